@@ -1,6 +1,6 @@
 /**
- * What lib relies on that Node.js does not document, or documents in fewer words: one test for each promise, grouped by the file of lib
- * that relies on it. Node itself is exercised, over real sockets; a release of Node that fails one breaks the file that the group names.
+ * Undocumented behaviour of Node that lib relies on, grouped by the file that relies on it, over real sockets. A release of Node that
+ * fails one of these breaks the file in the title.
  */
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
@@ -16,20 +16,20 @@ import { NAMELESS } from "./support/more_certs.ts";
 import { eventually, overSocket } from "./support/raw_client.ts";
 
 const RELEASE = Number.parseInt(process.versions.node, 10);
-/** More than the system takes of a connection that nobody reads. */
+/** More than the socket buffers of an unread connection hold. */
 const LARGE = Buffer.alloc(16 * 1024 * 1024, "x");
 const NOTHING = Buffer.alloc(0);
 
 function ignore(): void {}
 
-describe("what lib/server/limits.ts, lib/server/h2c.ts and lib/server/client_connection.ts need of Node", () => {
-  it("an http.Server and a tls.Server serve a connection by listeners that they have from the start, and only by those", async () => {
+describe("Node for lib/server/limits.ts, lib/server/h2c.ts and lib/server/client_connection.ts", () => {
+  it("an http.Server and a tls.Server serve a connection only by the `connection` listeners that they have from the start", async () => {
     for (const server of [http.createServer(), tls.createServer({ cert: SERVER.cert, key: SERVER.key })] as net.Server[]) {
       const own = server.listeners("connection");
       expect(own.length).toBeGreaterThan(0);
       server.removeAllListeners("connection");
       const port = await listening(server);
-      // The one that `listening` has added.
+      // The listener added by `listening`.
       expect(server.listeners("connection")).toHaveLength(1);
       expect(port).toBeGreaterThan(0);
     }
@@ -40,7 +40,7 @@ describe("what lib/server/limits.ts, lib/server/h2c.ts and lib/server/client_con
     const { socket, send, until } = await client(await listening(server));
     send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     const [serverSide] = await taken;
-    // Without them nobody has read what came: it is all there for whoever looks first.
+    // Without its own listeners the server has read nothing: all bytes are still there.
     await once(serverSide, "readable");
     expect(serverSide.readableLength).toBeGreaterThan(0);
     serverSide.unshift(serverSide.read() as Buffer);
@@ -49,7 +49,7 @@ describe("what lib/server/limits.ts, lib/server/h2c.ts and lib/server/client_con
     socket.destroy();
   });
 
-  it("a socket that was read by `readable` and put back is served by an http.Server, what was put back before what comes later", async () => {
+  it("an http.Server serves a socket that was read by `readable` and unshifted, and reads the unshifted bytes first", async () => {
     const paths: string[] = [];
     const server = http.createServer((request, response) => {
       paths.push(request.url!);
@@ -68,13 +68,13 @@ describe("what lib/server/limits.ts, lib/server/h2c.ts and lib/server/client_con
     const { send } = await client(await listening(front));
     send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHo");
     send("st: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => paths.length === 3);
+    await eventually(() => paths.length === 3, "three requests at the upstream");
     expect(paths).toEqual(["/1", "/2", "/3"]);
   });
 });
 
-describe("what lib/server/listener.ts and lib/server/http1_node.ts need of Node", () => {
-  it("an http.Server without a port looks for late requests once `listening` was emitted on it", async () => {
+describe("Node for lib/server/listener.ts and lib/server/http1_node.ts", () => {
+  it("an http.Server without a port checks for late requests once `listening` was emitted on it", async () => {
     const server = http.createServer({ connectionsCheckingInterval: 5, headersTimeout: 1, requestTimeout: 1 });
     server.emit("listening");
     onTestFinished(() => void server.close());
@@ -86,7 +86,7 @@ describe("what lib/server/listener.ts and lib/server/http1_node.ts need of Node"
     expect(error.code).toBe("ERR_HTTP_REQUEST_TIMEOUT");
   });
 
-  it("times that change on an http.Server hold for connections that are there", async () => {
+  it("timeouts that change on an http.Server apply to open connections", async () => {
     const server = http.createServer({ connectionsCheckingInterval: 5, headersTimeout: 0, requestTimeout: 0 }, (_request, response) => response.end("served"));
     const { send, until } = await client(await listening(server));
     send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -98,14 +98,14 @@ describe("what lib/server/listener.ts and lib/server/http1_node.ts need of Node"
     expect((await late)[0].code).toBe("ERR_HTTP_REQUEST_TIMEOUT");
   });
 
-  it("two turns of the event loop accept at least one of the connections that wait", async () => {
+  it("at least one waiting connection is accepted within two turns of the event loop", async () => {
     const server = net.createServer();
     const port = await listening(server);
     let taken = 0;
     server.on("connection", () => taken++);
     const clients = Array.from({ length: 5 }, () => net.connect(port, "127.0.0.1"));
     for (const socket of clients) onTestFinished(() => void socket.destroy());
-    // The system has them all from now on.
+    // From now on the system has accepted them all.
     await new Promise((resolve) => process.nextTick(resolve));
     for (let before = -1; before !== taken; ) {
       before = taken;
@@ -116,7 +116,7 @@ describe("what lib/server/listener.ts and lib/server/http1_node.ts need of Node"
   });
 });
 
-describe("what lib/server/turns.ts needs of Node", () => {
+describe("Node for lib/server/node_request_queue.ts", () => {
   it("a paused socket whose own `resume` does nothing stays unread, although its parser resumes it after each message", async () => {
     const responses: ServerResponse[] = [];
     const server = http.createServer((_request, response) => void responses.push(response));
@@ -124,7 +124,7 @@ describe("what lib/server/turns.ts needs of Node", () => {
     server.on("connection", (socket) => connections.push(socket));
     const { send } = await client(await listening(server));
     send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => responses.length === 1);
+    await eventually(() => responses.length === 1, "a request at the server");
     const [near] = connections as [Socket];
     const resume = near.resume;
     near.resume = () => near;
@@ -134,17 +134,17 @@ describe("what lib/server/turns.ts needs of Node", () => {
     expect(responses).toHaveLength(1);
     near.resume = resume;
     near.resume();
-    await eventually(() => responses.length === 2);
+    await eventually(() => responses.length === 2, "two requests at the server");
   });
 });
 
-describe("what lib/server/http1_node.ts needs of Node", () => {
-  it("pipelined requests are given as they come; the next response has the connection when the one before has closed", async () => {
+describe("Node for lib/server/http1_node.ts", () => {
+  it("pipelined requests are emitted as they arrive, and the next response gets the connection when the one before has closed", async () => {
     const responses: ServerResponse[] = [];
     const server = http.createServer((_request, response) => void responses.push(response));
     const { send, until } = await client(await listening(server));
     send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => responses.length === 2);
+    await eventually(() => responses.length === 2, "two requests at the server");
     expect(responses[1]!.socket).toBeNull();
     responses[0]!.end("first");
     await once(responses[0]!, "close");
@@ -153,7 +153,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     expect(await until("second")).toMatch(/first[^]*second/);
   });
 
-  it("what is written before an http.Server hears of its client's end still leaves", async () => {
+  it("data written before an http.Server handles its client's FIN is still sent", async () => {
     const server = http.createServer((request, response) => {
       request.socket.prependListener("end", () => response.end("in time"));
     });
@@ -179,7 +179,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     if (bytes.startsWith("GET")) expect(error.rawPacket!.toString("latin1", 0, 6)).toBe("GET /x");
   });
 
-  it("`clientError` says ECONNRESET of a connection that is reset", async () => {
+  it("`clientError` has the code ECONNRESET for a connection that is reset", async () => {
     const server = http.createServer(ignore);
     const failed = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
     const { socket, send } = await client(await listening(server));
@@ -190,7 +190,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     expect((await failed)[0].code).toBe("ECONNRESET");
   });
 
-  it("`maxHeaderSize` of a server may change while it listens: it holds for connections that begin then", async () => {
+  it("`maxHeaderSize` of a server may change while it listens, and applies to connections opened from then on", async () => {
     const server = http.createServer((_request, response) => response.end("served")) as http.Server & { maxHeaderSize?: number };
     server.on("clientError", (error: NodeJS.ErrnoException, socket) => socket.end(error.code));
     const port = await listening(server);
@@ -202,13 +202,13 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     };
     for (const most of [30_000, 1_000]) {
       server.maxHeaderSize = most;
-      // Counted are the target, names and values (`lib/gateway/explain.ts` counts them, too).
+      // The limit counts the target, names and values (as `lib/gateway/explain.ts` does).
       expect(await answer(most - 1)).toContain("served");
       expect(await answer(most)).toContain("HPE_HEADER_OVERFLOW");
     }
   });
 
-  it("closeIdleConnections ends connections that wait for a further request, and spares those with one, or with a part of one", async () => {
+  it("closeIdleConnections closes connections that wait for a further request, and keeps those with a request or a part of one", async () => {
     const server = http.createServer((request, response) => {
       if (request.url !== "/held") response.end("served");
     });
@@ -227,7 +227,10 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     first.send("GET / HT");
     further.send("GET / HT");
     held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => taken.every(({ bytesRead }) => bytesRead > 0) && taken[2]!.bytesRead > taken[1]!.bytesRead);
+    await eventually(
+      () => taken.every(({ bytesRead }) => bytesRead > 0) && taken[2]!.bytesRead > taken[1]!.bytesRead,
+      "the bytes on each connection",
+    );
     server.closeIdleConnections();
     await idle.closed();
     first.send("TP/1.1\r\nHost: a\r\n\r\n");
@@ -236,7 +239,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     expect(held.socket.destroyed).toBe(false);
   });
 
-  it("closeIdleConnections spares a connection whose written reply says that it is not `finished`, and ends it when it says so", async () => {
+  it("closeIdleConnections keeps a connection whose reply has `finished` set to false, and closes it when it is true", async () => {
     const server = http.createServer((_request, response) => response.end(LARGE));
     const answered = once(server, "request") as Promise<[IncomingMessage, ServerResponse]>;
     const { socket, send, closed } = await client(await listening(server));
@@ -253,7 +256,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     await closed();
   });
 
-  it("a connection that was given up to an upgrade is served again when it is put back and emitted as a `connection`", async () => {
+  it("a connection that an upgrade has taken over is served again when it is emitted as a `connection`, unshifted bytes first", async () => {
     const paths: string[] = [];
     const server = http.createServer((request, response) => {
       paths.push(request.url!);
@@ -271,7 +274,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     expect(paths).toEqual(["/again", "/2", "/3"]);
   });
 
-  it("the socket of a request names its server as `server`, on http and https", async () => {
+  it("the socket of a request has its server as `server`, over http and https", async () => {
     for (const server of [http.createServer(), https.createServer({ cert: SERVER.cert, key: SERVER.key })]) {
       const found = once(server, "upgrade") as Promise<[IncomingMessage, Socket]>;
       const port = await listening(server);
@@ -282,7 +285,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     }
   });
 
-  it(`until Node 24 an upgrade has the connection itself, with its body unread; from Node 25 on a callback makes it an ordinary request`, async () => {
+  it(`until Node 24 an upgrade gets the connection with its body unread; from Node 25 on a callback makes it an ordinary request`, async () => {
     const request = "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 4\r\n\r\n";
     const server = http.createServer(RELEASE >= 25 ? ({ shouldUpgradeCallback: () => false } as http.ServerOptions) : {}, async (body, response) => {
       response.end(`served ${Buffer.concat(await body.toArray()).toString()}`);
@@ -297,7 +300,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     await until(RELEASE >= 25 ? "served body" : "body body");
   });
 
-  it("what is written to the connection of a response comes before its head", async () => {
+  it("data written to the connection of a response is sent before its head", async () => {
     const server = http.createServer((_request, response) => {
       response.socket!.write("HTTP/1.1 103 Early Hints\r\n\r\n");
       response.end("late");
@@ -307,7 +310,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     expect(await until("late")).toMatch(/^HTTP\/1\.1 103 Early Hints\r\n\r\nHTTP\/1\.1 200 OK\r\n/);
   });
 
-  it("`bytesRead` of a connection counts what the parser reads without events", async () => {
+  it("`bytesRead` of a connection counts bytes that the parser reads without events", async () => {
     const server = http.createServer((request, response) => {
       const before = request.socket.bytesRead;
       request.resume().on("end", () => response.end(`read ${request.socket.bytesRead - before}`));
@@ -323,7 +326,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
   });
 });
 
-describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () => {
+describe("Node for lib/server/node_reply.ts and lib/server/linger.ts", () => {
   /** What the first request is answered with by `answer`, once `fits` has come. */
   async function answered(answer: (response: ServerResponse, request: IncomingMessage) => void, fits: string | RegExp, request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n") {
     let failure: unknown;
@@ -342,7 +345,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     });
   }
 
-  it("writeHead takes a flat list: order, case, repeated names and Latin-1 bytes are kept, and chunking is added for HTTP/1.1 only", async () => {
+  it("writeHead accepts a flat list: order, case, repeated names and Latin-1 bytes are kept, and chunking is added for HTTP/1.1 only", async () => {
     const list = ["x-A", "1", "Set-Cookie", "a=1", "X-a", "caf\xe9", "Set-Cookie", "b=2"];
     const answer = (response: ServerResponse) => void response.writeHead(200, "", list as unknown as http.OutgoingHttpHeaders).end("body");
     const text = await answered((response) => void (response.writeHead(200, "Fine", list as unknown as http.OutgoingHttpHeaders), response.write("body"), response.end()), "0\r\n\r\n");
@@ -351,7 +354,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     expect(await answered(answer, "body", "GET / HTTP/1.0\r\n\r\n")).not.toContain("Transfer-Encoding");
   });
 
-  it("a head that writeHead refuses leaves nothing behind but the reason phrase", async () => {
+  it("a head that writeHead refuses leaves nothing set except the reason phrase", async () => {
     const text = await answered((response) => {
       expect(() => response.writeHead(201, "Kept", ["X-Bad", "a\r\nb", "X-Good", "1"] as unknown as http.OutgoingHttpHeaders)).toThrow();
       response.statusMessage = "";
@@ -366,7 +369,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     const server = http.createServer((_request, response) => void (answer = response));
     const { send, until } = await client(await listening(server));
     send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => answer !== undefined);
+    await eventually(() => answer !== undefined, "a response");
     answer.writeHead(200, ["X-Name", "caf\xe9"] as unknown as http.OutgoingHttpHeaders);
     answer.write(NOTHING);
     expect(await until("\r\n\r\n")).toMatch(/X-Name: caf\xe9\r\n[^]*\r\n\r\n$/);
@@ -374,7 +377,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     expect(await until("0\r\n\r\n")).toMatch(/\r\n\r\n4\r\nbody\r\n0\r\n\r\n$/);
   });
 
-  it("the `end` of a response is the prototype's", async () => {
+  it("`end` of a response is the prototype's", async () => {
     await answered((response) => {
       expect(Object.hasOwn(response, "end")).toBe(false);
       expect(response.end).toBe(http.ServerResponse.prototype.end);
@@ -382,7 +385,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     }, "same");
   });
 
-  it("a response is not finished, and its connection has bytes to write, until the system has taken its last byte", async () => {
+  it("a response is not finished, and its connection has bytes to write, until the system has accepted its last byte", async () => {
     let answer!: ServerResponse;
     let socket!: Socket;
     const server = http.createServer((request, response) => {
@@ -403,7 +406,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     expect([answer.writableFinished, socket.writableLength]).toEqual([true, 0]);
   });
 
-  it("a reply that is the last one ends its connection by the socket's own `destroySoon`", async () => {
+  it("the last reply of a connection closes it by the socket's own `destroySoon`", async () => {
     let asked = 0;
     const text = await answered((response, { socket }) => {
       const { destroySoon } = socket;
@@ -414,10 +417,10 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
       response.writeHead(200, ["Connection", "close"] as unknown as http.OutgoingHttpHeaders).end("last");
     }, "last");
     expect(text).toContain("Connection: close");
-    await eventually(() => asked === 1);
+    await eventually(() => asked === 1, "a request at the upstream");
   });
 
-  it("a body that flows from the turn of its reply on is not thrown away unheard: its listeners get all of it", async () => {
+  it("a body that flows from the turn of its reply on loses no byte: its listeners get all of them", async () => {
     const heard: string[] = [];
     const server = http.createServer((request, response) => {
       response.end("early");
@@ -434,7 +437,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     expect(heard).toEqual(["body", "end"]);
   });
 
-  it("a body whose own `pause` does nothing flows to its end, whoever pauses it", async () => {
+  it("a body whose own `pause` does nothing flows to its end, whatever calls pause", async () => {
     await answered(
       (response, request) => {
         let bytes = 0;
@@ -452,7 +455,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     );
   });
 
-  it("a connection of an http.Server that has timed out is destroyed; a reply that is out sets the keep-alive time anew", async () => {
+  it("an http.Server destroys a connection that has timed out, and a complete reply restarts the keep-alive time", async () => {
     const server = http.createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
       request.socket.setTimeout(30);
       response.end(request.url === "/large" ? LARGE : "small");
@@ -480,14 +483,14 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     expect(text).toMatch(/\r\n0\r\nX-B: 1\r\nx-a: 2\r\nX-B: 3\r\n\r\n$/);
   });
 
-  it("a fresh Readable has no listener but those that were added, and flows neither way", () => {
+  it("a new Readable has no listener except those that were added, and flows in neither mode", () => {
     const body = new Readable({ read: ignore });
     expect([body.eventNames(), body.readableFlowing, body.readableDidRead]).toEqual([[], null, false]);
   });
 });
 
-describe("what lib/server/receive.ts needs of Node", () => {
-  it("rawHeaders and rawTrailers are flat lists as they came: case, order, repeated names, Latin-1; trailers are not among the headers", async () => {
+describe("Node for lib/server/receive.ts", () => {
+  it("rawHeaders and rawTrailers are flat lists with case, order, repeated names and Latin-1 as received; trailers are not among the headers", async () => {
     let seen: readonly (readonly string[])[] = [];
     const server = http.createServer((request, response) => {
       request.resume().on("end", () => {
@@ -504,11 +507,11 @@ describe("what lib/server/receive.ts needs of Node", () => {
 
   it.each([
     ["a Content-Length with a sign", "Content-Length: +4\r\n"],
-    ["a Content-Length with a blank in it", "Content-Length: 4 4\r\n"],
+    ["a Content-Length with a space in it", "Content-Length: 4 4\r\n"],
     ["a Content-Length in hexadecimal digits", "Content-Length: 0x4\r\n"],
     ["a Content-Length that is a list", "Content-Length: 4, 4\r\n"],
     ["an empty Content-Length", "Content-Length:\r\n"],
-    ["a blank before the colon", "Content-Length : 4\r\n"],
+    ["a space before the colon", "Content-Length : 4\r\n"],
     ["a name that is no token", "X(Y): 1\r\n"],
     ["an empty name", ": 1\r\n"],
     ["a line without a colon", "X-A\r\n"],
@@ -529,7 +532,7 @@ describe("what lib/server/receive.ts needs of Node", () => {
     expect(error.code).toMatch(/^HPE_/);
   });
 
-  it("the parser takes the methods of `http.METHODS` and no other", async () => {
+  it("the parser accepts the methods of `http.METHODS` and no other", async () => {
     const server = http.createServer((request, response) => response.end(request.method));
     const failed = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
     const port = await listening(server);
@@ -547,7 +550,7 @@ describe("what lib/server/receive.ts needs of Node", () => {
   });
 });
 
-describe("what lib/server/tls.ts and lib/server/client_certificate.ts need of Node", () => {
+describe("Node for lib/server/tls.ts and lib/server/client_certificate.ts", () => {
   const asking = (ticketKeys: Buffer, sessionIdContext: string): tls.TlsOptions => {
     return { cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, rejectUnauthorized: false, ticketKeys, sessionIdContext };
   };
@@ -570,7 +573,7 @@ describe("what lib/server/tls.ts and lib/server/client_certificate.ts need of No
     return listening(server);
   }
 
-  it("a ticket is taken up by every context with its `ticketKeys` and `sessionIdContext`, given by SNI too, and the client's certificate is in it", async () => {
+  it("every context with the same `ticketKeys` and `sessionIdContext` resumes a ticket, under SNI too, with the client's certificate", async () => {
     const keys = Buffer.alloc(48, 7);
     const options = asking(keys, "rules");
     const [first, second] = [await secure(options), await secure({ ...options, SNICallback: (_name, done) => done(null, tls.createSecureContext(options)) })];
@@ -583,7 +586,7 @@ describe("what lib/server/tls.ts and lib/server/client_certificate.ts need of No
     expect(await meet(await listening(renewed), ticket)).toMatchObject({ reused: true });
   });
 
-  it("a ticket is worth nothing where `ticketKeys` or `sessionIdContext` are others", async () => {
+  it("a ticket is not resumed when `ticketKeys` or `sessionIdContext` differ", async () => {
     const keys = Buffer.alloc(48, 7);
     const { ticket } = await meet(await secure(asking(keys, "rules")));
     // A handshake that OpenSSL refuses for the other context is no resumption either.
@@ -591,7 +594,7 @@ describe("what lib/server/tls.ts and lib/server/client_certificate.ts need of No
     expect([other.reused, (await meet(await secure(asking(Buffer.alloc(48, 8), "rules")), ticket)).reused]).toEqual([false, false]);
   });
 
-  it("a subject is one line for each part; of an empty one there is no text, and no common name", () => {
+  it("a subject has one line for each part; an empty one has no text and no common name", () => {
     expect(new X509Certificate(CLIENT.cert).subject).toBe("CN=a client");
     expect((new X509Certificate(CLIENT.cert).toLegacyObject().subject as { CN?: string }).CN).toBe("a client");
     const nameless = new X509Certificate(NAMELESS.cert);
@@ -600,8 +603,8 @@ describe("what lib/server/tls.ts and lib/server/client_certificate.ts need of No
   });
 });
 
-describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
-  it("`onread` given to a new connection has all bytes, none of them as events", async () => {
+describe("Node for lib/upstream/http1_request.ts and lib/upstream/pool.ts", () => {
+  it("`onread` of a new connection gets all bytes, and none are emitted as events", async () => {
     const server = net.createServer((socket) => void socket.end("answer"));
     const port = await listening(server);
     const buffer = Buffer.alloc(64);
@@ -614,7 +617,7 @@ describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
     expect(socket.readableLength).toBe(0);
   });
 
-  it("a connection with `onread` is held back by `pause`, and says so until it is resumed", async () => {
+  it("`pause` holds a connection with `onread` back, and isPaused is true until it is resumed", async () => {
     const server = net.createServer();
     const accepted = once(server, "connection") as Promise<[Socket]>;
     const port = await listening(server);
@@ -630,10 +633,10 @@ describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
     expect(bytes).toBe(0);
     near.resume();
     expect(near.isPaused()).toBe(false);
-    await eventually(() => bytes === 10_000);
+    await eventually(() => bytes === 10_000, "all bytes");
   });
 
-  it("a connection whose other side has ended is not writable any more in the turn of its `end`, before its `close`", async () => {
+  it("a connection whose other side has sent FIN is no longer writable in the turn of its `end`, before its `close`", async () => {
     const { near, far } = await pair();
     near.resume();
     const closed = once(near, "close");
@@ -643,17 +646,17 @@ describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
     expect(await Promise.race([closed, "still open"])).toBe("still open");
   });
 
-  it("bytes that have come to a connection that is paused are in `readableLength`", async () => {
+  it("`readableLength` counts bytes that arrived on a paused connection", async () => {
     const { near, far } = await pair();
     near.once("data", () => near.pause());
     far.write("read");
     await once(near, "pause");
     far.write("stray");
-    await eventually(() => near.bytesRead === 9);
+    await eventually(() => near.bytesRead === 9, "nine bytes");
     expect(near.readableLength).toBe(5);
   });
 
-  it("`writableLength` is 0 in the turn of a write that the system has taken whole, and more as long as it has not", async () => {
+  it("`writableLength` is 0 in the turn of a write that the system has accepted whole, and more until then", async () => {
     const { near, far } = await pair();
     far.pause();
     near.write("small");
@@ -667,7 +670,7 @@ describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
     expect(near.writableLength).toBe(0);
   });
 
-  it("nothing leaves a corked connection, and all of it leaves together", async () => {
+  it("a corked connection sends nothing, and then everything together", async () => {
     const { near, far } = await pair();
     const chunks: string[] = [];
     far.on("data", (chunk: Buffer) => chunks.push(chunk.toString()));
@@ -677,12 +680,12 @@ describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
     near.write("body");
     expect([near.writableLength, chunks]).toEqual([9, []]);
     near.uncork();
-    await eventually(() => chunks.length > 0);
+    await eventually(() => chunks.length > 0, "the first bytes");
     expect(chunks).toEqual(["head body"]);
   });
 });
 
-describe("what lib/upstream/node_response_parser.ts needs of Node", () => {
+describe("Node for lib/upstream/node_response_parser.ts", () => {
   function parsing() {
     const stream = new Duplex({ read: ignore, write: ignore });
     const request = http.request({ method: "GET", createConnection: () => stream });
@@ -695,7 +698,7 @@ describe("what lib/upstream/node_response_parser.ts needs of Node", () => {
     return { stream, events, feed: (text: string) => stream.emit("data", Buffer.from(text)), response: () => response! };
   }
 
-  it("a request parses what its stream emits as `data` at once, from the next tick on", async () => {
+  it("a request parses bytes that its stream emits as `data` at once, from the next tick on", async () => {
     const { stream, events, feed, response } = parsing();
     expect(feed("")).toBe(false);
     await turn();
@@ -707,7 +710,7 @@ describe("what lib/upstream/node_response_parser.ts needs of Node", () => {
     expect(stream.destroyed).toBe(false);
   });
 
-  it("a body without a length is complete when its stream emits `end`, one with a length is not", async () => {
+  it("a body without a length is complete when its stream emits `end`, a body with a length is not", async () => {
     for (const [length, isComplete] of [["", true], ["Content-Length: 9\r\n", false]] as const) {
       const { stream, feed, response } = parsing();
       await turn();
@@ -718,7 +721,7 @@ describe("what lib/upstream/node_response_parser.ts needs of Node", () => {
     }
   });
 
-  it("a second response behind the first closes the stream, and other bytes are an error with a code that starts with HPE_", async () => {
+  it("a second response after the first closes the stream, and other bytes are an error with a code that starts with HPE_", async () => {
     const second = parsing();
     await turn();
     second.feed("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -730,7 +733,7 @@ describe("what lib/upstream/node_response_parser.ts needs of Node", () => {
     expect(garbage.events).toEqual([expect.stringMatching(/^HPE_/)]);
   });
 
-  it("a 101 gives what comes behind it", async () => {
+  it("a 101 passes on the bytes that follow it", async () => {
     const { events, feed } = parsing();
     await turn();
     feed("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nbehind");
@@ -738,14 +741,14 @@ describe("what lib/upstream/node_response_parser.ts needs of Node", () => {
   });
 });
 
-describe("what lib/upstream/connect.ts needs of Node", () => {
+describe("Node for lib/upstream/connect.ts", () => {
   /** A port of 127.0.0.1 at which nobody listens on another address of this machine. */
   const lookup = (addresses: readonly string[]): LookupFunction => (_host, { all }, done) => {
     expect(all).toBe(true);
     process.nextTick(done, null, addresses.map((address) => ({ address, family: net.isIP(address) })));
   };
 
-  it("with `autoSelectFamily` a look-up gives all addresses, and they are tried in its order, the first one first", async () => {
+  it("a look-up with `autoSelectFamily` returns all addresses, and they are tried in its order, the first one first", async () => {
     const port = await listening(net.createServer());
     for (const [addresses, reached] of [[["127.0.0.9", "127.0.0.1"], "127.0.0.1"], [["::ffff:127.0.0.1", "127.0.0.1"], "::ffff:127.0.0.1"]] as const) {
       const socket = await connected(net.connect({ host: "some.example", port, lookup: lookup(addresses), autoSelectFamily: true }));
@@ -753,7 +756,7 @@ describe("what lib/upstream/connect.ts needs of Node", () => {
     }
   });
 
-  it("where none of several addresses is reached, the error has no words but its code, and an error for each address", async () => {
+  it("the error for several unreachable addresses has no text except its code, and an error for each address", async () => {
     const port = await new Promise<number>((resolve) => {
       const server = net.createServer().listen(0, "127.0.0.1", () => {
         const { port: free } = server.address() as AddressInfo;
@@ -767,7 +770,7 @@ describe("what lib/upstream/connect.ts needs of Node", () => {
     expect((error.errors as Error[]).map(({ message }) => message)).toEqual([expect.stringContaining("127.0.0.8"), expect.stringContaining("127.0.0.9")]);
   });
 
-  it("an empty `servername` asks for none, and `checkServerIdentity` is asked all the same", async () => {
+  it("an empty `servername` sends no SNI, and `checkServerIdentity` is called all the same", async () => {
     const server = tls.createServer({ cert: SERVER.cert, key: SERVER.key });
     const taken = once(server, "secureConnection") as Promise<[TLSSocket]>;
     const checked: string[] = [];
@@ -786,8 +789,8 @@ describe("what lib/upstream/connect.ts needs of Node", () => {
   });
 });
 
-describe("what lib/upstream/tunnel.ts needs of Node", () => {
-  it("a connection that may be half open only since it was made can be written after the other side has ended, over TLS too", async () => {
+describe("Node for lib/upstream/tunnel.ts", () => {
+  it("a connection that may be half-open only since it was made can be written after the other side has sent FIN, over TLS too", async () => {
     const heard: string[] = [];
     const half = (socket: Socket) => {
       socket.on("data", (chunk: Buffer) => heard.push(chunk.toString()));
@@ -802,13 +805,13 @@ describe("what lib/upstream/tunnel.ts needs of Node", () => {
       expect(socket.writable).toBe(true);
       socket.end("after the end");
     }
-    await eventually(() => heard.length === 2);
+    await eventually(() => heard.length === 2, "two messages");
     expect(heard).toEqual(["after the end", "after the end"]);
   });
 });
 
-describe("what lib/upstream/health_checks.ts, lib/http/client.ts and lib/manager/pass.ts need of Node", () => {
-  it("a request takes a flat list of headers as it is: order, case, repeated names, Latin-1; no header is added but Connection", async () => {
+describe("Node for lib/upstream/health_checks.ts, lib/http/client.ts and lib/manager/proxy.ts", () => {
+  it("a request sends a flat list of headers unchanged: order, case, repeated names, Latin-1; only Connection is added", async () => {
     const headers = ["x-A", "1", "Host", "b", "X-a", "caf\xe9", "x-A", "2"] as unknown as http.OutgoingHttpHeaders;
     const server = net.createServer();
     const taken = once(server, "connection") as Promise<[Socket]>;
@@ -818,7 +821,7 @@ describe("what lib/upstream/health_checks.ts, lib/http/client.ts and lib/manager
     expect(text).toMatch(/^GET \/ HTTP\/1\.1\r\nx-A: 1\r\nHost: b\r\nX-a: caf\xe9\r\nx-A: 2\r\nConnection: (?:close|keep-alive)\r\n\r\n$/);
   });
 
-  it("an empty write sends the head of a request by itself; its trailers may be a list of pairs", async () => {
+  it("an empty write sends the head of a request by itself, and its trailers may be a list of pairs", async () => {
     const headers = ["Host", "b", "X-A", "caf\xe9", "Transfer-Encoding", "chunked"] as unknown as http.OutgoingHttpHeaders;
     const server = net.createServer();
     const taken = once(server, "connection") as Promise<[Socket]>;
@@ -837,7 +840,7 @@ describe("what lib/upstream/health_checks.ts, lib/http/client.ts and lib/manager
     ["no HTTP", "220 mail.example ESMTP\r\n", /^HPE_/, /./],
     // `lib/upstream/health_checks.ts` knows it by its words.
     ["nothing at all", "", /^ECONNRESET$/, /^socket hang up$/],
-  ])("an answer that is %s fails the request with a code that says so", async (_what, answer, code, message) => {
+  ])("a response that is %s fails the request with a code for it", async (_what, answer, code, message) => {
     const port = await listening(net.createServer((socket) => void socket.once("data", () => socket.end(answer))));
     const request = http.get({ host: "127.0.0.1", port, agent: false });
     const error = await new Promise<NodeJS.ErrnoException>((resolve) => request.once("error", resolve));
@@ -846,8 +849,8 @@ describe("what lib/upstream/health_checks.ts, lib/http/client.ts and lib/manager
   });
 });
 
-describe("what lib/upstream/faults.ts needs of Node", () => {
-  it.each(["TLSv1.3", "TLSv1.2"] as const)("a server that wants a client certificate fails the connection with a code that names the alert (%s)", async (maxVersion) => {
+describe("Node for lib/upstream/faults.ts", () => {
+  it.each(["TLSv1.3", "TLSv1.2"] as const)("a server that requires a client certificate fails the connection with a code that names the alert (%s)", async (maxVersion) => {
     const options = { cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, rejectUnauthorized: true, maxVersion };
     const socket = tls.connect({ port: await listening(tls.createServer(options)), host: "127.0.0.1", rejectUnauthorized: false });
     const error = await new Promise<NodeJS.ErrnoException>((resolve) => socket.once("error", resolve).resume());

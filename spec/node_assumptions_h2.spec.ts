@@ -1,7 +1,4 @@
-/**
- * What lib relies on that Node.js does not document of HTTP/2, or documents in fewer words: one test for each promise, grouped by the file
- * of lib that relies on it. What concerns HTTP/1, connections and TLS is `node_assumptions.spec.ts`.
- */
+/** Undocumented behaviour of Node's HTTP/2 that lib relies on, grouped by the file that relies on it. */
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type Http2Stream, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
@@ -27,7 +24,7 @@ function withPath(path: string): readonly (readonly [string, string])[] {
   return GET.map(([name, value]) => [name, name === ":path" ? path : value] as const);
 }
 
-/** A server of frames, which says of itself no more than its SETTINGS. */
+/** An HTTP/2 server at the level of frames, which sends only its SETTINGS by itself. */
 async function rawServer(answer: (socket: Socket, got: Frame) => void): Promise<number> {
   const server = net.createServer((socket) => {
     socket.write(frame(SETTINGS, 0, 0));
@@ -43,8 +40,8 @@ async function rawServer(answer: (socket: Socket, got: Frame) => void): Promise<
 /** ":status: 200" of HPACK's static table (RFC 7541, appendix A). */
 const OK = Buffer.from([0x88]);
 
-describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
-  it("an HTTP/2 session reads what was put back on its socket before what comes later", async () => {
+describe("Node for lib/server/h2_sessions.ts and lib/server/h2c.ts", () => {
+  it("an HTTP/2 session reads bytes unshifted to its socket before later ones", async () => {
     const paths: string[] = [];
     const front = net.createServer((socket) => {
       socket.once("readable", () => {
@@ -64,7 +61,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     expect(paths).toEqual(["/a/x", "/later"]);
   });
 
-  it("a session whose socket may not be half open closes with its client's end", async () => {
+  it("a session whose socket may not be half-open closes with its client's FIN", async () => {
     let session!: ServerHttp2Session;
     const server = net.createServer({ allowHalfOpen: true }, (socket) => {
       socket.allowHalfOpen = false;
@@ -78,7 +75,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     await closed;
   });
 
-  it("`writeQueueSize` of a socket's handle is 0 where the system has taken all that a session wrote, and more as long as it has not", async () => {
+  it("`writeQueueSize` of a socket's handle is 0 when the system has accepted all that a session wrote, and more until then", async () => {
     const handleOf = (socket: Socket) => (socket as Socket & { _handle?: { readonly writeQueueSize?: number } })._handle;
     const sessions: ServerHttp2Session[] = [];
     const serve = (socket: Socket) => {
@@ -109,16 +106,16 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
       await once(stream, "response");
       // The session reads past the socket's events: only so it stops.
       (handleOf(socket) as unknown as { readStop(): void }).readStop();
-      await eventually(() => handleOf(sockets[i]!)!.writeQueueSize! > 0);
+      await eventually(() => handleOf(sockets[i]!)!.writeQueueSize! > 0, "a waiting write");
       expect(sessions[i]!.state.outboundQueueSize).toBeTypeOf("number");
       (handleOf(socket) as unknown as { readStart(): void }).readStart();
       stream.resume();
       await once(stream, "end");
-      await eventually(() => handleOf(sockets[i]!)!.writeQueueSize === 0);
+      await eventually(() => handleOf(sockets[i]!)!.writeQueueSize === 0, "an empty write queue");
     }
   });
 
-  it("a session that a connection error has stopped ends, or keeps in `outboundQueueSize` what it will never send", async () => {
+  it("a session stopped by a connection error ends, or keeps in `outboundQueueSize` what it will never send", async () => {
     let session!: ServerHttp2Session;
     let stream!: ServerHttp2Stream;
     const port = await h2Port((made) => {
@@ -133,7 +130,10 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     peer.headers(2, GET);
     await peer.goaway();
     if (!stream.destroyed) stream.write("never sent");
-    await eventually(() => session.destroyed || session.state.outboundQueueSize! > 0);
+    await eventually(
+      () => session.destroyed || session.state.outboundQueueSize! > 0,
+      "the end of the session, or a frame that it never sends",
+    );
   });
 
   it("`lastProcStreamID` counts a request that Node resets without an event", async () => {
@@ -149,7 +149,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     expect([heard, session.state.lastProcStreamID]).toEqual([0, 1]);
   });
 
-  it("destroy with an error and a code says that code to the client", async () => {
+  it("destroy with an error and a code sends that code to the client", async () => {
     let session!: ServerHttp2Session;
     const peer = await raw(await h2Port((made) => void (session = made)));
     await peer.until(({ type }) => type === SETTINGS);
@@ -171,12 +171,12 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     peer.headers(1, [...GET, ["x-b", "1"], ["cookie", "a"], ["x-a", "caf\xe9"], ["cookie", "b"], ["x-b", "2"]]);
     peer.headers(3, POST, 0);
     peer.headers(3, [["x-t", "1"], ["x-t", "2"]]);
-    await eventually(() => seen.length === 5);
+    await eventually(() => seen.length === 5, "five requests at the upstream");
     expect(seen).toEqual([true, [...GET.flat(), "x-b", "1", "cookie", "a", "x-a", "caf\xe9", "cookie", "b", "x-b", "2"], false, POST.flat(), ["x-t", "1", "x-t", "2"]]);
   });
 });
 
-describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of Node", () => {
+describe("Node for lib/server/listener.ts, lib/server/h2_receive.ts and lib/server/h2_request.ts", () => {
   it("a stream that its client resets emits `aborted` before any end of its body", async () => {
     const events: string[] = [];
     const port = await h2Port((session) => {
@@ -190,13 +190,13 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
       const session = await raw(port);
       session.headers(1, POST, 0);
       session.send(frame(DATA, 0, 1, Buffer.from("half")), frame(RST_STREAM, 0, 1, number32(code)));
-      await eventually(() => events.includes("close"));
+      await eventually(() => events.includes("close"), "the close event");
       session.socket.destroy();
       expect(events[0], `code ${code}`).toBe("aborted");
     }
   });
 
-  it("a stream is finished, not aborted and without a reset when it closes after a whole reply, and only then", async () => {
+  it("a stream that closes after a complete reply is finished, not aborted and without a reset, and only then", async () => {
     const closed: boolean[] = [];
     const port = await h2Port((session) => {
       session.on("stream", (stream, headers) => {
@@ -208,15 +208,15 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     });
     const session = await raw(port);
     session.headers(1, GET);
-    await eventually(() => closed.length === 1);
+    await eventually(() => closed.length === 1, "the first stream closing");
     session.headers(3, withPath("/half"));
     await session.until(({ type, stream }) => type === DATA && stream === 3);
     session.send(frame(RST_STREAM, 0, 3, number32(CODES.NO_ERROR)));
-    await eventually(() => closed.length === 2);
+    await eventually(() => closed.length === 2, "both streams closing");
     expect(closed).toEqual([true, false]);
   });
 
-  it("the socket of an HTTP/2 session gives its connection's address, encryption and client certificate", async () => {
+  it("the socket of an HTTP/2 session has its connection's address, encryption and client certificate", async () => {
     const server = tls.createServer({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, ALPNProtocols: ["h2"] });
     const seen = new Promise<unknown[]>((resolve) => {
       server.on("secureConnection", (socket) => {
@@ -237,29 +237,32 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     expect(await seen).toEqual(["127.0.0.1", true, true, new X509Certificate(CLIENT.cert).subject]);
   });
 
-  it("`remoteClose` is 1 once the client's END_STREAM has come, read or not", async () => {
+  it("`remoteClose` is 1 once the client's END_STREAM has arrived, read or not", async () => {
     let stream!: ServerHttp2Stream;
     const peer = await raw(await h2Port((session) => void session.on("stream", (made) => void (stream = made))));
     peer.headers(1, POST, 0);
-    await eventually(() => stream !== undefined);
+    await eventually(() => stream !== undefined, "a stream");
     expect(stream.state.remoteClose).toBe(0);
     peer.send(frame(DATA, END_STREAM, 1, Buffer.from("whole")));
-    await eventually(() => stream.state.remoteClose === 1);
+    await eventually(() => stream.state.remoteClose === 1, "the END_STREAM");
     expect(stream.readableLength).toBe(5);
   });
 
-  it("a body that nobody reads holds up its own stream only: the window of the connection is given back as bytes come", async () => {
+  it("an unread body holds up its own stream only: the window of the connection is restored as bytes arrive", async () => {
     const streams: ServerHttp2Stream[] = [];
     const port = await h2Port((session) => void session.on("stream", (stream) => void streams.push(stream)));
     const session = await h2Client(port);
     const uploads = Array.from({ length: 4 }, () => session.request({ ":method": "POST" }));
     for (const upload of uploads) upload.on("error", ignore).end(Buffer.alloc(65_535));
     // Together four windows of the connection.
-    await eventually(() => streams.length === 4 && streams.every((stream) => stream.state.remoteClose === 1));
+    await eventually(
+      () => streams.length === 4 && streams.every((stream) => stream.state.remoteClose === 1),
+      "four streams with END_STREAM",
+    );
   });
 });
 
-describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
+describe("Node for lib/http/h2_streams.ts and lib/http/body.ts", () => {
   /** What goes through a stream's own `push`: lengths of chunks, and for an end whether the stream was closed by then. */
   function watchPush(body: { push(chunk: unknown, encoding?: BufferEncoding): boolean }, isOver: () => boolean): (number | "end" | "end of a closed one")[] {
     const seen: (number | "end" | "end of a closed one")[] = [];
@@ -272,7 +275,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     return seen;
   }
 
-  it("a request's body of HTTP/1 comes through its own `push`", async () => {
+  it("the body of an HTTP/1 request arrives through its own `push`", async () => {
     let seen!: unknown[];
     const server = http.createServer((request: IncomingMessage, response) => {
       seen = watchPush(request, () => false);
@@ -280,13 +283,13 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     });
     const { send, until } = await client(await listening(server));
     send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
-    await eventually(() => seen !== undefined);
+    await eventually(() => seen !== undefined, "a request");
     send("2\r\nde\r\n0\r\n\r\n");
     await until("read");
     expect(seen).toEqual(expect.arrayContaining([2, "end"]));
   });
 
-  it("a whole body of a stream comes through its own `push`, its end before the stream is closed", async () => {
+  it("the whole body of a stream arrives through its own `push`, its end before the stream is closed", async () => {
     let seen!: unknown[];
     const port = await h2Port((session) => {
       session.on("stream", (stream) => {
@@ -297,11 +300,11 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const peer = await raw(port);
     peer.headers(1, POST, 0);
     peer.send(frame(DATA, 0, 1, Buffer.from("abc")), frame(DATA, END_STREAM, 1, Buffer.from("de")));
-    await eventually(() => seen?.includes("end"));
+    await eventually(() => seen?.includes("end"), "the end of the body");
     expect(seen).toEqual([3, 2, "end"]);
   });
 
-  it.each(["NO_ERROR", "CANCEL"] as const)("the end of a body that is reset with %s, if Node makes one, comes when the stream is closed", async (name) => {
+  it.each(["NO_ERROR", "CANCEL"] as const)("the end of a body that is reset with %s, if Node emits one, arrives when the stream is closed", async (name) => {
     let seen!: unknown[];
     let stream!: ServerHttp2Stream;
     const port = await h2Port((session) => {
@@ -314,13 +317,13 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const peer = await raw(port);
     peer.headers(1, POST, 0);
     peer.send(frame(DATA, 0, 1, Buffer.from("abc")));
-    await eventually(() => seen?.includes(3));
+    await eventually(() => seen?.includes(3), "the last part of the body");
     peer.send(frame(RST_STREAM, 0, 1, number32(CODES[name])));
     await once(stream, "close");
     expect(seen).not.toContain("end");
   });
 
-  it("the end of a response whose connection closes, if Node makes one, comes when the stream is closed", async () => {
+  it("the end of a response whose connection closes, if Node emits one, arrives when the stream is closed", async () => {
     let far!: Socket;
     const port = await rawServer((socket, { type, stream }) => {
       if (type !== HEADERS) return;
@@ -330,13 +333,13 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const stream = (await h2Client(port)).request({});
     const seen = watchPush(stream, () => stream.closed || stream.destroyed);
     stream.on("error", ignore).resume();
-    await eventually(() => seen.includes(3));
+    await eventually(() => seen.includes(3), "the last part of the body");
     far.end();
     await once(stream, "close");
     expect(seen).not.toContain("end");
   });
 
-  it("close calls the stream's own `end`: where that does nothing, the reset is all that the other side gets", async () => {
+  it("close calls the stream's own `end`: if that does nothing, the other side gets only the reset", async () => {
     const port = await h2Port((session) => {
       session.on("stream", (stream) => {
         stream.respond({});
@@ -354,7 +357,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     expect(peer.frames.some(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toBe(false);
   });
 
-  it("close of a request's stream that was given an own `end` says CANCEL without an END_STREAM, also when it is destroyed at once", async () => {
+  it("close of a request's stream with its own `end` sends CANCEL without END_STREAM, even when it is destroyed at once", async () => {
     const frames: string[] = [];
     const port = await rawServer((_socket, { type, flags, stream, payload }) => {
       if (stream === 1) frames.push(type === RST_STREAM ? `reset ${payload.readUInt32BE(0)}` : `${type}${(flags & END_STREAM) === 0 ? "" : " end"}`);
@@ -362,11 +365,11 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const session = await h2Client(port);
     const stream = session.request({ ":method": "POST" });
     stream.on("error", ignore).write("half");
-    await eventually(() => frames.length === 2);
+    await eventually(() => frames.length === 2, "two frames");
     stream.end = () => stream;
     stream.close(http2.constants.NGHTTP2_CANCEL);
     stream.destroy();
-    await eventually(() => frames.length === 3);
+    await eventually(() => frames.length === 3, "three frames");
     expect(frames).toEqual([`${HEADERS}`, `${DATA}`, `reset ${CODES.CANCEL}`]);
   });
 
@@ -378,7 +381,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const isClosed = () => Reflect.get(Object.getPrototypeOf(stream) as object, "closed", stream) as unknown;
     expect([Object.hasOwn(stream, "closed"), isClosed()]).toEqual([false, false]);
     Object.defineProperty(stream, "closed", { configurable: true, get: () => (stream.readableEnded || stream.destroyed) && isClosed() });
-    await eventually(() => isClosed() === true);
+    await eventually(() => isClosed() === true, "the stream closing");
     expect([stream.closed, stream.readableLength]).toEqual([false, 5]);
     const chunks: string[] = [];
     for await (const chunk of stream) chunks.push(String(chunk));
@@ -386,8 +389,8 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
   });
 });
 
-describe("what lib/server/h2_respond.ts and lib/http/h2_fields.ts need of Node", () => {
-  it("a turn after `finish` the END_STREAM of a reply is on its way: a reset comes behind it", async () => {
+describe("Node for lib/server/h2_respond.ts and lib/http/h2_fields.ts", () => {
+  it("the END_STREAM of a reply has been sent a turn after `finish`: a reset comes after it", async () => {
     const port = await h2Port((session) => {
       session.on("stream", (stream) => {
         stream.once("finish", () => setImmediate(() => stream.close(http2.constants.NGHTTP2_NO_ERROR)));
@@ -402,7 +405,7 @@ describe("what lib/server/h2_respond.ts and lib/http/h2_fields.ts need of Node",
     expect(ends.slice(-2)).toEqual(["end", "reset"]);
   });
 
-  it("every name may stand twice in the fields that are made of a list: those that Node sends once only are known", async () => {
+  it("a field list may hold every name twice, except the known names that Node sends only once", async () => {
     const answers: (number | string)[] = [];
     const port = await h2Port((session) => {
       session.on("stream", (stream, headers) => {
@@ -438,8 +441,8 @@ const NAMES = `accept accept-charset accept-encoding accept-language accept-rang
   traceparent tracestate upgrade-insecure-requests user-agent vary via want-digest warning www-authenticate x-content-type-options
   x-forwarded-for x-frame-options x-real-ip x-request-id x-robots-tag x-xss-protection`.split(/\s+/);
 
-describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () => {
-  it("a GOAWAY with an error calls the session's own `destroy` in the turn of its event; closed instead, the session lets streams be answered", async () => {
+describe("Node for lib/upstream/sessions.ts and lib/upstream/http2_request.ts", () => {
+  it("a GOAWAY with an error calls the session's own `destroy` in the turn of its event, and closing instead lets streams be answered", async () => {
     const port = await rawServer((socket, { type, stream }) => {
       if (type !== HEADERS) return;
       socket.write(frame(GOAWAY, 0, 0, Buffer.concat([number32(stream), number32(CODES.INTERNAL_ERROR)])));
@@ -462,7 +465,7 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
     expect(order).toEqual(["destroy", "next tick"]);
   });
 
-  it("`headers`, `response` and `trailers` of a request's stream give flat lists, those with a status begin with it", async () => {
+  it("`headers`, `response` and `trailers` of a request's stream give flat lists, which begin with the status if there is one", async () => {
     const port = await h2Port((session) => {
       session.on("stream", (stream) => {
         stream.additionalHeaders({ ":status": 103, link: "</a>" });
@@ -482,14 +485,14 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
     expect(seen.get("trailers")).toEqual(["x-t", "1"]);
   });
 
-  it("a request for which the session has no number left fails by an event with ERR_HTTP2_OUT_OF_STREAMS, and none of it is sent", async () => {
+  it("a request for which the session has no stream id left fails by an event with ERR_HTTP2_OUT_OF_STREAMS, and none of it is sent", async () => {
     const streams: number[] = [];
     const port = await rawServer((_socket, { type, stream }) => void (type === HEADERS && streams.push(stream)));
     const session = await h2Client(port);
     await once(session, "remoteSettings");
     (session as ClientHttp2Session & { setNextStreamID(id: number): void }).setNextStreamID(0x7fffffff);
     session.request({}).on("error", ignore);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "a stream");
     const stream = session.request({});
     const failed = new Promise((resolve) => stream.once("error", resolve));
     expect(await failed).toMatchObject({ code: "ERR_HTTP2_OUT_OF_STREAMS" });
@@ -501,20 +504,20 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
     const port = await h2Port((session) => void session.on("stream", (stream) => void (side = stream)));
     const stream = (await h2Client(port)).request({ ":method": "POST" });
     stream.on("error", ignore).write("x");
-    await eventually(() => side !== undefined);
+    await eventually(() => side !== undefined, "a stream");
     for (const one of [stream, side]) {
       expect("rstCode" in one).toBe(true);
       expect(one.rstCode ?? http2.constants.NGHTTP2_NO_ERROR).toBe(http2.constants.NGHTTP2_NO_ERROR);
     }
   });
 
-  it("a session is made over a connection that was there before it, and answers a PING of the other side by itself", async () => {
+  it("a session can be made over an existing connection, and answers a PING of the other side by itself", async () => {
     let answered = 0;
     const port = await rawServer((socket, { type, flags }) => {
       if (type === SETTINGS && flags === 0) socket.write(frame(PING, 0, 0, Buffer.alloc(8)));
       if (type === PING && flags === 1) answered++;
     });
     await h2Client(port);
-    await eventually(() => answered === 1);
+    await eventually(() => answered === 1, "the answer to the PING");
   });
 });

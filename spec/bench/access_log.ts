@@ -1,6 +1,6 @@
 /**
- * What a line of the access log costs a request: the spelling of it in both formats, and with counting, batching and the hand-over to a
- * file. A line may take three microseconds.
+ * Measures the cost of an access log line in both formats, with counting, batching and writing to a file. The target is three
+ * microseconds.
  */
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ import { printTable } from "./load.ts";
 
 const MOST_NS = 3_000;
 const LINES = 200_000;
-/** As many as a busy turn of the event loop ends. */
+/** The requests that end in a busy turn of the event loop. */
 const PER_TURN = 20;
 const ROUNDS = 5;
 
@@ -39,7 +39,7 @@ export async function accessLog(): Promise<boolean> {
   }
 }
 
-/** The best of several rounds: the others were disturbed, or warmed up. */
+/** The best of several rounds; the others were disturbed or warming up. */
 function spelt(entries: readonly RequestFacts[], line: (entry: RequestFacts, now: number, wall: number) => string): number {
   let best = Infinity;
   let characters = 0;
@@ -52,7 +52,7 @@ function spelt(entries: readonly RequestFacts[], line: (entry: RequestFacts, now
   return best * 1e6;
 }
 
-/** With what goes on in the background, for that takes the processor too. */
+/** Processor time, background work included. */
 async function written(entries: readonly RequestFacts[], format: "json" | "combined", file: string): Promise<number> {
   const log = new AccessLog({ sink: null, clock: systemClock, log: createLog() });
   log.start();

@@ -1,7 +1,4 @@
-/**
- * What plugins cost: nanoseconds a request of a chain of five kinds, without sockets, beside a chain of none. The upstream is a reply
- * that is there, or a promise of one. What sockets and forwarding cost is no part of it.
- */
+/** Measures a chain of five plugin kinds in nanoseconds a request, without sockets, beside an empty chain. */
 import { INVALID } from "../../lib/config/schema.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { silentLog } from "../../lib/base/log.ts";
@@ -15,7 +12,7 @@ import { composeChain, type Link } from "../../lib/plugins/chain.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 
-/** In the order of the chain, each with a configuration as people have it. */
+/** In the order of the chain, each with a typical configuration. */
 const CHAIN: readonly (readonly [name: string, config: object])[] = [
   ["cors", { allow_origins: ["https://shop.example.com", "https://*.example.org"], allow_credentials: true }],
   ["acl", { blacklist: ["198.51.100.0/24", "203.0.113.7", "2001:db8::/32"] }],
@@ -24,7 +21,7 @@ const CHAIN: readonly (readonly [name: string, config: object])[] = [
   ["rate_limit", { limit_min: 1_000_000_000, limit_by: "credential" }],
 ];
 
-/** What all five together may cost on a quiet machine, in nanoseconds. */
+/** Target for all five together on a quiet machine, in nanoseconds. */
 const MOST_NS = 3_000;
 const ROUNDS = 9;
 
@@ -45,7 +42,7 @@ export async function chain([given = "100000"]: readonly string[]): Promise<bool
     atOnce: chained(some, () => REPLY),
     promised: chained(some, () => Promise.resolve(REPLY)),
   }));
-  // In turn, so that a moment in which the machine is busy hits all of them; the first round warms up.
+  // Interleaved, so that a busy moment of the machine affects all of them; the first round warms up.
   for (let round = 0; round <= ROUNDS; round++) {
     for (const { atOnce, promised } of measures) {
       for (const each of [atOnce, promised]) {
@@ -76,7 +73,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), verdicts: new SharedMemory(1024 * 1024) }) };
 }
 
-/** Each request gets an Exchange of its own, as in the gateway: what that costs is in every row. */
+/** Each request gets its own Exchange, as in the gateway; every row includes that cost. */
 async function nanoseconds(handler: Handler, requests: number): Promise<number> {
   const start = process.hrtime.bigint();
   for (let i = 0; i < requests; i++) {

@@ -1,17 +1,14 @@
-/**
- * What benchmarks run in a process of its own: an upstream, or the gateway's program as it is. Either answers questions about itself
- * over the channel it was started with. Who starts them and asks is `processes.ts`.
- */
+/** Runs an upstream or the gateway's program in its own process for a benchmark, and answers questions about its costs. */
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { main } from "../../lib/cli/main.ts";
 
 export interface Figures {
-  /** Time on a processor so far, in microseconds, the system's for it included. */
+  /** Processor time so far, user and system, in microseconds. */
   readonly cpuMicros: number;
-  /** Memory that is in use, garbage collected. */
+  /** Memory in use after a garbage collection. */
   readonly heapBytes: number;
-  /** Of an upstream: connections made to it so far, and those open. */
+  /** For an upstream: connections accepted so far, and open now. */
   readonly connections: { readonly total: number; readonly open: number };
   readonly requests: number;
 }
@@ -30,7 +27,7 @@ const [role, ...words] = process.argv.slice(2);
 if (role === "gateway") process.exitCode = await main(words);
 else upstream();
 
-/** "ok" at once, /slow after 20 ms, /hang never; upgrades are echoed. Says its port on standard error. */
+/** "ok" at once, /slow after 20 ms, /hang never; upgrades are echoed. Prints its port on standard error. */
 function upstream(): void {
   const server = http.createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
     counted.requests++;

@@ -1,6 +1,6 @@
 /**
- * One of three upstreams goes in the middle of a steady load of GETs: how many requests are lost, and how long it is until nobody is sent
- * to it any more. With retries none may be lost, whether the upstream is killed or hangs.
+ * Stops one of three upstreams under a steady load of GETs, and measures the lost requests and the time until it gets none. With retries
+ * none may be lost.
  */
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { openLoop, pause, percentiles, printTable, secondsOf, until } from "./load.ts";
@@ -76,7 +76,7 @@ async function one({ signal, retries }: Case, seconds: number, upstream: Start["
   };
 }
 
-/** The first requests pay for compilers and connections; they are nobody's figures. */
+/** The first requests include compilation and connecting, so they are not measured. */
 async function warmUp(port: number): Promise<void> {
   const load = openLoop(port, "/x", PER_SECOND / 2);
   await pause(1_500);

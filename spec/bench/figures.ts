@@ -1,6 +1,4 @@
-/**
- * Numbers out of rounds, and in which words they are told. How the rounds came about is each benchmark's own.
- */
+/** Computes medians and formats figures and tables. */
 
 /** The middle of an odd number of values, the mean of the two middle ones of an even number; NaN of none. */
 export function median(values: readonly number[]): number {
@@ -9,19 +7,19 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
 
-/** Three digits that count: "1.23", "45.6", "789", "12345"; "–" where there is no figure. */
+/** Three significant digits: "1.23", "45.6", "789", "12345"; "–" without a figure. */
 export function brief(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
   return value.toFixed(digits);
 }
 
-/** One line of the targets: a figure, what it has to be, and whether it is. */
+/** One target: the figure, the bound, and whether it is met. */
 export interface Verdict {
   readonly what: string;
   readonly figure: string;
   readonly target: string;
-  /** Null: could not be measured here. */
+  /** Null: not measured on this machine. */
   readonly met: boolean | null;
 }
 

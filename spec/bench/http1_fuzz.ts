@@ -1,4 +1,6 @@
-/** Random requests, read by our own HTTP/1 codec and by node's: fails where ours accepts what node's refuses or reads otherwise. */
+/**
+ * Reads random requests with our own HTTP/1 codec and with Node's; fails when ours accepts what Node's refuses, or reads it differently.
+ */
 import { fuzz } from "../support/http1_fuzz.ts";
 
 const CASES = 5_000_000;

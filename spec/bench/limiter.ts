@@ -1,7 +1,4 @@
-/**
- * What counting a request against its limits costs: nanoseconds of a decision by three windows, and bytes that a caller is remembered
- * in. What the plugin makes of a decision is no part of it.
- */
+/** Measures a rate limit decision over three windows in nanoseconds, and the bytes that one caller occupies. */
 import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import type { Clock } from "../../lib/base/clock.ts";
@@ -11,7 +8,7 @@ import { build, builtModule } from "./ready.ts";
 
 const LOADER = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
 const PROGRAM = fileURLToPath(import.meta.url);
-/** Says that this file is to measure, and is not only read for the function below. */
+/** The argument with which this file measures instead of only exporting its function. */
 const WORD = "measure";
 
 const MAX_NS = 500;
@@ -31,7 +28,7 @@ const ONE = "one caller";
 const MANY = `${CALLERS} callers`;
 const MORE = `${5 * CALLERS} callers`;
 const REFUSED = "one caller, refused";
-/** Else time runs as it does, and a decision is made a million times a second: each of 20000 callers asks fifty times a second. */
+/** Otherwise time runs at a million decisions a second: 50 requests a second from each of 20000 callers. */
 const PACED = ", thirty thousand requests a second";
 const NO_CLOCK = PACED + ", the clock left out";
 const QUIET = "one request each";
@@ -81,7 +78,7 @@ async function measure(): Promise<Figures> {
   const hand: Clock = { ...systemClock, now: () => time };
   const paced: Clock = { ...systemClock, now: () => (systemClock.now() < 0 ? 0 : time) };
   const clocks = new Map([[systemClock, ""], [paced, PACED], [hand, NO_CLOCK]]);
-  /** Limits that none of the measured requests reaches; the second's is as exact as limits are. */
+  /** Limits that no measured request reaches. */
   const high = windows(64, 1_000_000, 1_000_000_000);
   const one = () => "192.0.2.1";
   const many = (callers: number) => () => `198.51.${dice.int(0, 255)}.${dice.int(0, callers >> 8)}`;
@@ -100,7 +97,7 @@ async function measure(): Promise<Figures> {
       const names = new Array<string>(SLICE);
       for (let round = 0; round < WARM_UP + 5; round++) {
         for (let from = 0; from < DECISIONS; from += SLICE) {
-          // Made anew each time, and joined, as the plugin does with an address from a socket: a text that nobody has read or looked up.
+          // A new string each time, joined as in the plugin: it has no hash yet.
           for (let i = 0; i < SLICE; i++) names[i] = "ip:" + Buffer.from(caller(), "latin1").toString("latin1");
           const began = process.hrtime.bigint();
           for (let i = 0; i < SLICE; i++) {
@@ -114,12 +111,12 @@ async function measure(): Promise<Figures> {
     }
   }
   const limits = windows(10, 100, 1_000);
-  /** None is collected before the last is weighed: what they give back would count for the next. */
+  /** Keeps all of them until the last is measured, so that freed memory does not count for the next. */
   const weighed: unknown[] = [];
   const remembered = (fill: (decide: (caller: number) => void) => void) => {
     const limiter = memoryCounters(hand).limiter("k", { windows: limits, maxCallers: 1_000_000 });
     const before = heap();
-    // Joined from pieces, as the plugin joins it.
+    // Joined from pieces, as in the plugin.
     fill((caller) => void limiter.decide("ip:" + `203.0.${caller >> 8}.${caller & 255}`));
     weighed.push(limiter);
     return (heap() - before) / CALLERS;
@@ -131,7 +128,7 @@ async function measure(): Promise<Figures> {
       [QUIET]: remembered((decide) => everyCaller(decide)),
       [MIXED]: remembered((decide) => {
         everyCaller(decide);
-        // By Zipf's law: the busiest caller asks twice as often as the second, and three times as often as the third.
+        // By Zipf's law: the busiest caller sends twice as many requests as the second, three times as many as the third.
         for (let i = 0; i < 9 * CALLERS; i++) {
           time += 600_000 / (9 * CALLERS); // within ten minutes
           decide(Math.min(CALLERS - 1, Math.trunc(CALLERS ** dice.next()) - 1));
@@ -166,7 +163,7 @@ function windows(second: number, minute: number, hour: number) {
 }
 
 function heap(): number {
-  // Buffers that one collection finds are given back by the next.
+  // Buffers found by one garbage collection are freed by the next.
   globalThis.gc!();
   globalThis.gc!();
   const { heapUsed, external } = process.memoryUsage();

@@ -1,10 +1,8 @@
-/**
- * Requests at a steady rate, and what came of them; figures as a table. Which requests, and what they must come to, is each benchmark's own.
- */
+/** Sends requests at a steady rate and records their outcomes. */
 import http from "node:http";
 
 export interface Outcome {
-  /** When it was due, in milliseconds of `performance.now()`. */
+  /** The time at which it was due, in milliseconds of `performance.now()`. */
   readonly due: number;
   /** From then to the end of its response. */
   readonly ms: number;
@@ -14,13 +12,13 @@ export interface Outcome {
 
 export interface Load {
   readonly outcomes: readonly Outcome[];
-  /** Begins no more; resolves when all that were begun have ended. */
+  /** Starts no further request; resolves when all started ones have ended. */
   stop(): Promise<void>;
 }
 
 const MAX_REQUEST_MS = 15_000;
 
-/** Each request is begun when it is due, however the ones before it fare: what waits because others are slow counts as slow. */
+/** Starts each request when it is due, even while earlier ones wait: waiting counts as latency. */
 export function openLoop(port: number, path: string, perSecond: number): Load {
   const agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
   const outcomes: Outcome[] = [];
@@ -49,7 +47,7 @@ export function openLoop(port: number, path: string, perSecond: number): Load {
   };
 }
 
-/** One GET: its status once it has been answered whole, else how it failed. Never rejects. */
+/** One GET; resolves with its status when the response is complete, or with its error. Never rejects. */
 export function request(port: number, path: string, agent: http.Agent | false = false): Promise<string> {
   return new Promise((resolve) => {
     const asked = http.get({ host: "127.0.0.1", port, path, agent }, (response) => {
@@ -74,14 +72,14 @@ export function percentile(outcomes: readonly Outcome[], share: number): number 
 
 export const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
-/** Resolves with whether it came about in time. */
+/** Resolves with whether the condition became true in time. */
 export async function until(holds: () => boolean, ms: number): Promise<boolean> {
   const deadline = performance.now() + ms;
   while (!holds() && performance.now() < deadline) await pause(5);
   return holds();
 }
 
-/** Seconds given as the first word. */
+/** The first argument in seconds. */
 export function secondsOf([given]: readonly string[], otherwise: number): number {
   const seconds = Number(given ?? otherwise);
   if (!(seconds >= 2 && seconds <= 600)) throw new RangeError("the benchmark lasts 2 to 600 seconds");

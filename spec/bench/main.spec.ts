@@ -14,14 +14,14 @@ function bench(...words: string[]): Promise<{ code: number; stdout: string; stde
 }
 
 describe("npm run bench", () => {
-  it("without a name, or with one that is none, lists the benchmarks", async () => {
+  it("lists the benchmarks when the name is missing or unknown", async () => {
     for (const { code, stderr } of await Promise.all([bench(), bench("nothing"), bench("toString")])) {
       expect(code).toBe(2);
       for (const name of ["chain", "limiter", "peers", "profile", "router", "soak", "start"]) expect(stderr).toMatch(new RegExp(`^  ${name}`, "m"));
     }
   });
 
-  it("peers and profile say what they take", async () => {
+  it("shows the arguments of peers and profile", async () => {
     const [peers, profile] = await Promise.all([bench("peers", "--help"), bench("profile", "--help")]);
     expect(peers).toMatchObject({ code: 0, stderr: "" });
     expect(peers.stdout).toContain("small, guarded, large, post, routes, https, http2, connections, idle, paced");
@@ -29,7 +29,7 @@ describe("npm run bench", () => {
     expect(profile.stdout).toContain("small, guarded, large, post, routes, https, http2, connections;");
   });
 
-  it("peers and profile refuse what they do not know before they measure anything", async () => {
+  it("refuses unknown arguments of peers and profile before measuring anything", async () => {
     const cases = [
       [["peers", "smal"], 'there is no scenario "smal"'],
       [["peers", "--rounds", "0"], "--rounds is a number from 1 to 50"],

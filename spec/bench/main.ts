@@ -1,10 +1,10 @@
 /**
- * Runs one benchmark by name: `npm run bench -- soak 60`. Exit code 1 when it does not hold what it promises.
- * Benchmarks take minutes and want a quiet machine: they are no part of the test run, nor of the package.
+ * Runs one benchmark by name: `npm run bench -- soak 60`. Exit status 1 when a target is missed. Benchmarks take minutes and need a quiet
+ * machine, so they belong neither to the tests nor to the package.
  */
 type Benchmark = (words: readonly string[]) => Promise<boolean>;
 
-/** Each with the words it takes; loaded when it is asked for, as some bring half the gateway along. */
+/** Each with its arguments; loaded on demand, because some import half the gateway. */
 const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmark>, words: string]>> = {
   access_log: [async () => (await import("./access_log.ts")).accessLog, ""],
   chain: [async () => (await import("./chain.ts")).chain, "[REQUESTS]"],

@@ -1,18 +1,15 @@
-/**
- * What counting costs: nanoseconds per request and per try, and the time for the text of a large configuration.
- * Requests from the network are the affair of other benchmarks.
- */
+/** Measures the cost of metrics: nanoseconds per request and per try, and the time to write the text of a large configuration. */
 import type { Notes } from "../../lib/http/exchange.ts";
 import { createGateway } from "../../lib/index.ts";
 import { METHODS, Metrics, type MetricsPlan, type RouteMeter, type ServiceMeter } from "../../lib/observe/metrics.ts";
 
 const ROUTES = 1_000;
-/** Whose text is written while requests come. */
+/** The routes in the text that is written while requests arrive. */
 const MOST_ROUTES = 10_000;
-/** How long a scrape of them may hold up a request, in milliseconds. */
+/** The longest delay of a request by a scrape, in milliseconds. */
 const MOST_TURN_MS = 20;
 const ROUNDS = 5_000_000;
-/** In all, a request takes the processor some hundred times as long. */
+/** A whole request takes about a hundred times as much processor time. */
 const MOST_NS = 500;
 
 export async function metrics(): Promise<boolean> {
@@ -27,7 +24,7 @@ export async function metrics(): Promise<boolean> {
     }
     return { requestNs: ((performance.now() - begun) * 1e6) / ROUNDS, grownBytes: (process.memoryUsage().heapUsed - heap) / ROUNDS };
   };
-  measure(); // compiled, and every kind seen
+  measure(); // warms up
   const { requestNs, grownBytes } = measure();
   console.log(`a request with one try: ${requestNs.toFixed(0)} ns, ${Math.max(0, grownBytes).toFixed(2)} bytes allocated; at most ${MOST_NS} ns`);
 
@@ -38,7 +35,7 @@ export async function metrics(): Promise<boolean> {
   const text = gateway.metrics();
   console.log(`the text of ${MOST_ROUTES} routes: ${(performance.now() - begun).toFixed(0)} ms at once, ${(text.length / 1024).toFixed(0)} KiB`);
   let turnMs = Infinity;
-  // The best of some: others were disturbed, or not compiled yet.
+  // The best of some rounds: the others were disturbed or not compiled yet.
   for (let round = 0; round < 5; round++) {
     const longest = await longestTurnMs(async () => {
       for await (const _slice of gateway.metricsStream());
@@ -50,7 +47,7 @@ export async function metrics(): Promise<boolean> {
   return requestNs <= MOST_NS && turnMs <= MOST_TURN_MS;
 }
 
-/** Of the event loop while something is done. */
+/** The longest turn of the event loop while `act` runs, in milliseconds. */
 async function longestTurnMs(act: () => Promise<void>): Promise<number> {
   let longest = 0;
   let last = performance.now();

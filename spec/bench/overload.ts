@@ -1,17 +1,17 @@
 /**
- * A gateway that has all the requests it takes: what refusing one more costs it, and whether those it has accepted notice that many are
- * refused. A refusal may take no millisecond, and the latency of the accepted ones stays within what the machine itself varies by.
+ * Measures a gateway at max_requests_in_flight: a refusal must cost less than a millisecond, and refusals must not slow accepted requests
+ * down.
  */
 import http from "node:http";
 import { openLoop, pause, percentile, percentiles, printTable, request, secondsOf, type Outcome } from "./load.ts";
 import { withProcesses, type Child } from "./processes.ts";
 
 const MOST = 50;
-/** Those of the accepted requests that end, and are asked again. */
+/** The accepted requests that end and are sent again. */
 const WORKING = 20;
 const SHED_PER_SECOND = 1_000;
 const MAX_SHED_MICROS = 1_000;
-/** Clients, gateway and upstream share the machine: what the others' work adds to the tail is not the gateway's. */
+/** Room for the work of clients and upstream, which share the machine with the gateway. */
 const MAX_ADDED_P50_MS = 5;
 const MAX_ADDED_P99_MS = 50;
 
@@ -33,7 +33,7 @@ export async function overload(words: readonly string[]): Promise<boolean> {
       ],
     });
     const release = await occupied(gateway.port, MOST - WORKING, origin);
-    // The first requests and refusals pay for compilers and connections; they are nobody's figures.
+    // The first requests and refusals include compilation and connecting, so they are not measured.
     const stopWarming = working(gateway.port);
     const warming = openLoop(gateway.port, "/slow", SHED_PER_SECOND);
     await pause(2_000);
@@ -74,7 +74,7 @@ export async function overload(words: readonly string[]): Promise<boolean> {
   });
 }
 
-/** So many requests that are not answered until what is returned is called. */
+/** Sends requests that stay unanswered until the returned function is called. */
 async function occupied(port: number, requests: number, origin: Child): Promise<() => void> {
   const before = (await origin.figures()).requests;
   const asked = Array.from({ length: requests }, () => http.get({ host: "127.0.0.1", port, path: "/hang", agent: false }).on("error", () => {}));
@@ -82,7 +82,7 @@ async function occupied(port: number, requests: number, origin: Child): Promise<
   return () => asked.forEach((each) => each.destroy());
 }
 
-/** As many clients as there are places left, each asking again as soon as it has its answer; refused ones do not count, and try again. */
+/** Closed-loop clients for the remaining capacity; refused requests do not count and are sent again. */
 function working(port: number): () => Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   let going = true;
@@ -103,7 +103,7 @@ function working(port: number): () => Promise<Outcome[]> {
   };
 }
 
-/** All places are taken: nothing but refusals, from a few kept connections. */
+/** The gateway is full: a few kept connections get only refusals. */
 async function costOfShedding(gateway: Child, seconds: number): Promise<{ micros: number; requests: number; wrong: number }> {
   const before = await gateway.figures();
   let requests = 0;

@@ -1,7 +1,6 @@
 /**
- * The built gateway beside other proxies, in one run on one machine: requests a second, processor time of a request, latency and memory, as
- * figures and as ratios. The proxy has one processor to itself, load and backend have another. What is asked is `peers/scenarios.ts`, who
- * is measured `peers/competitors.ts`, what is made of the figures `peers/report.ts`.
+ * Compares the built gateway with other proxies on one machine: requests a second, processor time, latency and memory. The proxy has one
+ * processor to itself; load and backend have another.
  */
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { join } from "node:path";
@@ -22,7 +21,7 @@ const USAGE = `usage: npm run bench -- peers [SCENARIO,…] [--rounds N] [--seco
   --only     the proxies that take part: ours, ours-log, ours-http1-node, ours-node, ours-plain, nginx, haproxy, caddy, bare, undici, http-proxy, fastify, fast-gateway
 It ends within ten minutes: what has not been measured by then is left out.`;
 
-/** What is under way then may take some seconds more; the limit behind it is for a run that does not get there. */
+/** Work under way at that time may take some seconds more; the limit after it ends a run that hangs. */
 const MOST_MS = 570_000;
 const LIMIT_MS = 600_000;
 const READY_MS = 15_000;
@@ -40,7 +39,7 @@ export async function peers(words: readonly string[]): Promise<boolean> {
   const end = performance.now() + MOST_MS;
   const limit = setTimeout(() => {
     console.error("ten minutes are over");
-    process.exit(1); // whatever is under way ends with this process
+    process.exit(1); // ends everything under way
   }, LIMIT_MS);
   build();
   install();
@@ -74,7 +73,7 @@ export async function peers(words: readonly string[]): Promise<boolean> {
   return report(run, results);
 }
 
-/** How long a proxy's part in a scenario takes, beside the others. */
+/** The duration of one proxy's part of a scenario. */
 const WEIGHTS = { full: 1, paced: 1.2, idle: 0.15 };
 
 function joins({ name, version, takesPart }: Competitor, scenario: Scenario): boolean {
@@ -121,9 +120,9 @@ interface Task {
   readonly backendPort: number;
   readonly rounds: number;
   readonly seconds: number;
-  /** In milliseconds of `performance.now()`: behind it only the first round goes on. */
+  /** In milliseconds of `performance.now()`; after it only the first round continues. */
   readonly deadline: number;
-  /** Behind it nothing is begun. */
+  /** After it nothing is started. */
   readonly end: number;
   readonly notes: string[];
 }
@@ -139,7 +138,7 @@ interface Contestant {
   readonly rounds: Round[];
 }
 
-/** All of them are up at once; only the one whose turn it is has something to do. */
+/** All proxies run at once; only the one being measured gets requests. */
 async function measureAll(task: Task): Promise<Measured[]> {
   const { scenario, rounds, deadline, end, notes } = task;
   const inTheWay = missingFor(scenario);
@@ -173,7 +172,7 @@ async function measureAll(task: Task): Promise<Measured[]> {
   }
 }
 
-/** Starts it, sees that it does what it is to do, and warms it up. Null when it does not: that is noted. */
+/** Starts it, checks its responses and warms it up. Null, with a note, when a check fails. */
 async function begin(task: Task, competitor: Competitor): Promise<Contestant | null> {
   const { machine, scenario, backendPort, notes } = task;
   const port = await freePort();

@@ -1,7 +1,4 @@
-/**
- * Starts the processes of a benchmark and ends them all with it. What runs in them is `child.ts`, what is asked of them is each
- * benchmark's own.
- */
+/** Starts the processes of a benchmark and ends them all with it. */
 import { spawn } from "node:child_process";
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,14 +15,14 @@ export type LogLine = Readonly<Record<string, unknown>>;
 
 export interface Child {
   readonly port: number;
-  /** What it has logged so far. */
+  /** The log so far. */
   readonly lines: readonly LogLine[];
   signal(name: NodeJS.Signals): void;
   figures(): Promise<Figures>;
 }
 
 export interface GatewayChild extends Child {
-  /** Exchanges its configuration file, as a deployment does. */
+  /** Replaces its configuration file, as a deployment does. */
   configure(config: ConfigInput): void;
 }
 
@@ -34,7 +31,7 @@ export interface Processes {
   gateway(config: ConfigInput): Promise<GatewayChild>;
 }
 
-/** Nothing of what `run` has started outlives it. */
+/** Ends everything that `run` has started when `run` returns. */
 export async function withProcesses<T>(run: (processes: Processes) => Promise<T>): Promise<T> {
   const ends: (() => Promise<void>)[] = [];
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-bench-"));
@@ -97,7 +94,7 @@ async function start(words: readonly string[], ends: (() => Promise<void>)[]): P
   };
 }
 
-/** What is no JSON is the complaint of a process that does not start. */
+/** A line that is not JSON is the error of a process that does not start. */
 function lineOf(text: string): LogLine {
   try {
     return JSON.parse(text) as LogLine;

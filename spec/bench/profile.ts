@@ -1,6 +1,6 @@
 /**
- * Where the time of a request goes: a CPU profile of the built gateway under load, on a processor of its own, as the functions and files
- * with the most time of their own. The profile itself is left in `results/`, for the DevTools of Chromium.
+ * Takes a CPU profile of the built gateway under load on its own processor, and prints the functions and files with the most self time.
+ * The profile is left in `results/` for the DevTools of Chromium.
  */
 import { mkdirSync, mkdtempSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ const PROFILER = fileURLToPath(new URL("./peers/profiler.mjs", import.meta.url))
 const WARM_UP_S = 3;
 const WAIT_MS = 15_000;
 
-/** Prints its tables. True unless something went wrong: a profile promises nothing. */
+/** Prints its tables. True unless something failed: a profile has no target. */
 export async function profile(words: readonly string[]): Promise<boolean> {
   const options = optionsOf(words);
   if (typeof options === "string") {
@@ -101,7 +101,7 @@ async function said(running: Running, line: string, answer: string): Promise<voi
   }
 }
 
-/** What the inspector's Profiler.stop gives. */
+/** The result of the inspector's Profiler.stop. */
 interface Profile {
   readonly nodes: readonly ProfileNode[];
   /** Ids of nodes. */

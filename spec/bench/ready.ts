@@ -1,7 +1,4 @@
-/**
- * What a benchmark needs before it can begin: the gateway as it is delivered, and the foreign packages of `spec/bench/package.json`.
- * What is measured is each benchmark's own.
- */
+/** Prepares a benchmark: builds the gateway and installs the packages of `spec/bench/package.json`. */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -23,7 +20,7 @@ export async function builtModule<T>(name: string): Promise<T> {
   return (await import(new URL(`../../dist/lib/${name}.js`, import.meta.url).href)) as T;
 }
 
-/** Installs the foreign packages if they are missing or others than the lock file says. Their install scripts are not run. */
+/** Installs the packages if they are missing or differ from the lock file, without their install scripts. */
 export function install(): void {
   const hidden = `${OWN}node_modules/.package-lock.json`;
   if (existsSync(hidden) && fits(hidden)) return;
@@ -31,7 +28,7 @@ export function install(): void {
   run("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], OWN);
 }
 
-/** Whether what is installed is what the lock file says. */
+/** Whether the installed packages are those of the lock file. */
 function fits(hidden: string): boolean {
   type Lock = { readonly packages: Readonly<Record<string, { readonly version?: string }>> };
   const installed = (JSON.parse(readFileSync(hidden, "utf8")) as Lock).packages;
@@ -39,7 +36,7 @@ function fits(hidden: string): boolean {
   return Object.entries(locked).every(([path, { version }]) => path === "" || installed[path]?.version === version);
 }
 
-/** The version of an installed foreign package. */
+/** The version of an installed package. */
 export function versionOf(name: string): string {
   return (JSON.parse(readFileSync(`${OWN}node_modules/${name}/package.json`, "utf8")) as { version: string }).version;
 }

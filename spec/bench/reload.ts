@@ -1,6 +1,6 @@
 /**
- * A configuration file that is exchanged five times a second under load: no request may be lost, no connection to an upstream opened anew,
- * no memory kept, no rate limit refilled, no WebSocket cut.
+ * Replaces the configuration file five times a second under load: no request may be lost, no upstream connection reopened, no memory
+ * leaked, no rate limit reset, no WebSocket closed.
  */
 import net from "node:net";
 import type { ConfigInput } from "../../lib/config/model.ts";
@@ -44,7 +44,7 @@ export async function reload(words: readonly string[]): Promise<boolean> {
     const lost = load.outcomes.filter(({ said }) => said !== "200");
     const opened = after.origin.connections.total - before.origin.connections.total;
     const growth = after.gateway.heapBytes - before.gateway.heapBytes;
-    // Under an uneven load a pool may still grow; it does not once for each reload.
+    // Under an uneven load a pool may still grow, though not with each reload.
     const fine = [lost.length === 0, opened < reloads / 2, growth < MAX_GROWTH, limited === "429", alive, refused === 0, reloads >= edits / 2];
     printTable(
       ["figure", "value", ""],

@@ -1,6 +1,6 @@
 /**
- * One router with one set of routes in a process of its own, so that no other has shaped what the compiler knows of its code: measures,
- * and says its figures as JSON. Which are to be measured, and how often, is `router.ts`.
+ * Measures one router with one set of routes in its own process, so that no other router influences the compiler, and prints the figures
+ * as JSON.
  */
 import { createRequire } from "node:module";
 import { builtModule } from "./ready.ts";
@@ -8,7 +8,7 @@ import { hits, misses, routesOf, type Asked, type RouteOf, type SetName } from "
 import { median } from "./figures.ts";
 
 export interface RouterFigures {
-  /** From the list of routes to a router that answers, in a process that has not done so before. */
+  /** From the list of routes to a ready router, in a new process. */
   readonly compileMs: number;
   readonly hit: LookupFigures;
   readonly miss: LookupFigures;
@@ -16,18 +16,18 @@ export interface RouterFigures {
 
 export interface LookupFigures {
   readonly ns: number;
-  /** Allocated by one lookup, its answer included. */
+  /** Bytes allocated by one lookup, its result included. */
   readonly bytes: number;
 }
 
 type Find = (method: string, path: string) => unknown;
 interface Candidate {
-  /** What there is to load before the clock starts. */
+  /** Loads modules before the measurement. */
   readonly load: () => Promise<(routes: readonly RouteOf[]) => Find>;
   readonly isHit: (answer: unknown) => boolean;
 }
 
-/** By the names they have in the tables. */
+/** By their names in the tables. */
 export const CANDIDATES: Readonly<Record<string, Candidate>> = {
   "edge-gateway": {
     async load() {
@@ -73,7 +73,7 @@ export const CANDIDATES: Readonly<Record<string, Candidate>> = {
         addRoute(router: object, method: string, path: string, data: object): void;
         findRoute(router: object, method: string, path: string): unknown;
       };
-      const name: string = "rou3"; // no type of it is asked for: it is not installed where types are checked
+      const name: string = "rou3"; // no types: it is not installed where types are checked
       const { createRouter, addRoute, findRoute } = (await import(name)) as Rou3;
       return (routes) => {
         const router = createRouter();
@@ -114,7 +114,7 @@ async function measure(name: string, set: SetName, count: number, ms: number): P
     const wrong = asked.find(({ method, path }) => isHit(find(method, path)) !== expected);
     if (wrong !== undefined) throw new Error(`${name} ${expected ? "finds no route for" : "finds a route for"} ${wrong.method} ${wrong.path}`);
   }
-  // In turn while they warm up: in a gateway the same code sees both.
+  // Interleaved while warming up, because in a gateway the same code sees both.
   for (let i = 0; i < WARM_UP; i++) for (const asked of [hit, miss]) timed(find, fresh(asked));
   return { compileMs, hit: looked(find, hit, ms / 2), miss: looked(find, miss, ms / 2) };
 }
@@ -133,7 +133,7 @@ function looked(find: Find, asked: readonly Asked[], ms: number): LookupFigures 
   return { ns: median(ns), bytes: Math.max(0, median(bytes)) };
 }
 
-/** Text that nobody has seen: what comes from a socket has no hash yet, and each lookup has to find it. */
+/** New strings, because text from a socket has no hash yet. */
 function fresh(asked: readonly Asked[]): Asked[] {
   const bytes = Buffer.from(asked.map(({ path }) => path).join(""), "latin1");
   let at = 0;

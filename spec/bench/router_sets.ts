@@ -1,6 +1,4 @@
-/**
- * The routes that routers are compared by, and the paths they are asked for. Putting them into routers and timing is `router_child.ts`.
- */
+/** The routes and paths that routers are compared with. */
 import { random, type Random } from "../support/random.ts";
 
 export const SETS = ["literal", "placeholder", "mixed"] as const;
@@ -17,7 +15,7 @@ export interface Asked {
   readonly path: string;
 }
 
-/** So many routes: literal paths, paths with one placeholder, or resources with their collections, items and parts. */
+/** `count` routes: literal paths, paths with one placeholder, or resources with their collections, items and parts. */
 export function routesOf(set: SetName, count: number): RouteOf[] {
   return Array.from({ length: count }, (_none, i) => {
     if (set === "literal") return { method: "GET", path: `/api/group${i % 37}/thing${i}/list` };
@@ -30,7 +28,7 @@ export function routesOf(set: SetName, count: number): RouteOf[] {
 const METHODS = ["GET", "POST", "GET", "DELETE", "GET"];
 const BELOW = ["", "", "/{id}", "/{id}", "/{id}/parts/{part}"];
 
-/** Paths that routes take, each of them as often as chance has it. */
+/** Random paths that match routes. */
 export function hits(routes: readonly RouteOf[], count: number): Asked[] {
   const dice = random(7);
   return Array.from({ length: count }, () => {
@@ -39,7 +37,7 @@ export function hits(routes: readonly RouteOf[], count: number): Asked[] {
   });
 }
 
-/** Paths that no route takes: strange from the first segment, or the last, or one segment too long. */
+/** Paths that match no route: unknown in the first segment, or the last, or one segment too long. */
 export function misses(routes: readonly RouteOf[], count: number): Asked[] {
   const dice = random(8);
   return hits(routes, count).map(({ method, path }) => ({ method, path: strange(path, dice) }));

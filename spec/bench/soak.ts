@@ -1,7 +1,6 @@
 /**
- * Hours of a gateway's life in a minute: every kind of client at once, well and badly behaved, on HTTP/1.1, HTTP/2 and WebSocket,
- * with an upstream that misbehaves as well. Nothing may be left of them: no socket, no lease, no timer, no memory. The clients are
- * `soak_clients.ts`, the upstream, a process of its own, is `soak_origin.ts`.
+ * Runs every kind of client at once, well and badly behaved, over HTTP/1.1, HTTP/2 and WebSocket, with a misbehaving upstream. No socket,
+ * lease, timer or memory may be left behind.
  */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -16,7 +15,7 @@ import { startOrigin, type Origin } from "./soak_origin.ts";
 
 const MB = 1024 * 1024;
 const POOL = 64;
-/** The first round warms up code and buffers; the others must not add to what is there after it. */
+/** The first round warms up code and buffers; later rounds must not add to them. */
 const ROUNDS = 4;
 const MAX_GROWTH = 2 * MB;
 
@@ -40,7 +39,7 @@ async function soakAt(origin: Origin, seconds: number, collect: () => void, reso
   const config = (name: string) => configured(name, origin.port);
   const gateway = createGateway({ config: config("soak"), clock });
   const ports = await listening(gateway);
-  // The one that live figures roll by is there for as long as the gateway serves.
+  // The timer of the statistics runs as long as the gateway serves.
   const ofItsOwn = clock.pending().length;
   const tally: Tally = { done: new Map(), wrong: [] };
   const heaps: number[] = [];
@@ -102,7 +101,7 @@ async function listening(gateway: Gateway): Promise<Ports> {
   return { plain: plain.port, secure: secure.port };
 }
 
-/** All kinds of clients at once, each again and again until the time is over. */
+/** Runs all kinds of clients at once, each repeatedly until the time is over. */
 async function together(ports: Ports, tally: Tally, seconds: number, seed: number): Promise<void> {
   const deadline = performance.now() + seconds * 1000;
   const loops = CLIENTS.map(async ({ what, run }, i) => {
@@ -119,7 +118,7 @@ async function together(ports: Ports, tally: Tally, seconds: number, seed: numbe
   await Promise.all(loops);
 }
 
-/** Nothing a client does takes longer, unless the gateway has lost it. */
+/** A client's exchange takes longer only if the gateway has lost it. */
 const MAX_EXCHANGE_MS = 15_000;
 
 async function bounded(work: Promise<void>): Promise<void> {
@@ -134,12 +133,12 @@ async function bounded(work: Promise<void>): Promise<void> {
   }
 }
 
-/** Resolves when nothing is under way any more, or what is left will not go. */
+/** Resolves when nothing is under way, or when the rest does not end. */
 async function atRest(gateway: Gateway, origin: Origin, noTimersLeft: () => boolean): Promise<void> {
   await until(() => gateway.inFlight === 0 && origin.open === 0 && noTimersLeft(), 8_000);
 }
 
-/** The smallest of several looks: finalizers and the streams of closed sockets need a turn or two. */
+/** The smallest of several measurements: finalizers and streams of closed sockets need a turn or two. */
 async function heapAtRest(collect: () => void): Promise<number> {
   let least = Infinity;
   for (let i = 0; i < 5; i++) {
@@ -151,7 +150,7 @@ async function heapAtRest(collect: () => void): Promise<number> {
   return least;
 }
 
-/** How many requests the upstream answers at one time: a lease that was not given back is missing for ever. */
+/** The number of requests that reach the upstream at one time: a leaked lease reduces it for good. */
 async function freeLeases(port: number): Promise<number> {
   const answers = await Promise.all(Array.from({ length: POOL }, () => ask(port, { path: `/a/together/${POOL}` }).catch(() => null)));
   return answers.filter((answer) => answer?.status === 200).length;
@@ -193,7 +192,7 @@ function resourcesInUse(): string[] {
   return process.getActiveResourcesInfo();
 }
 
-/** What is there beyond what was there before; a timer of `until` itself does not count. */
+/** The resources of `now` that are not in `before`; a timer of `until` itself does not count. */
 function surplus(now: readonly string[], before: readonly string[]): string[] {
   const known = [...before];
   return now.filter((each) => {

@@ -1,7 +1,4 @@
-/**
- * The clients of the soak, each one exchange with a check of what came back. How many of them, for how long, and what must be left of
- * them is `soak.ts`; what answers them is `soak_origin.ts`.
- */
+/** The clients of the soak benchmark; each makes one exchange and checks the result. */
 import { once } from "node:events";
 import http2, { type ClientHttp2Session } from "node:http2";
 import net, { type Socket } from "node:net";
@@ -21,11 +18,11 @@ export interface Tally {
 
 export interface Client {
   readonly what: string;
-  /** Rejects when what came back is wrong. */
+  /** Rejects when the result is wrong. */
   readonly run: (ports: Ports, dice: Random) => Promise<void>;
 }
 
-/** Each of them runs alone in its loop, so that all kinds are under way at any moment. */
+/** Each kind runs in its own loop, so that all kinds are under way at any time. */
 export const CLIENTS: readonly Client[] = [
   ...times(4, { what: "HTTP/1.1, small", run: small }),
   ...times(2, { what: "HTTP/1.1, kept and pipelined", run: pipelined }),
@@ -75,7 +72,7 @@ async function downloaded(port: number, bytes: number): Promise<void> {
   expect(answer.status === 200 && answer.body.length === bytes, `${answer.body.length} bytes of ${bytes}`);
 }
 
-/** Reads a little now and then, and in the end the rest. */
+/** Reads a little from time to time, and the rest at the end. */
 async function slowReader({ plain }: Ports, dice: Random): Promise<void> {
   const bytes = dice.int(1_000_000, 8_000_000);
   const socket = await opened(plain);
@@ -131,7 +128,7 @@ async function broken(port: number, path: string): Promise<void> {
   expect(answer === null || answer.status === 502, `a broken body came as ${answer?.status}`);
 }
 
-/** A connection of its own for each exchange or few. */
+/** Its own connection for each exchange or a few. */
 async function overHttp2(port: number, run: (session: ClientHttp2Session) => Promise<void>): Promise<void> {
   const session = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
   session.on("error", ignore);

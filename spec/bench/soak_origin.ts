@@ -1,6 +1,5 @@
 /**
- * The upstream of the soak, which misbehaves as well as serves, in a process of its own: in the gateway's it would starve with it, and
- * its faults would be counted as the gateway's. What is asked of it is `soak_clients.ts`.
+ * The upstream of the soak benchmark, both well and badly behaved, in its own process so that its faults are not counted as the gateway's.
  */
 import { fork } from "node:child_process";
 import http from "node:http";

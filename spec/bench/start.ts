@@ -1,5 +1,5 @@
 /**
- * How long the built gateway takes to be there: from exec to listening and to the first byte of a proxied response, with the quickstart's
+ * Measures the start of the built gateway: from exec to listening and to the first byte of a proxied response, with the quickstart
  * configuration and with a thousand routes, beside a Node process that does nothing.
  */
 import { spawn } from "node:child_process";

@@ -1,6 +1,6 @@
 /**
- * What traces cost a request: nanoseconds of the processor for each, through the whole of a gateway but for sockets, switched off, on and not
- * recorded, on and recorded. The collector answers in this process: what it costs is part of the last row.
+ * Measures the processor time of traces for each request, through a whole gateway without sockets: off, on and not sampled, on and
+ * sampled.
  */
 import http from "node:http";
 import type { AddressInfo } from "node:net";

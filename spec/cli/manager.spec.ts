@@ -200,7 +200,7 @@ describe("edge-gateway run --manager", () => {
     const running = await runningProgram(oneService(origin.port), ["--manager"], ADMIN);
     const port = portOf(running.started.manager);
     const late = ask(running.port, { path: "/a/x" });
-    await eventually(() => held.length === 1);
+    await eventually(() => held.length === 1, "a request at the server");
     running.child.kill("SIGTERM");
     await running.says(": draining");
     await refused(running.port);

@@ -1,4 +1,4 @@
-/** What every strategy promises; what each of them is for is `spec/upstream/balance.spec.ts`. */
+/** The promises of every balancing strategy. */
 import { expect, it } from "vitest";
 import { balancer, type Candidate, type Strategy } from "../../lib/upstream/balance.ts";
 import { madeUpExchange } from "../support/exercise.ts";

@@ -1,5 +1,5 @@
 import { PassThrough, Readable, Writable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { byteStream, pump, sinkOf, type PumpEnd } from "../../lib/http/body.ts";
 import { random } from "../support/random.ts";
@@ -8,14 +8,14 @@ type Move = (source: Readable, sink: Writable, end: PumpEnd) => unknown;
 
 const move: Move = (source, sink, end) => pump(source, sinkOf(sink), end);
 
-/** Resolves with how it ended. */
+/** Resolves with how the transfer ended. */
 function moved(move: Move, source: Readable, sink: Writable): Promise<string> {
   return new Promise((resolve) => {
     move(source, sink, { done: () => resolve("done"), broken: (cause) => resolve(`broken: ${cause?.message ?? "closed"}`) });
   });
 }
 
-/** Takes each chunk only when told. */
+/** A sink that accepts each chunk only when the test lets it. */
 function slowSink(highWaterMark: number) {
   const taken: Buffer[] = [];
   const pending: (() => void)[] = [];
@@ -31,8 +31,8 @@ function slowSink(highWaterMark: number) {
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-describe("a body that is moved", () => {
-  test("arrives whole and in order, and the sink is left open", async () => {
+describe("a moved body", () => {
+  it("arrives whole and in order, and leaves the sink open", async () => {
     const sink = new PassThrough();
     const received: Buffer[] = [];
     sink.on("data", (chunk: Buffer) => received.push(chunk));
@@ -42,11 +42,11 @@ describe("a body that is moved", () => {
     expect(sink.writableEnded).toBe(false);
   });
 
-  test("an empty one is done", async () => {
+  it("is done at once when it is empty", async () => {
     expect(await moved(move, Readable.from([]), new PassThrough())).toBe("done");
   });
 
-  test("a sink that is full stops the source, and goes on at drain", async () => {
+  it("pauses its source while the sink is full, and resumes at drain", async () => {
     let produced = 0;
     const source = new Readable({
       highWaterMark: 10,
@@ -66,7 +66,7 @@ describe("a body that is moved", () => {
     expect(await ended).toBe("done");
   });
 
-  test("whatever the sizes and speeds, nothing is lost or doubled", async () => {
+  it("loses and doubles nothing, whatever the sizes and speeds", async () => {
     for (let seed = 1; seed <= 25; seed++) {
       const dice = random(seed);
       const chunks = dice.list(0, 30, () => Buffer.alloc(dice.int(1, 50), dice.int(0, 255)));
@@ -86,7 +86,7 @@ describe("a body that is moved", () => {
     }
   });
 
-  test("a source that fails is broken, with its cause", async () => {
+  it("reports its cause when the source fails", async () => {
     const source = new Readable({ read() {} });
     const ended = moved(move, source, new PassThrough());
     source.push("part");
@@ -94,14 +94,14 @@ describe("a body that is moved", () => {
     expect(await ended).toBe("broken: cut");
   });
 
-  test("a source that closes before its end is broken", async () => {
+  it("is reported as broken when the source closes before its end", async () => {
     const source = new Readable({ read() {} });
     const ended = moved(move, source, new PassThrough());
     source.destroy();
     expect(await ended).toBe("broken: closed");
   });
 
-  test("the end is told once", async () => {
+  it("reports its end once", async () => {
     const told: string[] = [];
     const source = new Readable({ read() {} });
     move(source, new PassThrough(), { done: () => told.push("done"), broken: () => told.push("broken") });
@@ -114,13 +114,13 @@ describe("a body that is moved", () => {
   });
 });
 
-describe("moving a body", () => {
+describe("a body transfer that is stopped", () => {
   const never: PumpEnd = {
     done: () => expect.unreachable("done"),
     broken: () => expect.unreachable("broken"),
   };
 
-  test("stopped, it writes nothing more, tells nothing, and leaves the rest to others", async () => {
+  it("writes nothing more, reports nothing, and leaves the rest of the body to others", async () => {
     const source = new Readable({ read() {} });
     const sink = new PassThrough();
     const stop = pump(source, sinkOf(sink), never);
@@ -138,7 +138,7 @@ describe("moving a body", () => {
     expect(sink.listenerCount("drain")).toBe(0);
   });
 
-  test("stopped, a later failure of the body ends nothing", async () => {
+  it("ends nothing when the body fails later", async () => {
     const source = new Readable({ read() {} });
     const stop = pump(source, sinkOf(new PassThrough()), never);
     stop();
@@ -146,7 +146,7 @@ describe("moving a body", () => {
     await turn();
   });
 
-  test("a body that was read or destroyed before is broken: its end would never come", async () => {
+  it("reports a body that was read or destroyed before as broken, because its end would never come", async () => {
     const read = Readable.from([]);
     read.resume();
     await turn();
@@ -160,7 +160,7 @@ describe("moving a body", () => {
   });
 });
 
-describe("a body of stated length", () => {
+describe("a body with a Content-Length", () => {
   const all = async (parts: readonly string[], length: number) => {
     const sink = new PassThrough();
     const chunks: Buffer[] = [];
@@ -173,22 +173,22 @@ describe("a body of stated length", () => {
     return [outcome, Buffer.concat(chunks).toString()];
   };
 
-  test("that is longer breaks off, and no byte beyond its length is written", async () => {
+  it("breaks off when it is longer, and no byte beyond its length is written", async () => {
     expect(await all(["four", "more"], 4)).toEqual(["internal: the body is longer than its Content-Length of 4 bytes", "four"]);
     expect(await all(["fourmore"], 4)).toEqual(["internal: the body is longer than its Content-Length of 4 bytes", ""]);
   });
 
-  test("that is shorter breaks off at its end", async () => {
+  it("breaks off at its end when it is shorter", async () => {
     expect(await all(["four", "more"], 10)).toEqual(["internal: the body is 2 bytes shorter than its Content-Length of 10", "fourmore"]);
   });
 
-  test("that is as long is done", async () => {
+  it("is done when it is as long as stated", async () => {
     expect(await all(["four", "", "more"], 8)).toEqual(["done", "fourmore"]);
   });
 });
 
-describe("a stream of a plugin's own", () => {
-  test("that yields text or views of bytes is sent as its bytes, measured in bytes", async () => {
+describe("a plugin's own stream as a body", () => {
+  it("is sent as its bytes, and measured in bytes, when it yields text or views", async () => {
     const chunks: Buffer[] = [];
     const sink = new PassThrough();
     sink.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -198,11 +198,11 @@ describe("a stream of a plugin's own", () => {
     expect(Buffer.concat(chunks).toString()).toBe("ébc");
   });
 
-  test.each([[{}], [5], [true], [[1]], [Symbol("x")]])("that yields %o breaks off: internal", async (chunk) => {
+  it.each([[{}], [5], [true], [[1]], [Symbol("x")]])("breaks off with internal when it yields %o", async (chunk) => {
     expect(await moved(move, Readable.from([chunk]), new PassThrough())).toMatch(/^broken: the body's stream yields \w+ values/);
   });
 
-  test("becomes a stream of bytes for all that read it, and breaks off where it yields none", async () => {
+  it("becomes a stream of bytes for every reader, and breaks off where it yields none", async () => {
     const plain = new PassThrough();
     expect(byteStream(plain)).toBe(plain);
     expect((await byteStream(Readable.from(["é", Buffer.from("b")])).toArray()).every((chunk) => Buffer.isBuffer(chunk))).toBe(true);

@@ -1,5 +1,5 @@
 /**
- * What an exchange promises whatever is spoken on either side of the gateway: one suite, run for each pair of protocols from
+ * The promises of an exchange with any protocol on either side of the gateway: one suite, run for each pair of protocols from
  * `exchange.spec.ts`. Clients and origins are node's own.
  */
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
@@ -23,7 +23,7 @@ export type Upstream = "http" | "https" | "h2" | "h2c";
 /** What parses HTTP/1.1 responses of upstreams. */
 export type UpstreamClient = "wire" | "node";
 
-/** What a client got; `whole` is false when the response broke off. */
+/** A response; `whole` is false when it broke off. */
 interface Answer {
   readonly status: number;
   /** Names in lower case; several of one name in order. */
@@ -96,7 +96,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     return (sent = {}) => sendH2(session, sent);
   }
 
-  /** Answers the test's own requests with `answer`; by default after reading them whole. */
+  /** Answers this test's requests with `answer`. */
   function upstreamSays(answer: Answering): void {
     origin.answer = answer;
     onTestFinished(() => {
@@ -111,7 +111,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     return headers.filter((_value, i) => i % 2 === 1 && headers[i - 1]!.toLowerCase() === name);
   };
 
-  describe("the request", () => {
+  describe("a forwarded request", () => {
     it.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])("keeps the method %s", async (method) => {
       const answer = await send({ method, path: "/a/x" }).answer;
       expect(answer.status).toBe(200);
@@ -122,19 +122,19 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(seen(await send({ path: `/a${path}` }).answer).url).toBe(path);
     });
 
-    it.each(SIZES)("a body of %d bytes of stated length comes whole", async (size) => {
+    it.each(SIZES)("delivers a body of %d bytes with a Content-Length whole", async (size) => {
       const answer = await send({ method: "POST", body: Buffer.alloc(size, 7) }).answer;
       expect(seen(answer)).toMatchObject({ method: "POST", bytes: size });
       expect(seenHeader(answer, "content-length")).toEqual([String(size)]);
     });
 
-    it.each(SIZES)("a body of %d bytes of unknown length comes whole", async (size) => {
+    it.each(SIZES)("delivers a body of %d bytes of unknown length whole", async (size) => {
       const body = new PassThrough();
       body.end(Buffer.alloc(size, 7));
       expect(seen(await send({ method: "POST", body }).answer).bytes).toBe(size);
     });
 
-    it("keeps a body of GET", async () => {
+    it("keeps the body of a GET", async () => {
       expect(seen(await send({ method: "GET", body: Buffer.from("odd") }).answer)).toMatchObject({ method: "GET", bytes: 3 });
     });
 
@@ -165,7 +165,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect([...seenHeader(answer, "x-hop"), ...seenHeader(answer, "keep-alive")]).toEqual([]);
     });
 
-    it("keeps trailers behind a body of unknown length", async () => {
+    it("keeps the trailers of a body of unknown length", async () => {
       const body = new PassThrough();
       body.end("body");
       const answer = await send({ method: "POST", body, trailers: { "x-sum": "42", host: "evil" } }).answer;
@@ -173,8 +173,8 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     });
   });
 
-  describe("the response", () => {
-    it.each(SIZES)("a body of %d bytes of stated length comes whole", async (size) => {
+  describe("a forwarded response", () => {
+    it.each(SIZES)("delivers a body of %d bytes with a Content-Length whole", async (size) => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { "content-length": size });
         response.end(Buffer.alloc(size, 9));
@@ -185,7 +185,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "content-length")).toEqual([String(size)]);
     });
 
-    it.each(SIZES)("a body of %d bytes of unknown length comes whole", async (size) => {
+    it.each(SIZES)("delivers a body of %d bytes of unknown length whole", async (size) => {
       upstreamSays((_request, response) => {
         response.writeHead(200);
         write(response, Buffer.alloc(size, 9));
@@ -196,7 +196,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.equals(Buffer.alloc(size, 9))).toBe(true);
     });
 
-    it("keeps the status, duplicates and several Set-Cookie, and gets our Via", async () => {
+    it("keeps the status, duplicates and several Set-Cookie, and adds the gateway's Via", async () => {
       upstreamSays((_request, response) => {
         response.setHeader("set-cookie", ["a=1; Path=/", "b=2, 3"]);
         response.setHeader("x-latin", "caf\u00e9");
@@ -246,7 +246,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "etag")).toEqual(['"x"']);
     });
 
-    it("follows a 103", async () => {
+    it("follows a 103 that is forwarded first", async () => {
       upstreamSays((_request, response) => {
         response.writeEarlyHints({ link: "</style.css>; rel=preload" });
         response.end("ok");
@@ -256,7 +256,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.toString()).toBe("ok");
     });
 
-    it("keeps trailers behind the body", async () => {
+    it("keeps the trailers of its body", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { trailer: "x-sum" });
         write(response, Buffer.from("body"));
@@ -268,7 +268,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.trailers).toEqual([["x-sum", "42"]]);
     });
 
-    it("comes while the request is still being sent", async () => {
+    it("is sent while the request is still arriving", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(413, { "content-length": 5 });
         response.end("early");
@@ -279,7 +279,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       const answer = await sending.answer;
       expect(answer.status).toBe(413);
       expect(answer.body.toString()).toBe("early");
-      // However long the rest of the upload takes.
+      // The response has arrived before the rest of the upload.
       await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
       body.end();
     });
@@ -300,8 +300,8 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     });
   });
 
-  describe("an early end", () => {
-    it("of the client cancels the upstream's request, before a response and in the middle of one", async () => {
+  describe("an exchange that ends early", () => {
+    it("cancels the upstream request when the client disconnects before the response or in the middle of it", async () => {
       for (const begins of [false, true]) {
         let closed = false;
         let arrived = false;
@@ -322,7 +322,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       }
     });
 
-    it("of the client in the middle of its body does not reach the upstream as a clean end", async () => {
+    it("aborts the upstream request, without a clean end, when the client disconnects in the middle of its body", async () => {
       let outcome = "";
       upstreamSays((request) => {
         request.on("data", () => {});
@@ -333,15 +333,15 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       const body = new PassThrough();
       const sending = send({ method: "POST", body });
       body.write("part");
-      await eventually(() => gateway.inFlight > 0);
+      await eventually(() => gateway.inFlight > 0, "a request in flight");
       await new Promise((resolve) => setImmediate(resolve));
       sending.cancel();
       await sending.answer.catch(() => {});
-      await eventually(() => outcome !== "" || gateway.inFlight === 0);
+      await eventually(() => outcome !== "" || gateway.inFlight === 0, "the end of the request");
       expect(outcome).not.toBe("whole");
     });
 
-    it.each(["stated", "unknown"])("of the upstream in a body of %s length does not reach the client as a clean end", async (length) => {
+    it.each(["known", "unknown"])("breaks off the client's response, without a clean end, when the upstream breaks off a body of %s length", async (length) => {
       upstreamSays((_request, response) => {
         response.writeHead(200, length === "stated" ? { "content-length": 100 } : {});
         write(response, Buffer.from("part"));
@@ -352,7 +352,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer?.whole ?? false).toBe(false);
     });
 
-    it("of the upstream before a response is 502 upstream_reset", async () => {
+    it("answers 502 upstream_reset when the upstream disconnects before a response", async () => {
       upstreamSays((_request, response) => origin.cut(response));
       const answer = await send({ method: "POST", body: Buffer.from("x") }).answer;
       expect(answer.status).toBe(502);
@@ -369,7 +369,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     ["/dead/x", 502, "upstream_connect_failed"],
     ["/nowhere", 404, "route_not_found"],
     ["/a/../x", 400, "path_ambiguous"],
-  ])("%s is answered with a problem document: %d %s", async (path, status, code) => {
+  ])("answers %s with a problem document: %d %s", async (path, status, code) => {
     const answer = await send({ path }).answer;
     expect(answer.status).toBe(status);
     expect(named(answer, "content-type")).toEqual(["application/problem+json"]);
@@ -385,7 +385,7 @@ function write(response: Response, chunk: Buffer): void {
   (response as ServerResponse).write(chunk);
 }
 
-/** Reads the request whole and says in JSON what it was. */
+/** Reads the whole request and answers with a description of it in JSON. */
 function echo(request: Request, response: Response): void {
   let bytes = 0;
   request.on("data", (chunk: Buffer) => (bytes += chunk.length));
@@ -418,7 +418,7 @@ function startedOrigin(protocol: Upstream) {
     answer: echo as Answering,
     port: () => (server.address() as AddressInfo).port,
     start: () => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)),
-    /** Breaks the response off: the connection in HTTP/1, the stream in HTTP/2. */
+    /** Aborts the response: closes the connection in HTTP/1.1, resets the stream in HTTP/2. */
     cut(response: Response) {
       if ("stream" in response) response.stream.destroy(new Error("cut"));
       else response.destroy();
@@ -474,7 +474,7 @@ function h1Client(port: number, secure: boolean): Client {
     } else {
       request.end(body);
     }
-    // A test that cancels does not always wait for what comes of it.
+    // A test that cancels may not wait for the rejection.
     answer.catch(() => {});
     return { answer, begun, cancel: () => void request.destroy() };
   };
@@ -504,7 +504,7 @@ function sendH2(session: http2.ClientHttp2Session, { method = "GET", path = "/a/
       chunks.push(chunk);
       begin();
     });
-    // The gateway resets a stream that broke off with an error code: node's "end" alone would not tell.
+    // The gateway resets an aborted stream with an error code; Node's "end" alone does not show it.
     stream.on("end", () => (whole = true));
     stream.on("error", () => {});
     stream.on("close", () => {

@@ -1,4 +1,4 @@
-/** What the forwarder over HTTP/1 promises, at the level of bytes; what all promise alike is `exchange.ts`. */
+/** The promises of the HTTP/1.1 clients to upstreams at the level of bytes. */
 import type { Socket } from "node:net";
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -11,7 +11,7 @@ import { closedPort, socketOrigin } from "../support/origin.ts";
 import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
 
-/** A response in two segments: nobody can have all of it at once. */
+/** A response in two segments, so that it cannot be read at once. */
 const slowly = (socket: Socket) => {
   socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
   return () => void socket.write("k");
@@ -20,17 +20,17 @@ const slowly = (socket: Socket) => {
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 export function forwarding(client: "wire" | "node"): void {
-  async function bench(talk: (socket: Socket, head: string) => void) {
-    const heard: string[] = [];
+  async function bench(serve: (socket: Socket, head: string) => void) {
+    const sent: string[] = [];
     const upstream = await socketOrigin((socket) => {
       socket.on("data", (chunk: Buffer) => {
-        heard.push(chunk.toString());
+        sent.push(chunk.toString());
         const text = chunk.toString("latin1");
-        if (text.includes("HTTP/1.1\r\n")) talk(socket, text);
+        if (text.includes("HTTP/1.1\r\n")) serve(socket, text);
       });
     });
     onTestFinished(() => upstream.close());
-    return { upstream, heard, ...benchAt(upstream.port) };
+    return { upstream, sent, ...benchAt(upstream.port) };
   }
 
   function benchAt(port: number) {
@@ -45,7 +45,7 @@ export function forwarding(client: "wire" | "node"): void {
       const exchange = madeUpExchange({ call, ...parts });
       return { exchange, reply: peer.forward(exchange, options, 0) };
     };
-    /** Every lease is back, no timer runs. */
+    /** Resolves when every lease has been returned; no timer may be left. */
     const settled = async () => {
       await eventually(() => pool.leased === 0, "the lease coming back");
       expect(pool.waiting).toBe(0);
@@ -66,8 +66,8 @@ export function forwarding(client: "wire" | "node"): void {
       (fault: unknown) => (fault instanceof Fault ? fault.code : `not a Fault: ${String(fault)}`),
     );
 
-  describe("ends its lease", () => {
-    it("when the body has been read, not before", async () => {
+  describe("the lease of an upstream connection", () => {
+    it("is returned when the body has been read, not earlier", async () => {
       let goOn = () => {};
       const { send, settled, pool } = await bench((socket) => void (goOn = slowly(socket)));
       const reply = await send().reply;
@@ -77,21 +77,21 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("when the body came with its head", async () => {
+    it("is returned when the body arrived with its head", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       expect(await read(await send().reply)).toBe("ok");
       await settled();
     });
 
-    it("when the body is discarded unread", async () => {
+    it("is returned when the body is discarded unread", async () => {
       const { send, settled, upstream } = await bench((socket) => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"));
       discard(await send().reply);
       await settled();
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     });
 
     it.each(["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])(
-      "when there is no body, without being asked: %j",
+      "is returned by itself when there is no body: %j",
       async (bytes) => {
         const { send, settled, upstream } = await bench((socket) => socket.write(bytes));
         expect((await send().reply).body).toBeNull();
@@ -103,38 +103,38 @@ export function forwarding(client: "wire" | "node"): void {
     it.each<[string, (socket: Socket) => void, string]>([
       ["upstream_reset when it closes", (socket) => socket.end(), "upstream_reset"],
       ["upstream_reset when it resets", (socket) => socket.resetAndDestroy(), "upstream_reset"],
-      ["upstream_invalid when it talks garbage", (socket) => void socket.write("x\r\n\r\n"), "upstream_invalid"],
-      ["upstream_invalid when it switches protocols unasked", (socket) => void socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "upstream_invalid"],
-    ])("with %s", async (_title, talk, expected) => {
-      const { send, settled } = await bench(talk);
+      ["upstream_invalid when it sends garbage", (socket) => void socket.write("x\r\n\r\n"), "upstream_invalid"],
+      ["upstream_invalid when it switches protocols without a request for it", (socket) => void socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "upstream_invalid"],
+    ])("is returned with %s", async (_title, serve, expected) => {
+      const { send, settled } = await bench(serve);
       expect(await code(send().reply)).toBe(expected);
       await settled();
     });
 
-    it("with upstream_connect_failed when the connection is refused", async () => {
+    it("is returned with upstream_connect_failed when the connection is refused", async () => {
       const { send, settled } = benchAt(await closedPort());
       expect(await code(send().reply)).toBe("upstream_connect_failed");
       await settled();
     });
 
-    it("with upstream_timeout after response_ms", async () => {
+    it("is returned with upstream_timeout after response_ms", async () => {
       const { send, settled, clock, upstream } = await bench(() => {});
       const { reply } = send();
-      await eventually(() => upstream.connections === 1 && clock.pending === 1);
+      await eventually(() => upstream.connections === 1 && clock.pending === 1, "a connection to the upstream, waiting with one timer");
       await new Promise((resolve) => setImmediate(resolve));
       clock.advance(200);
       expect(await code(reply)).toBe("upstream_timeout");
       await settled();
     });
 
-    it("with internal when a header cannot be written", async () => {
+    it("is returned with internal when a header cannot be written", async () => {
       const { send, settled, upstream } = await bench(() => {});
       expect(await code(send({ headers: ["X-A", "b\nc"] }).reply)).toBe("internal");
       await settled();
       expect(upstream.connections).toBe(0);
     });
 
-    it("when the client disconnects: at once, before a response, and in the middle of one", async () => {
+    it("is returned when the client disconnects: at once, before a response, and in the middle of one", async () => {
       const { send, settled, upstream } = await bench((socket, head) => {
         if (head.includes(" /body ")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
       });
@@ -144,7 +144,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
 
       const waiting = send();
-      await eventually(() => upstream.connections >= 1 && upstream.sockets.size === 1);
+      await eventually(() => upstream.connections >= 1 && upstream.sockets.size === 1, "a connection to the upstream");
       waiting.exchange.call.abort();
       expect(await code(waiting.reply)).toBe("upstream_reset");
       await settled();
@@ -155,10 +155,10 @@ export function forwarding(client: "wire" | "node"): void {
       middle.exchange.call.abort();
       await expect(text).rejects.toBeInstanceOf(Fault);
       await settled();
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     });
 
-    it("when the client has disconnected before", async () => {
+    it("is returned when the client has disconnected before", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       const call = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
       call.abort();
@@ -167,7 +167,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("when the request's body breaks off", async () => {
+    it("is returned when the request's body breaks off", async () => {
       const { send, settled } = await bench(() => {});
       const body = new PassThrough();
       const { reply } = send({ method: "POST", body, headers: ["Content-Length", "10"] });
@@ -177,7 +177,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("when the request's body had been read before", async () => {
+    it("is returned when the request's body had been read before", async () => {
       const { send, settled } = await bench(() => {});
       const body = Readable.from([]);
       body.resume();
@@ -186,16 +186,16 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("and its connection when the upstream has refused a WebSocket", async () => {
+    it("is returned with its connection when the upstream has refused a WebSocket", async () => {
       const { send, settled, pool, upstream } = await bench((socket) => void socket.write(ok));
       expect(await read(await send({ upgrade: "websocket" }).reply)).toBe("ok");
       await settled();
-      await eventually(() => upstream.sockets.size === 0 && pool.open === 0);
+      await eventually(() => upstream.sockets.size === 0 && pool.open === 0, "the connections to the upstream closing");
       expect(await read(await send().reply)).toBe("ok");
       expect(upstream.connections).toBe(2);
     });
 
-    it("when a tunnel closes, not before", async () => {
+    it("is returned when a tunnel closes, not earlier", async () => {
       const { send, settled, pool } = await bench((socket) => socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\nhi"));
       const reply = await send({ upgrade: "websocket" }).reply;
       expect(reply.status).toBe(101);
@@ -206,7 +206,7 @@ export function forwarding(client: "wire" | "node"): void {
     });
   });
 
-  it("breaks off idle_ms after the last byte of a body, although the response took longer than that to begin", async () => {
+  it("breaks a response off idle_ms after the last byte of its body, although the upstream took longer to begin it", async () => {
     const { upstream } = await bench(() => {});
     const clock = manualClock();
     const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000 }, 1, clock);
@@ -238,19 +238,19 @@ export function forwarding(client: "wire" | "node"): void {
     expect(upstream.connections).toBe(2);
   });
 
-  it("sends a plugin's body of text with the length of its bytes", async () => {
-    const { send, settled, heard } = await bench((socket, head) => void (head.includes(" /a ") && socket.write(ok)));
+  it("sends a plugin's text body with its length in bytes", async () => {
+    const { send, settled, sent } = await bench((socket, head) => void (head.includes(" /a ") && socket.write(ok)));
     for (const headers of [[], ["Content-Length", "6"]]) {
-      heard.length = 0;
+      sent.length = 0;
       const { reply } = send({ method: "POST", upstreamPath: "/a", body: Readable.from(["äöü"]), headers });
       await read(await reply);
       await settled();
-      expect(heard.join("")).toContain(headers.length > 0 ? "\r\n\r\näöü" : "\r\n\r\n6\r\näöü\r\n0\r\n\r\n");
+      expect(sent.join("")).toContain(headers.length > 0 ? "\r\n\r\näöü" : "\r\n\r\n6\r\näöü\r\n0\r\n\r\n");
     }
   });
 
-  it("does not send again what was given up on a reused connection", async () => {
-    const { send, settled, upstream, clock, heard } = await bench((socket, head) => void (head.includes(" /first ") && socket.write(ok)));
+  it("does not retry a request that was cancelled on a reused connection", async () => {
+    const { send, settled, upstream, clock, sent } = await bench((socket, head) => void (head.includes(" /first ") && socket.write(ok)));
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => unhandled.push(reason);
     process.on("unhandledRejection", note);
@@ -259,20 +259,20 @@ export function forwarding(client: "wire" | "node"): void {
       await read(await send({ upstreamPath: "/first" }).reply);
       await settled();
       const second = send({ upstreamPath: `/${end}` });
-      await eventually(() => heard.join("").includes(` /${end} `));
+      await eventually(() => sent.join("").includes(` /${end} `), "the request at the upstream");
       if (end === "timeout") clock.advance(200);
       else second.exchange.call.abort();
       expect(await code(second.reply)).toBe(end === "timeout" ? "upstream_timeout" : "upstream_reset");
       await settled();
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
       await settled();
-      expect(heard.join("").split(` /${end} `)).toHaveLength(2);
+      expect(sent.join("").split(` /${end} `)).toHaveLength(2);
     }
     expect(upstream.connections).toBe(2);
     expect(unhandled).toEqual([]);
   });
 
-  it("continues an upload behind a response that came before its end, also if the upstream reads it slowly", async () => {
+  it("continues an upload after a response that arrived before its end, even if the upstream reads it slowly", async () => {
     const bytes = 16 * 1024 * 1024;
     let socket: Socket | null = null;
     const upstream = await socketOrigin((accepted) => {
@@ -306,7 +306,7 @@ export function forwarding(client: "wire" | "node"): void {
     await settled();
   });
 
-  it("passes informational responses to the client as they come", async () => {
+  it("passes informational responses to the client as they arrive", async () => {
     const { send, informed, settled } = await bench((socket) => socket.write("HTTP/1.1 103 Hint\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + ok));
     await read(await send().reply);
     expect(informed).toEqual([103, 100]);

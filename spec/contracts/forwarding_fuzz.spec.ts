@@ -1,4 +1,4 @@
-/** Random and broken responses, read by both HTTP/1.1 forwarders: they say the same, or the gateway's own refuses what node takes. */
+/** Random and broken responses, read by both HTTP/1.1 clients: their replies agree, or our own refuses what Node's accepts. */
 import type { Readable } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
@@ -19,7 +19,7 @@ interface Case {
   readonly pieces: readonly Buffer[];
 }
 
-/** What somebody who asked has in the end; `whole` is false where the body broke off. */
+/** The reply that a client receives; `whole` is false when its body broke off. */
 interface Outcome {
   readonly fault: string | null;
   readonly head: string;
@@ -69,7 +69,7 @@ const FIELDS = [
 ] as const;
 
 function fields(dice: Random): string {
-  // The harmless ones far more often: a head with one flaw is refused, whatever else it says.
+  // Harmless lines are far more frequent, because one flaw is enough for a head to be refused.
   const line = () => (dice.chance(0.9) ? dice.pick([...FIELDS.slice(0, 9), "Set-Cookie: a=b; c", "Via: 1.0 other"]) : dice.pick(FIELDS));
   return dice.list(0, 3, line).map((text) => `${text}\r\n`).join("");
 }
@@ -101,7 +101,7 @@ function split(dice: Random, bytes: Buffer): Buffer[] {
   const pieces: Buffer[] = [];
   const most = dice.pick([1, 4, 40, 400, 4000]);
   for (let at = 0; at < bytes.length; ) {
-    // A byte at a time takes a while: long ones come in fewer pieces.
+    // Long responses come in fewer pieces, because single bytes take long.
     const end = Math.min(bytes.length, at + Math.max(dice.int(1, most), Math.ceil(bytes.length / 60)));
     pieces.push(bytes.subarray(at, end));
     at = end;
@@ -129,7 +129,7 @@ async function outcome(reply: Promise<Reply>): Promise<Outcome> {
   return { fault: null, head, body, trailers: JSON.stringify(given.trailers?.() ?? []), whole: true };
 }
 
-it(`${CASES} responses from seed ${SEED}: the same reply by both, or a refusal where node takes it`, { timeout: 120_000 }, async () => {
+it(`both HTTP/1.1 clients give the same reply to ${CASES} random responses from seed ${SEED}, or the gateway's own refuses what Node's accepts`, { timeout: 120_000 }, async () => {
   let sending: readonly Buffer[] = [];
   const upstream = await socketOrigin((socket) => {
     socket.once("data", () => void talk(sending));

@@ -1,15 +1,16 @@
 /**
- * The contracts of plugins and replies, broken at random: each member absent, of another type, throwing, late or twice. Whatever a plugin
- * does, its fault costs its own request: the process lives, the connection is in step, no place at an upstream is lost. Seeded.
+ * Plugins that break their contracts at random (members absent, of another type, throwing, late or twice) affect only their own request:
+ * the process lives, the connection stays in step, and no connection of an upstream is lost. Seeded.
  */
-import http2 from "node:http2";
+import type { ClientHttp2Session } from "node:http2";
 import { PassThrough, Readable } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { definePlugin, problem, schema, type AnyPlugin, type Exchange, type Handler, type Reply } from "../../lib/index.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { random, type Random } from "../support/random.ts";
 import { eventually, connect } from "../support/raw_client.ts";
-import { mortalBackend } from "../journeys/harness.ts";
+import { restartableBackend } from "../journeys/harness.ts";
 
 const CASES = 100;
 
@@ -17,18 +18,18 @@ const lost = (): never => {
   throw new Error("lost");
 };
 
-/** What may stand where something else is expected. */
+/** Values of wrong types. */
 function junk(dice: Random): unknown {
   const throwing = new Proxy({}, { get: lost, has: lost, getPrototypeOf: () => Object.prototype });
   return dice.pick<unknown>([undefined, null, 0, 5, NaN, -1, 1e9, "text", "", "a\r\nb: c", true, {}, [], ["a"], ["a", 5], [null, null], Symbol("s"), () => 1, lost, Buffer.from("b"), new Date(0), throwing, Object.create(null), Promise.resolve(1), ["Content-Length", "-1"]]);
 }
 
-/** When the gateway has what the plugin gave it: what fails before is the plugin's alone. */
+/** Runs `run` when the gateway has the plugin's value: an earlier failure would be the plugin's alone. */
 function afterwards(run: () => void): void {
   setTimeout(run, 5);
 }
 
-/** Streams that do not do what a reply's or request's body does. */
+/** Streams that do not behave like a body. */
 function stream(dice: Random): unknown {
   const text = "body";
   const making: readonly (() => unknown)[] = [
@@ -56,7 +57,7 @@ function stream(dice: Random): unknown {
   return chosen(dice, making)();
 }
 
-/** What was done to the request under way, for the message of a failure. */
+/** The faults of the current request, for the message of a failure. */
 const trail: string[] = [];
 
 function chosen<T>(dice: Random, from: readonly T[]): T {
@@ -91,7 +92,7 @@ function spoiltExchange(dice: Random, exchange: Exchange): Exchange {
   return exchange.with({ ...(headers === undefined ? {} : { headers, method: "POST" }), [member]: value, ...(dice.chance(0.2) ? { trailers: lost } : {}) });
 }
 
-/** One request's worth of trouble. */
+/** Handles one request with random faults. */
 function misbehave(dice: Random, next: Handler, exchange: Exchange): Reply | Promise<Reply> {
   const later = (run: () => void) => void (dice.chance(0.5) ? setImmediate(run) : run());
   const { call } = exchange;
@@ -100,13 +101,13 @@ function misbehave(dice: Random, next: Handler, exchange: Exchange): Reply | Pro
   if (dice.chance(0.1)) call.onEnd(lost);
   if (dice.chance(0.1)) call.onAbort(lost);
   const own: Reply = { status: 200, headers: [], body: dice.chance(0.5) ? Buffer.from("body") : Readable.from(["body"]) };
-  const asked = async () => spoiltReply(dice, await next(exchange));
+  const forwarded = async () => spoiltReply(dice, await next(exchange));
   return chosen<() => Reply | Promise<Reply>>(dice, [
     () => spoiltReply(dice, own),
     () => Promise.resolve(spoiltReply(dice, own)),
     () => new Promise((resolve) => void setImmediate(resolve, spoiltReply(dice, own))),
-    asked,
-    asked,
+    forwarded,
+    forwarded,
     () => next(spoiltExchange(dice, exchange)),
     () => next(spoiltExchange(dice, exchange)),
     async () => await next(spoiltExchange(dice, exchange)),
@@ -138,7 +139,7 @@ const AROUND: readonly (readonly { readonly name: string; readonly config?: Reco
   [{ name: "response_cache", config: {} }],
 ];
 
-/** What a strict reader makes of the replies to `methods` on one connection: their statuses, and what is left over. */
+/** Reads the replies to `methods` on one connection strictly: their statuses, and the remaining bytes. */
 function read(bytes: string, methods: readonly string[]): { readonly statuses: number[]; readonly rest: string } {
   const statuses: number[] = [];
   let rest = bytes;
@@ -183,18 +184,18 @@ function read(bytes: string, methods: readonly string[]): { readonly statuses: n
 async function overHttp1(port: number, dice: Random): Promise<void> {
   const method = dice.pick(["GET", "GET", "POST", "HEAD", "OPTIONS"]);
   const body = method === "POST" ? "Content-Length: 5\r\n\r\nhello" : "\r\n";
-  const talk = await connect(port);
-  talk.send(`${method} /a/bad HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n${body}GET /a/ok HTTP/1.1\r\nHost: h\r\n\r\n`);
-  const closed = talk.closed();
-  // Either both are answered, or the connection ends: a reply that breaks off ends it.
-  await Promise.race([closed, eventually(() => read(talk.text(), [method, "GET"]).statuses.length === 2, `an answer or an end of ${method}`)]);
-  talk.socket.destroy();
-  const { statuses, rest } = read(talk.text(), [method, "GET"]);
+  const connection = await connect(port);
+  connection.send(`${method} /a/bad HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n${body}GET /a/ok HTTP/1.1\r\nHost: h\r\n\r\n`);
+  const closed = connection.closed();
+  // Either both requests are answered, or the connection is closed by a reply that breaks off.
+  await Promise.race([closed, eventually(() => read(connection.text(), [method, "GET"]).statuses.length === 2, `an answer or an end of ${method}`)]);
+  connection.socket.destroy();
+  const { statuses, rest } = read(connection.text(), [method, "GET"]);
   expect(rest).toBe("");
-  if (statuses.length === 2) expect([statuses[1], talk.text().includes("all is well")]).toEqual([200, true]);
+  if (statuses.length === 2) expect([statuses[1], connection.text().includes("all is well")]).toEqual([200, true]);
 }
 
-async function overHttp2(session: http2.ClientHttp2Session, dice: Random): Promise<void> {
+async function overHttp2(session: ClientHttp2Session, dice: Random): Promise<void> {
   const one = (method: string, path: string, body?: string) =>
     new Promise<string>((resolve) => {
       const stream = session.request({ ":method": method, ":path": path, "accept-encoding": "gzip" }, { endStream: body === undefined });
@@ -213,13 +214,13 @@ describe.each([
   ["http", "wire"],
   ["http", "node"],
   ["h2c", "wire"],
-] as const)("whatever a plugin does, over %s upstreams (%s)", (protocol, upstream_client) => {
-  test.each(["HTTP/1.1", "HTTP/2"])("to clients of %s, it costs its own request only", async (downstream) => {
+] as const)("a faulty plugin over %s upstreams (%s)", (protocol, upstream_client) => {
+  it.each(["HTTP/1.1", "HTTP/2"])("affects only its own request, for clients of %s", async (downstream) => {
     const escaped: unknown[] = [];
     const note = (error: unknown) => void escaped.push(error instanceof Error ? error.stack : error);
     process.on("unhandledRejection", note).on("uncaughtException", note);
     onTestFinished(() => void process.off("unhandledRejection", note).off("uncaughtException", note));
-    const upstream = await mortalBackend(protocol);
+    const upstream = await restartableBackend(protocol);
     upstream.answer = (request, response) => {
       request.on("error", () => {}).resume().on("end", () => response.end(request.url === "/ok" ? "all is well" : "something"));
     };
@@ -235,8 +236,7 @@ describe.each([
     }));
     for (const [i, service] of services.entries()) {
       const { port, gateway } = await running({ global: { h2c: true }, services: [service] }, { plugins: faulty(dice) });
-      const session = downstream === "HTTP/2" ? http2.connect(`http://127.0.0.1:${port}`) : null;
-      session?.on("error", () => {});
+      const session = downstream === "HTTP/2" ? h2Session(port) : null;
       for (let nth = 0; nth < CASES / services.length; nth++) {
         trail.length = 0;
         await (session === null ? overHttp1(port, dice) : overHttp2(session, dice)).catch((error: Error) => {

@@ -145,7 +145,7 @@ describe("a request fails", () => {
     await slow.opened;
     clock.advance(1_000);
     expect(await failure(waiting)).toBe("timeout");
-    await eventually(() => silent.connections.open + half.connections.open === 0);
+    await eventually(() => silent.connections.open + half.connections.open === 0, "the connections closing");
     expect(clock.pending).toBe(0);
   });
 
@@ -164,7 +164,7 @@ describe("a request fails", () => {
     controller.abort();
     expect(await failure(asked)).toBe("cancelled");
     expect(await failure(client().ask(to(origin.port, { signal: controller.signal })))).toBe("cancelled");
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "the connections to the upstream closing");
     expect(origin.connections.total).toBe(1);
   });
 
@@ -198,12 +198,12 @@ describe("a client that is closed", () => {
     const answer = await held.opened;
     await asking.ask(to(origin.port));
     asking.close();
-    await eventually(() => origin.connections.open === 1);
+    await eventually(() => origin.connections.open === 1, "a connection to the upstream");
     answer();
     expect((await slow).body.toString()).toBe("late");
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "the connections to the upstream closing");
     expect((await asking.ask(to(origin.port))).status).toBe(200);
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "the connections to the upstream closing");
     expect(clock.pending).toBe(0);
   });
 });

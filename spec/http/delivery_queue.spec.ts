@@ -3,6 +3,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { DeliveryQueue, type DeliveryQueueOptions } from "../../lib/http/delivery_queue.ts";
 import { backend, gate } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
+import { LINEAR, processorTime } from "../support/growth.ts";
 import { closedPort, type Origin } from "../support/origin.ts";
 import { eventually } from "../support/raw_client.ts";
 
@@ -59,7 +60,7 @@ describe("a delivery queue", () => {
     clock.advance(699);
     add("c");
     clock.advance(1);
-    await eventually(() => made.sent === 3);
+    await eventually(() => made.sent === 3, "three batches being sent");
     expect(batches(server)).toEqual(["a,b,c"]);
   });
 
@@ -67,12 +68,12 @@ describe("a delivery queue", () => {
     const server = await backend();
     const { add, clock, timers, made } = outbox(server.port, { batchSize: 2 });
     add("a", "b", "c");
-    await eventually(() => made.sent === 2);
-    await eventually(() => timers.at(-1) === 700);
+    await eventually(() => made.sent === 2, "two batches being sent");
+    await eventually(() => timers.at(-1) === 700, "a timer of 700 ms");
     clock.advance(699);
     expect(made.sent).toBe(2);
     clock.advance(1);
-    await eventually(() => made.sent === 3);
+    await eventually(() => made.sent === 3, "three batches being sent");
     expect(batches(server)).toEqual(["a,b", "c"]);
   });
 
@@ -92,7 +93,7 @@ describe("a delivery queue", () => {
     add("3", "4");
     expect(made.lost).toBe(2);
     answer();
-    await eventually(() => made.sent === 3);
+    await eventually(() => made.sent === 3, "three batches being sent");
     expect(batches(server)).toEqual(sent);
     expect(told).toEqual([[1, "there is no room for more: they come faster than they can be sent"]]);
   });
@@ -103,33 +104,35 @@ describe("a delivery queue", () => {
     // The first million is on its way for ever.
     for (let i = 0; i < 2_000_000; i++) add("a");
     expect([made.isFull, made.lost]).toEqual([true, 0]);
-    let least = Infinity;
-    for (let slice = 0; slice < 20; slice++) {
-      const began = performance.now();
-      for (let i = 0; i < 100; i++) add("b");
-      least = Math.min(least, performance.now() - began);
-    }
-    expect(made.lost).toBe(2_000);
-    // To move a million pointers for each takes 10 ms.
-    expect(least).toBeLessThan(2);
+    const roomy = outbox(server.port, { maxTexts: 1_000_000, maxCharacters: 100_000_000 });
+    let added = 0;
+    const losing = processorTime(() => {
+      for (let i = 0; i < 1_000; i++, added++) add("b");
+    });
+    const keeping = processorTime(() => {
+      for (let i = 0; i < 1_000; i++) roomy.add("b");
+    });
+    expect(made.lost).toBe(added);
+    // Moving a million pointers for each would take thousands of times as long.
+    expect(losing / keeping).toBeLessThan(LINEAR);
   });
 
   it("accepts a text of any size where nothing waits", async () => {
     const server = await backend();
     const { add, made } = outbox(server.port, { maxCharacters: 2 });
     add("abcdef");
-    await eventually(() => made.sent === 1);
+    await eventually(() => made.sent === 1, "the first batch being sent");
   });
 
   it("retries the same bytes after randomised pauses, then drops them and sends the next batch", async () => {
     const server = await answering(503, 503, 503);
     const { add, clock, timers, told, made } = outbox(server.port, { random: () => 0.25 });
     add("a", "b");
-    await eventually(() => timers.at(-1) === 750);
+    await eventually(() => timers.at(-1) === 750, "a timer of 750 ms");
     clock.advance(750);
-    await eventually(() => timers.at(-1) === 1_500);
+    await eventually(() => timers.at(-1) === 1_500, "a timer of 1.5 seconds");
     clock.advance(1_500);
-    await eventually(() => made.sent === 1);
+    await eventually(() => made.sent === 1, "the first batch being sent");
     expect(batches(server)).toEqual(["a", "a", "a", "b"]);
     expect(told).toEqual([[1, "the server answered with status 503"]]);
     expect(timers).toEqual([TIMEOUT_MS, 750, TIMEOUT_MS, 1_500, TIMEOUT_MS, TIMEOUT_MS]);
@@ -156,10 +159,10 @@ describe("a delivery queue", () => {
     const server = await backend((_request, response) => void response.writeHead(tries++ === 0 ? 503 : 200, { "Retry-After": value }).end());
     const { add, clock, timers, made } = outbox(server.port);
     add("a");
-    await eventually(() => timers.length === 2);
+    await eventually(() => timers.length === 2, "two timers");
     expect(timers[1]).toBe(ms);
     clock.advance(ms);
-    await eventually(() => made.sent === 1);
+    await eventually(() => made.sent === 1, "the first batch being sent");
   });
 
   it.each<[string, (response: ServerResponse) => void]>([
@@ -170,7 +173,7 @@ describe("a delivery queue", () => {
     const server = await backend((_request, response, body) => (body.toString() === "a" ? answer(response) : void response.end()));
     const { add, made } = outbox(server.port);
     add("a", "b");
-    await eventually(() => made.sent === 2);
+    await eventually(() => made.sent === 2, "two batches being sent");
     expect(batches(server)).toEqual(["a", "b"]);
   });
 
@@ -182,9 +185,9 @@ describe("a delivery queue", () => {
     });
     const { add, clock, timers, told, made } = outbox(server.port);
     add("a", "b");
-    await eventually(() => timers.at(-1) === 7_000);
+    await eventually(() => timers.at(-1) === 7_000, "a timer of seven seconds");
     clock.advance(7_000);
-    await eventually(() => made.sent === 1);
+    await eventually(() => made.sent === 1, "the first batch being sent");
     expect(batches(server)).toEqual(["a", "b", "b"]);
     expect(told).toEqual([[1, "the server answered with status 400"]]);
   });
@@ -194,20 +197,20 @@ describe("a delivery queue", () => {
     const server = await backend((_request, response) => void (tries++ > 0 && response.end()));
     const { add, clock, timers, made } = outbox(server.port);
     add("a");
-    await eventually(() => tries === 1);
+    await eventually(() => tries === 1, "the first try");
     clock.advance(TIMEOUT_MS);
-    await eventually(() => timers.at(-1) === 1_000);
+    await eventually(() => timers.at(-1) === 1_000, "a timer of a second");
     clock.advance(1_000);
-    await eventually(() => made.sent === 1);
+    await eventually(() => made.sent === 1, "the first batch being sent");
     expect(tries).toBe(2);
   });
 
   it("retries where no server listens, and reports why it gave up", async () => {
     const { add, clock, timers, told, made } = outbox(await closedPort(), { pausesMs: [1_000] });
     add("a");
-    await eventually(() => timers.at(-1) === 1_000);
+    await eventually(() => timers.at(-1) === 1_000, "a timer of a second");
     clock.advance(1_000);
-    await eventually(() => made.lost === 1);
+    await eventually(() => made.lost === 1, "a lost text");
     expect(told).toEqual([[1, expect.stringContaining("ECONNREFUSED")]]);
   });
 
@@ -216,7 +219,7 @@ describe("a delivery queue", () => {
     const { add, clock, told, made } = outbox(server.port);
     clock.advance(10_000);
     add("a", "b", "c", "d");
-    await eventually(() => made.sent === 1);
+    await eventually(() => made.sent === 1, "the first batch being sent");
     expect([made.lost, told]).toEqual([3, [[1, "the server answered with status 400"]]]);
     clock.advance(4_999);
     expect(told).toHaveLength(1);
@@ -233,16 +236,16 @@ describe("closing a delivery queue", () => {
     await made.close();
     expect(batches(server)).toEqual(["a,b", "c,d", "e"]);
     expect([made.sent, server.connections.total]).toEqual([5, 1]);
-    await eventually(() => server.connections.open === 0);
+    await eventually(() => server.connections.open === 0, "the connections to the server closing");
   });
 
   it("ends the pause under way, and makes later ones short", async () => {
     const server = await answering(503, 503);
     const { add, clock, timers, made } = outbox(server.port, { pausesMs: [50_000, 40_000] });
     add("a");
-    await eventually(() => timers.at(-1) === 50_000);
+    await eventually(() => timers.at(-1) === 50_000, "a timer of 50 seconds");
     const closed = made.close();
-    await eventually(() => timers.at(-1) === 100);
+    await eventually(() => timers.at(-1) === 100, "a timer of 100 ms");
     clock.advance(100);
     await closed;
     expect(made.sent).toBe(1);
@@ -253,14 +256,14 @@ describe("closing a delivery queue", () => {
     const { add, clock, told, made } = outbox(server.port);
     add("a", "b", "c");
     const closed = made.close();
-    await eventually(() => server.seen.length === 1);
+    await eventually(() => server.seen.length === 1, "a request at the server");
     clock.advance(899);
     expect(made.lost).toBe(0);
     clock.advance(1);
     await closed;
     expect(batches(server)).toEqual(["a"]);
     expect([made.lost, told.reduce((sum, [lost]) => sum + lost, 0)]).toEqual([3, 3]);
-    await eventually(() => server.connections.open === 0);
+    await eventually(() => server.connections.open === 0, "the connections to the server closing");
   });
 
   it("encodes nothing more when its time is over", async () => {
@@ -270,7 +273,7 @@ describe("closing a delivery queue", () => {
     const { add, clock, made: box } = outbox(server.port, { encode, maxTexts: 10_000 });
     for (let i = 0; i < 1_000; i++) add("a");
     const closed = box.close();
-    await eventually(() => server.seen.length === 1);
+    await eventually(() => server.seen.length === 1, "a request at the server");
     clock.advance(900);
     await closed;
     expect([box.lost, made]).toEqual([1_000, [1]]);
@@ -281,7 +284,7 @@ describe("closing a delivery queue", () => {
     const encode = (texts: readonly string[]) => (texts[0] === "bad" ? Promise.reject(new Error("no memory")) : Promise.resolve(Buffer.from(texts[0]!)));
     const { add, told, made } = outbox(server.port, { encode });
     add("bad", "good");
-    await eventually(() => made.sent === 1);
+    await eventually(() => made.sent === 1, "the first batch being sent");
     expect([batches(server), told, made.lost]).toEqual([["good"], [[1, "no memory"]], 1]);
   });
 
@@ -291,7 +294,7 @@ describe("closing a delivery queue", () => {
     add("a");
     const closed = made.close();
     clock.advance(850);
-    await eventually(() => timers.at(-1) === 100);
+    await eventually(() => timers.at(-1) === 100, "a timer of 100 ms");
     clock.advance(50);
     await closed;
     expect(told).toEqual([[1, "the server answered with status 503"]]);
@@ -302,16 +305,16 @@ describe("closing a delivery queue", () => {
     const { add, clock, told, made } = outbox(server.port, { batchSize: 10 });
     await made.close();
     add("late");
-    await eventually(() => made.sent === 1);
-    await eventually(() => server.connections.open === 0);
+    await eventually(() => made.sent === 1, "the first batch being sent");
+    await eventually(() => server.connections.open === 0, "the connections to the server closing");
     add("stuck");
-    await eventually(() => server.seen.length === 2);
+    await eventually(() => server.seen.length === 2, "two requests at the server");
     clock.advance(899);
     expect(made.lost).toBe(0);
     clock.advance(1);
-    await eventually(() => told.length === 1);
+    await eventually(() => told.length === 1, "a report");
     add("later");
-    await eventually(() => made.sent === 2);
+    await eventually(() => made.sent === 2, "two batches being sent");
   });
 
   it("sends what is added at the moment in which it ends", async () => {
@@ -327,7 +330,7 @@ describe("closing a delivery queue", () => {
     const { made } = outbox(server.port, { batchSize: 10, clock: { ...clock, after } });
     made.add("a");
     await made.close();
-    await eventually(() => made.sent === 2);
+    await eventually(() => made.sent === 2, "two batches being sent");
     expect(batches(server)).toEqual(["a", "late"]);
   });
 
@@ -339,7 +342,7 @@ describe("closing a delivery queue", () => {
     expect(told.map(([lost]) => lost)).toEqual([1, 1]);
     for (let lost = 3; lost < 6; lost++) {
       add("late");
-      await eventually(() => made.lost === lost && server.connections.open === 0);
+      await eventually(() => made.lost === lost && server.connections.open === 0, "the lost texts, and the connection closing");
     }
     expect(told).toHaveLength(2);
     clock.advance(5_000);

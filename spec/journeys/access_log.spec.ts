@@ -2,33 +2,31 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
-import http2 from "node:http2";
 import https from "node:https";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
 import { ConfigError, createGateway } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
-import { h2Session } from "../support/h2_client.ts";
-import { emptyFolder, fileWith, logLines, program, runningProgram, textOf } from "../support/process.ts";
+import { h2Ask, h2Session, h2TlsSession } from "../support/h2_client.ts";
+import { emptyFolder, fileWith, logLines, PROGRAM, program, runningProgram, textOf } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { client, get, headBackend } from "./harness.ts";
 
 const paths = (file: string) => logLines(existsSync(file) ? readFileSync(file, "utf8") : "").map(({ path }) => path);
 const logged = (port: number, accessLog: object, more: object = {}) => oneService(port, {}, { access_log: { ...accessLog }, ...more });
 
-describe("a program with global.access_log.file", () => {
-  test("writes there and not to standard output, opens it anew on SIGUSR1, and writes the rest when it ends", async () => {
+describe("the program with global.access_log.file", () => {
+  it("writes the access log to that file instead of standard output, reopens it on SIGUSR1, and flushes it on exit", async () => {
     const origin = await backend();
     const file = join(emptyFolder(), "access.log");
     const { port, child, says, ended } = await runningProgram(logged(origin.port, { file }));
     await ask(port, { path: "/a/before" });
-    await eventually(() => paths(file).length === 1);
+    await eventually(() => paths(file).length === 1, "a line in the file");
     renameSync(file, `${file}.1`);
     await ask(port, { path: "/a/renamed" });
-    await eventually(() => paths(`${file}.1`).length === 2);
+    await eventually(() => paths(`${file}.1`).length === 2, "two lines in the file");
     child.kill("SIGUSR1");
     await says("the access log has been reopened");
     await ask(port, { path: "/a/after" });
@@ -36,11 +34,11 @@ describe("a program with global.access_log.file", () => {
     const { code, stdout, stderr } = await ended;
     expect([paths(`${file}.1`), paths(file)]).toEqual([["/a/before", "/a/renamed"], ["/a/after"]]);
     expect([code, stdout]).toEqual([0, ""]);
-    // node's own answer to the signal.
+    // Without a handler, Node starts its debugger on this signal.
     expect(stderr).not.toContain("Debugger");
   });
 
-  test("a file that cannot be opened keeps it from starting: exit 2, and the place is named", async () => {
+  it("does not start when the access log file cannot be opened: exit status 2, and an error with its place", async () => {
     const folder = emptyFolder();
     const { code, stderr } = await program(["--config", fileWith(logged(9, { file: folder })), "--http-port", "0"]).ended;
     expect(code).toBe(2);
@@ -48,45 +46,48 @@ describe("a program with global.access_log.file", () => {
     expect(stderr).toContain(`cannot write to ${folder}: it is a folder`);
   });
 
-  test("SIGUSR1 without a file does nothing", async () => {
+  it("ignores SIGUSR1 when no access log file is configured", async () => {
     const origin = await backend();
     const { port, child, stdout, stderr } = await runningProgram(oneService(origin.port));
     child.kill("SIGUSR1");
     await ask(port, { path: "/a/x" });
-    await eventually(() => stdout() !== "");
+    await eventually(() => stdout() !== "", "output of the program");
     expect(logLines(stdout())).toMatchObject([{ path: "/a/x" }]);
     expect(stderr()).not.toContain("Debugger");
   });
 
-  test.skipIf(!existsSync("/dev/full"))("a full disk behind standard output is said once, and breaks no request", async () => {
+  it.skipIf(!existsSync("/dev/full"))("reports a full disk behind standard output once, and answers every request", async () => {
     const origin = await backend();
     const full = openSync("/dev/full", "w");
     onTestFinished(() => closeSync(full));
-    const bin = fileURLToPath(new URL("../../bin/edge-gateway.ts", import.meta.url));
-    const loader = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
     const words = ["--config", fileWith(oneService(origin.port)), "--http-port", "0", "--listen-host", "127.0.0.1"];
-    const child = spawn(process.execPath, ["--import", loader, bin, ...words], { env: { PATH: process.env.PATH }, stdio: ["ignore", full, "pipe"] });
+    const child = spawn(process.execPath, [PROGRAM, ...words], { env: { PATH: process.env.PATH }, stdio: ["ignore", full, "pipe"] });
     const gone = new Promise((resolve) => child.once("close", resolve));
     onTestFinished(async () => {
       child.kill("SIGKILL");
       await gone;
     });
-    let said = "";
-    child.stderr!.setEncoding("utf8").on("data", (text: string) => (said += text));
-    const lost = () => said.split("lines of the access log are lost").length - 1;
-    await eventually(() => / started".*\n/.test(said));
-    const started = logLines(said).find(({ http }) => http !== undefined) as unknown as { http: string[] };
+    let logged = "";
+    const lost = () => logged.split("lines of the access log are lost").length - 1;
+    // A start may take long on a busy machine: the test's own time limit is the bound.
+    await new Promise<void>((resolve) => {
+      child.stderr!.setEncoding("utf8").on("data", (text: string) => {
+        logged += text;
+        if (/ started".*\n/.test(logged)) resolve();
+      });
+    });
+    const started = logLines(logged).find(({ http }) => http !== undefined) as unknown as { http: string[] };
     const port = Number(new URL(started.http[0]!).port);
     for (let i = 0; i < 3; i++) {
       expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-      await eventually(() => lost() >= 1);
+      await eventually(() => lost() >= 1, "a lost line in the log");
     }
     expect(lost()).toBe(1);
   });
 });
 
 describe("a reload of global.access_log", () => {
-  test("takes another file, and standard output again; all lines of before are in the old one", async () => {
+  it("switches to another file and back to standard output, and leaves every earlier line in the old file", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const [one, two] = [join(folder, "one.log"), join(folder, "two.log")];
@@ -94,7 +95,7 @@ describe("a reload of global.access_log", () => {
     const { gateway, port } = await running(logged(origin.port, { file: one }), { accessLog: (text) => void (said += text) });
     for (const [path, next] of [["/a/1", { file: two }], ["/a/2", {}], ["/a/3", { enabled: false, file: one }], ["/a/4", { file: one }]] as const) {
       await ask(port, { path });
-      await eventually(() => gateway.inFlight === 0);
+      await eventually(() => gateway.inFlight === 0, "no request being in flight");
       gateway.reload(logged(origin.port, next));
     }
     await ask(port, { path: "/a/5" });
@@ -102,7 +103,7 @@ describe("a reload of global.access_log", () => {
     expect([paths(one), paths(two), logLines(said).map(({ path }) => path)]).toEqual([["/a/1", "/a/5"], ["/a/2"], ["/a/3"]]);
   });
 
-  test("with a file that cannot be opened is refused, and the old file written on", async () => {
+  it("is refused when the new access log file cannot be opened, and the old file is still written", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const file = join(folder, "access.log");
@@ -112,14 +113,14 @@ describe("a reload of global.access_log", () => {
     expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringMatching(/^global\.access_log\.file +cannot write to .*: there is no such folder$/)] });
     expect(gateway.digest).toBe(digest);
     await ask(port, { path: "/a/x" });
-    await eventually(() => paths(file).length === 1);
+    await eventually(() => paths(file).length === 1, "a line in the file");
   });
 
-  test("at the start such a file is a ConfigError", () => {
+  it("createGateway throws a ConfigError when the access log file cannot be opened", () => {
     expect(() => createGateway({ config: logged(9, { file: "/" }) })).toThrow(/cannot write to \/: it is a folder/);
   });
 
-  test("creates the file when the gateway listens or gets its first request, and not before", async () => {
+  it("creates the access log file when the gateway listens or gets its first request, not earlier", async () => {
     const one = join(emptyFolder(), "access.log");
     const listening = createGateway({ config: logged(9, { file: one }) });
     onTestFinished(async () => void (await listening.close(0)));
@@ -129,7 +130,7 @@ describe("a reload of global.access_log", () => {
     expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, true]);
   });
 
-  test("answers all the same, and logs why, when the file of a gateway that does not listen cannot be opened any more", async () => {
+  it("answers requests and logs the reason when a gateway that does not listen can no longer open its access log", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const lines: string[] = [];
@@ -147,7 +148,7 @@ describe("a reload of global.access_log", () => {
     expect(paths(join(folder, "access.log"))).toEqual(["/none"]);
   });
 
-  test("listens nowhere when the file cannot be opened any more", async () => {
+  it("refuses to listen when the access log file can no longer be opened", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const gateway = createGateway({ config: logged(9, { file: join(folder, "access.log") }) });
@@ -155,7 +156,7 @@ describe("a reload of global.access_log", () => {
     await expect(gateway.listen({ port: 0 })).rejects.toThrow(/cannot write to .*: there is no such folder/);
   });
 
-  test("counts a relative name from the folder of the configuration file", async () => {
+  it("resolves a relative access log path against the folder of the configuration file", async () => {
     const folder = emptyFolder();
     mkdirSync(join(folder, "logs"));
     const configFile = join(folder, "gw.json");
@@ -166,32 +167,27 @@ describe("a reload of global.access_log", () => {
     expect(paths(join(folder, "logs", "access.log"))).toEqual(["/none"]);
   });
 
-  test("opens nothing for one that is not enabled", () => {
+  it("opens no file for an access log that is not enabled", () => {
     expect(() => createGateway({ config: logged(9, { enabled: false, file: "/" }) })).not.toThrow();
   });
 });
 
-describe("the access log", () => {
-  test("names host, scheme and TLS version of a request over HTTP/1.1 and over HTTP/2, and none of what is not there", async () => {
+describe("fields of the access log", () => {
+  it("log host, scheme and TLS version of a request over HTTP/1.1 and HTTP/2, and leave out what does not apply", async () => {
     const origin = await backend();
     const said: Record<string, unknown>[] = [];
     const { gateway, port } = await running(oneService(origin.port, {}, { h2c: true, trusted_proxies: ["127.0.0.2"] }), { accessLog: (text) => void said.push(...logLines(text)) });
     const tls = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
     const secure = (await gateway.listen({ port: 0, tls })).port;
     await ask(port, { path: "/a/plain", headers: { Host: "shop.example:8008" } });
-    for (const [url, path] of [[`http://127.0.0.1:${port}`, "/a/h2c"], [`https://localhost:${secure}`, "/a/h2"]] as const) {
-      const session = http2.connect(url, { ca: CA.cert });
-      onTestFinished(() => session.destroy());
-      const stream = session.request({ ":path": path });
-      stream.resume().end();
-      await once(stream, "close");
-    }
+    await h2Ask(h2Session(port), { path: "/a/h2c" });
+    await h2Ask(await h2TlsSession(secure), { path: "/a/h2" });
     for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
-      const asked = https.get({ host: "localhost", port: secure, path: `/a/${version}`, ca: CA.cert, agent: false, minVersion: version, maxVersion: version });
-      const [response] = (await once(asked, "response")) as [IncomingMessage];
+      const request = https.get({ host: "localhost", port: secure, path: `/a/${version}`, ca: CA.cert, agent: false, minVersion: version, maxVersion: version });
+      const [response] = (await once(request, "response")) as [IncomingMessage];
       await once(response.resume(), "end");
     }
-    await eventually(() => said.length === 5);
+    await eventually(() => said.length === 5, "five log lines");
     expect(said.map(({ path, protocol, scheme, host, tls: version }) => [path, protocol, scheme, host, version])).toEqual([
       ["/a/plain", "HTTP/1.1", "http", "shop.example:8008", null],
       ["/a/h2c", "HTTP/2.0", "http", `127.0.0.1:${port}`, null],
@@ -202,8 +198,8 @@ describe("the access log", () => {
   });
 });
 
-describe("bytes in the access log", () => {
-  test("of HTTP/2 are those of DATA, both ways", async () => {
+describe("byte counts in the access log", () => {
+  it("count the payload of DATA frames both ways for a request over HTTP/2", async () => {
     const origin = await backend((_request, response) => void response.end("12345"));
     let said = "";
     const { port, gateway } = await running(logged(origin.port, {}, { h2c: true }), { accessLog: (text) => void (said += text) });
@@ -212,25 +208,25 @@ describe("bytes in the access log", () => {
     stream.end("four");
     await new Promise<void>((resolve, reject) => stream.resume().on("end", resolve).on("error", reject));
     session.close();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     await gateway.close();
     expect(logLines(said)).toMatchObject([{ protocol: "HTTP/2.0", bytes_received: 4, bytes_sent: 5 }]);
   });
 
-  test("of a WebSocket are those of its frames, both ways, what came behind the head included", async () => {
+  it("count both directions of a WebSocket, including bytes that arrive with the head", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n12");
       socket.on("data", () => socket.end("345"));
     });
     let said = "";
     const { port, gateway } = await running(logged(upstream.port, {}), { accessLog: (text) => void (said += text) });
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
-    await talk.until("12");
-    talk.send("four");
-    await talk.until("345");
-    talk.socket.end();
-    await eventually(() => gateway.inFlight === 0);
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
+    await connection.until("12");
+    connection.send("four");
+    await connection.until("345");
+    connection.socket.end();
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     await gateway.close();
     expect(logLines(said)).toMatchObject([{ status: 101, bytes_received: 4, bytes_sent: 5 }]);
   });

@@ -5,7 +5,7 @@ import { runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
 describe("edge-gateway run with an admin interface", () => {
-  it("tells a page of requests as they come, explains one, and ends the stream and itself on SIGTERM", async () => {
+  it("streams requests to a page as they happen, explains one, and ends the stream and itself on SIGTERM", async () => {
     const origin = await backend();
     const running = await runningProgram(oneService(origin.port), [], { ADMIN_USER: "admin", ADMIN_PASSWORD: "the password" });
     const admin = Number(new URL(running.started.admin as string).port);
@@ -27,11 +27,11 @@ describe("edge-gateway run with an admin interface", () => {
       response.on("data", (part) => void (events += String(part))).on("end", () => void (isOver = true));
     }).end();
     const last = (name: string) => JSON.parse([...events.matchAll(new RegExp(`event: ${name}\\ndata: (.*)\\n\\n`, "g"))].at(-1)?.[1] ?? "null");
-    await eventually(() => last("stats") !== null);
+    await eventually(() => last("stats") !== null, "the first statistics event");
     expect(last("stats").services).toEqual([]);
 
     await ask(running.port, { path: "/a/x" });
-    await eventually(() => last("stats").point.requests === 1 || last("stats").total.requests_per_s > 0);
+    await eventually(() => last("stats").point.requests === 1 || last("stats").total.requests_per_s > 0, "a request in the statistics");
     expect(last("stats").services[0].upstreams[0]).toMatchObject({ id: `127.0.0.1:${origin.port}`, errors_per_s: 0 });
     expect(JSON.parse((await call("GET", "/gateway/stats", { cookie })).text).services[0].routes.length).toBe(2);
 

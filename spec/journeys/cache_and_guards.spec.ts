@@ -1,4 +1,4 @@
-/** A response_cache written outside of the plugins that decide who may ask: what they have not admitted is never answered from memory. */
+/** A response_cache configured outside the plugins that guard a route never answers a request that they would refuse. */
 import { createHmac } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
@@ -15,7 +15,7 @@ function token(): string {
   return `${signed}.${createHmac("sha256", SECRET).update(signed).digest("base64url")}`;
 }
 
-/** Replies with how often it was asked; anybody may store them. */
+/** Answers with the number of requests so far, as a response that caches may store. */
 const counting = () => backend((_request, response) => void response.writeHead(200, { "cache-control": "public, max-age=60" }).end(String(origins++)));
 let origins = 0;
 
@@ -36,7 +36,7 @@ describe("a cache at the global level and a guard of the route", () => {
     ["jwt", { name: "jwt", config: { alg: "HS256", secret: SECRET } }, { Authorization: `Bearer ${token()}` }, {}, 401],
     ["acl", { name: "acl", config: { whitelist: ["192.0.2.1"] } }, { "X-Forwarded-For": "192.0.2.1" }, { "X-Forwarded-For": "192.0.2.2" }, 403],
     ["bot_protection", bot, {}, { "User-Agent": "a crawler" }, 403],
-  ])("%s: whom it refuses gets its refusal, whom it admits gets what is stored", async (_name, guard, admitted, refused, status) => {
+  ])("refuses a client that %s rejects, and answers a client that it admits from the cache", async (_name, guard, admitted, refused, status) => {
     const origin = await counting();
     const config = onRoute(origin.port, [guard], [CACHE]);
     const { port } = await running({ ...config, global: { ...config.global, trusted_proxies: ["127.0.0.1"] } });
@@ -49,17 +49,17 @@ describe("a cache at the global level and a guard of the route", () => {
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("forward_auth is asked about each request", async () => {
+  it("asks forward_auth about each request, including those that the cache answers", async () => {
     const origin = await counting();
-    const judge = await backend((request, response) => void response.writeHead(request.headers["x-pass"] === undefined ? 403 : 204).end());
-    const guard = { name: "forward_auth", config: { url: `http://127.0.0.1:${judge.port}/`, request_headers: ["X-Pass"], timeout_ms: 60_000 } };
+    const authServer = await backend((request, response) => void response.writeHead(request.headers["x-pass"] === undefined ? 403 : 204).end());
+    const guard = { name: "forward_auth", config: { url: `http://127.0.0.1:${authServer.port}/`, request_headers: ["X-Pass"], timeout_ms: 60_000 } };
     const { port } = await running(onRoute(origin.port, [guard], [CACHE]));
     for (let i = 0; i < 2; i++) expect((await get(port, { "X-Pass": "1" })).status).toBe(200);
     expect((await get(port)).status).toBe(403);
-    expect(judge.seen).toHaveLength(3);
+    expect(authServer.seen).toHaveLength(3);
   });
 
-  it("a custom kind that says that it guards does so", async () => {
+  it("runs a custom plugin kind that declares itself a guard before the cache", async () => {
     const door = (guards: boolean) =>
       definePlugin({
         name: "door",
@@ -76,7 +76,7 @@ describe("a cache at the global level and a guard of the route", () => {
     expect(await statuses(false)).toEqual([200, 200]);
   });
 
-  it("routes without a guard are answered from memory as before", async () => {
+  it("answers routes without a guard from the cache before any route plugin runs", async () => {
     const origin = await counting();
     const routes = [{ path: "/x", name: "open" }, { path: "/y", name: "shut", plugins: [{ name: "key_auth", config: { key: "k" } }] }];
     const { port } = await running(oneService(origin.port, { routes }, { plugins: [CACHE] }));
@@ -85,7 +85,7 @@ describe("a cache at the global level and a guard of the route", () => {
     expect((await ask(port, { path: "/a/y" })).status).toBe(401);
   });
 
-  it("plugins that guard nothing stay behind a cache: a limit does not count what is answered from memory", async () => {
+  it("keeps plugins that are no guards behind the cache: a rate limit does not count responses from the cache", async () => {
     const origin = await counting();
     const limit = { name: "rate_limit", config: { limit_hour: 1 } };
     const { port } = await running(onRoute(origin.port, [limit], [CACHE]));
@@ -94,7 +94,7 @@ describe("a cache at the global level and a guard of the route", () => {
 });
 
 describe("a reload that changes the guards of a route", () => {
-  it("has nobody answered from memory whom a new guard refuses, and nobody with what was stored before it was there", async () => {
+  it("serves no stored response to a client that the new guard refuses, nor any response stored before the guard was added", async () => {
     const origin = await counting();
     const { gateway, port } = await running(onRoute(origin.port, [], [CACHE]));
     const first = await get(port, { "User-Agent": "a crawler" });
@@ -108,7 +108,7 @@ describe("a reload that changes the guards of a route", () => {
     expect(await get(port)).toMatchObject({ status: 200, isHit: false });
   });
 
-  it("keeps what is stored where the guards are the same, and while a guard is off that is switched on later", async () => {
+  it("keeps stored responses while the guards stay the same, and while a guard is disabled that is enabled later", async () => {
     const origin = await counting();
     const { gateway, port } = await running(onRoute(origin.port, [bot], [CACHE]));
     await get(port);
@@ -120,7 +120,7 @@ describe("a reload that changes the guards of a route", () => {
     expect(await get(port)).toMatchObject({ status: 503, isHit: false });
   });
 
-  it("an unsafe request by a guarded route forgets what an open route of the same target has stored", async () => {
+  it("an unsafe request to a guarded route invalidates what an open route has stored for the same target", async () => {
     const origin = await counting();
     const routes = [
       { path: "/{rest*}", name: "read", methods: ["GET"] },
@@ -135,7 +135,7 @@ describe("a reload that changes the guards of a route", () => {
   });
 });
 
-it("explain lists a cache where it runs, behind the last guard", async () => {
+it("explain lists a cache where it runs: behind the last guard", async () => {
   const config = onRoute(9, [bot, { name: "rate_limit", config: { limit_min: 5 } }], [CACHE, { name: "key_auth", config: { key: "k" } }]);
   const { gateway } = await running(config);
   const { plugins } = gateway.explain({ method: "GET", url: "/a/x" });

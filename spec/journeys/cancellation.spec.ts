@@ -1,84 +1,84 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually, type RawConnection } from "../support/raw_client.ts";
 import { backend, byteBackend, client, gate, get, headBackend, rawBackend } from "./harness.ts";
 
-/** With one connection to the upstream, whoever keeps it starves the next request. */
+/** One connection to the upstream: a leaked connection would block the next request. */
 const one = { pool: { max_connections: 1 } };
 const upload = "POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-const ways: [string, (talk: RawConnection) => void][] = [
-  ["closes", (talk) => talk.socket.destroy()],
-  ["resets", (talk) => talk.socket.resetAndDestroy()],
-  ["ends its side", (talk) => talk.socket.end()],
+const ways: [string, (connection: RawConnection) => void][] = [
+  ["closes", (connection) => connection.socket.destroy()],
+  ["resets", (connection) => connection.socket.resetAndDestroy()],
+  ["half-closes", (connection) => connection.socket.end()],
 ];
 
 describe.each(ways)("a client that %s", (_way, leave) => {
-  test("before the response cancels the upstream's request", async () => {
+  it("cancels the upstream request when the client disconnects before the response", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(get());
-    await eventually(() => upstream.heads.length === 1);
-    leave(talk);
+    const connection = await client(port);
+    connection.send(get());
+    await eventually(() => upstream.heads.length === 1, "a request at the upstream");
+    leave(connection);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("in the middle of the response cancels it", async () => {
+  it("cancels the upstream request when the client disconnects in the middle of the response", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("begun");
-    leave(talk);
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("begun");
+    leave(connection);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("in the middle of an upload cancels it: the upstream never sees a whole request", async () => {
+  it("cancels the upstream request when the client disconnects during its upload: the upstream never sees a complete request", async () => {
     let whole = false;
-    let got = 0;
+    let received = 0;
     const upstream = await rawBackend((request, response) => {
-      request.on("data", (chunk: Buffer) => (got += chunk.length));
+      request.on("data", (chunk: Buffer) => (received += chunk.length));
       request.on("error", () => {});
       request.on("end", () => (whole = true));
       if (request.method === "GET") response.end("ok");
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(upload + "half of it");
-    await eventually(() => got === 10);
-    leave(talk);
+    const connection = await client(port);
+    connection.send(upload + "half of it");
+    await eventually(() => received === 10, "ten bytes at the upstream");
+    leave(connection);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
     expect(whole).toBe(false);
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("while its upload is stopped by the upstream cancels it", async () => {
+  it("cancels the upstream request when the client disconnects while the upstream holds its upload back", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(upload + "x".repeat(100_000));
-    await eventually(() => upstream.connections === 1);
-    leave(talk);
+    const connection = await client(port);
+    connection.send(upload + "x".repeat(100_000));
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
+    leave(connection);
     await upstreamGone();
     expect(await gateway.close(5_000)).toBe("drained");
     async function upstreamGone(): Promise<void> {
-      // A paused socket does not see the end: let it read.
+      // A paused socket does not notice the end of the connection, so it reads.
       for (const socket of upstream.sockets) socket.resume();
       await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     }
   });
 
-  test("while it waits for a pooled connection is forgotten", async () => {
+  it("drops the request when the client disconnects while it waits for a pooled connection", async () => {
     const hold = gate();
     const urls: string[] = [];
     const upstream = await rawBackend(async (request, response) => {
@@ -88,13 +88,13 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     });
     const { port } = await running(oneService(upstream.port, one));
     const first = ask(port, { path: "/a/first" });
-    await eventually(() => urls.length === 1);
-    const talk = await client(port);
-    talk.send(get("/a/waiting"));
-    // Answered behind it: by then the gateway has read it.
+    await eventually(() => urls.length === 1, "a request at the upstream");
+    const connection = await client(port);
+    connection.send(get("/a/waiting"));
+    // A pipelined request: when it is answered, the gateway has read the one before.
     await ask(port, { path: "/none" });
-    leave(talk);
-    await talk.closed();
+    leave(connection);
+    await connection.closed();
     const third = ask(port, { path: "/a/third" });
     await ask(port, { path: "/none" });
     hold.open();
@@ -103,22 +103,22 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(urls).toEqual(["/first", "/third"]);
   });
 
-  test("after an early answer, with its upload unfinished, gives the connection back", async () => {
+  it("returns the pooled connection when the client disconnects after an early response, with its upload unfinished", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       socket.write(`HTTP/1.1 ${text.startsWith("POST") ? "413 Too Large" : "200 OK"}\r\nContent-Length: 2\r\n\r\nok`);
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(upload);
-    await talk.until("\r\nok");
-    leave(talk);
+    const connection = await client(port);
+    connection.send(upload);
+    await connection.until("\r\nok");
+    leave(connection);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
   });
 });
 
-test("a client that goes while a plugin is thinking costs no request to the upstream", async () => {
+it("sends the upstream no request when the client disconnects while a plugin is still deciding", async () => {
   const { definePlugin, schema } = await import("../../lib/index.ts");
   const thinking = gate();
   const done = gate();
@@ -135,10 +135,10 @@ test("a client that goes while a plugin is thinking costs no request to the upst
   });
   const upstream = await backend();
   const { port, gateway } = await running(oneService(upstream.port, { ...one, plugins: [{ name: "slow" }] }), { plugins: [slow] });
-  const talk = await client(port);
-  talk.send(get());
+  const connection = await client(port);
+  connection.send(get());
   await thinking.opened;
-  talk.socket.destroy();
+  connection.socket.destroy();
   await eventually(() => aborted, "the exchange's signal");
   done.open();
   expect(await gateway.close(5_000)).toBe("drained");

@@ -1,21 +1,21 @@
 import type { ServerResponse } from "node:http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, codeIn, get, mortalBackend, PROTOCOLS, readableLog, speaking, type Protocol } from "./harness.ts";
+import { client, codeIn, get, restartableBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
 
 const OPEN_MS = 4_500;
 const circuit_breaker = { error_ratio: 0.5, min_requests: 4, window_ms: 10_000, open_ms: OPEN_MS };
-/** Nothing but the breaker keeps requests from the upstream. */
+/** Only the breaker keeps requests from the upstream: passive health checks are off. */
 const parts = { circuit_breaker, health: { passive: { max_failures: 0 } } };
 
 async function bench({ probes = 1, protocol = "http" as Protocol} = {}) {
   const clock = manualClock();
-  const told = readableLog();
-  const backend = await mortalBackend(protocol);
+  const recorded = recordedLog();
+  const backend = await restartableBackend(protocol);
   const config = oneService(backend.port, { ...speaking(protocol), ...parts, circuit_breaker: { ...circuit_breaker, probes } });
-  const { port, gateway } = await running(config, { clock, log: told.log });
+  const { port, gateway } = await running(config, { clock, log: recorded.log });
   const fails = (_request: unknown, response: ServerResponse) => void response.writeHead(500).end("failed");
   const works = backend.answer;
   const one = async () => {
@@ -27,13 +27,13 @@ async function bench({ probes = 1, protocol = "http" as Protocol} = {}) {
     for (let i = 0; i < requests; i++) answers.push(await one());
     return answers;
   };
-  /** Fails until it is open. */
+  /** Fails requests until the breaker is open. */
   const open = async () => {
     backend.answer = fails;
     await several(circuit_breaker.min_requests);
-    backend.asked = 0;
+    backend.requests = 0;
   };
-  const circuit = () => told.lines.map(({ message }) => String(message)).filter((message) => message.startsWith("circuit"));
+  const circuit = () => recorded.lines.map(({ message }) => String(message)).filter((message) => message.startsWith("circuit"));
   return { clock, backend, config, port, gateway, fails, works, one, several, open, circuit };
 }
 
@@ -41,20 +41,20 @@ const OPENED = "circuit opened: requests are refused";
 const CLOSED = "circuit closed: requests pass again";
 
 describe("a circuit breaker", () => {
-  test.each(PROTOCOLS)("over %s opens when the upstream is gone, and refuses without a connection to it", async (protocol) => {
+  it.each(PROTOCOLS)("opens over %s when the upstream is gone, and then refuses requests without connecting to it", async (protocol) => {
     const { backend, several, port, circuit } = await bench({ protocol });
     await backend.kill();
     expect(await several(5)).toEqual([...Array<string>(4).fill("502 upstream_connect_failed"), "503 circuit_open"]);
     await backend.start();
     expect(await several(20)).toEqual(Array<string>(20).fill("503 circuit_open"));
-    expect(backend.asked).toBe(0);
+    expect(backend.requests).toBe(0);
     const { headers } = await ask(port, { path: "/a/x" });
     expect(headers["retry-after"]).toBe("5");
     expect(headers["content-type"]).toBe("application/problem+json");
     expect(circuit()).toEqual([OPENED]);
   });
 
-  test("opens at error_ratio, not below it nor before min_requests", async () => {
+  it("opens when failures reach error_ratio, neither below it nor before min_requests", async () => {
     const { backend, fails, works, several } = await bench();
     await several(3);
     backend.answer = fails;
@@ -65,7 +65,7 @@ describe("a circuit breaker", () => {
     expect(await several(3)).toEqual(["500", "500", "503 circuit_open"]);
   });
 
-  test("says in Retry-After how long it is still open", async () => {
+  it("states in Retry-After how long it stays open", async () => {
     const { clock, open, port } = await bench();
     await open();
     clock.advance(2_000);
@@ -74,15 +74,15 @@ describe("a circuit breaker", () => {
     expect((await ask(port, { path: "/a/x" })).headers["retry-after"]).toBe("1");
   });
 
-  test("refuses an upload unread", async () => {
+  it("refuses an upload without reading it", async () => {
     const { open, port, backend } = await bench();
     await open();
     const { status } = await ask(port, { method: "POST", path: "/a/x", body: "x".repeat(1_000_000) });
     expect(status).toBe(503);
-    expect(backend.asked).toBe(0);
+    expect(backend.requests).toBe(0);
   });
 
-  test("lets a probe through after open_ms, and closes when it passes", async () => {
+  it("lets a probe through after open_ms, and closes when the probe succeeds", async () => {
     const { clock, backend, works, open, several, circuit } = await bench();
     await open();
     backend.answer = works;
@@ -93,18 +93,18 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED, CLOSED]);
   });
 
-  test("opens again when the probe fails, for open_ms from then on", async () => {
+  it("opens again for open_ms when the probe fails", async () => {
     const { clock, open, several, backend, circuit } = await bench();
     await open();
     clock.advance(OPEN_MS);
     expect(await several(3)).toEqual(["500", "503 circuit_open", "503 circuit_open"]);
     clock.advance(OPEN_MS - 1);
     expect(await several(1)).toEqual(["503 circuit_open"]);
-    expect(backend.asked).toBe(1);
+    expect(backend.requests).toBe(1);
     expect(circuit()).toEqual([OPENED, OPENED]);
   });
 
-  test.each([1, 3])("lets no more than %i probes through at a time, however many ask at once", async (probes) => {
+  it.each([1, 3])("lets at most %i probes through at a time, however many requests arrive at once", async (probes) => {
     const { clock, backend, open, one, circuit } = await bench({ probes });
     await open();
     clock.advance(OPEN_MS);
@@ -116,26 +116,26 @@ describe("a circuit breaker", () => {
     await eventually(() => held.length === probes && refused === 20 - probes, "the refusals");
     for (const response of held) response.end("ok");
     expect((await Promise.all(answers)).filter((text) => text === "200")).toHaveLength(probes);
-    expect(backend.asked).toBe(probes);
+    expect(backend.requests).toBe(probes);
     expect(circuit()).toEqual([OPENED, CLOSED]);
   });
 
-  test("gives the place of a probe whose client has gone to the next", async () => {
+  it("gives the slot of a probe whose client has disconnected to the next request", async () => {
     const { clock, backend, works, open, one, port, gateway } = await bench();
     await open();
     clock.advance(OPEN_MS);
     let held = 0;
     backend.answer = () => void held++;
-    const talk = await client(port);
-    talk.send(get());
-    await eventually(() => held === 1);
-    talk.socket.destroy();
-    await eventually(() => gateway.inFlight === 0);
+    const connection = await client(port);
+    connection.send(get());
+    await eventually(() => held === 1, "a request at the upstream");
+    connection.socket.destroy();
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     backend.answer = works;
     expect(await one()).toBe("200");
   });
 
-  test("stays as it is over a reload, and is gone with one that does not ask for it", async () => {
+  it("keeps its state over a reload, and is removed by a reload that no longer configures it", async () => {
     const { clock, backend, works, config, gateway, open, several } = await bench();
     await open();
     backend.answer = works;
@@ -148,23 +148,23 @@ describe("a circuit breaker", () => {
     expect(await several(2)).toEqual(["200", "200"]);
   });
 
-  test("judges a request by what came of it in the end: one that a retry has saved has passed", async () => {
-    const good = await mortalBackend();
-    const bad = await mortalBackend();
+  it("judges a request by its final outcome: one that a retry has saved counts as a success", async () => {
+    const good = await restartableBackend();
+    const bad = await restartableBackend();
     bad.answer = (request) => void request.socket.destroy();
     const { port } = await running(oneService([bad.port, good.port], { ...parts, retries: {} }));
     for (let i = 0; i < 12; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    expect(bad.asked).toBe(6);
+    expect(bad.requests).toBe(6);
   });
 
-  test("is its service's own: others go on", async () => {
+  it("affects its own service only", async () => {
     const { backend, config, gateway, open, one, port } = await bench();
-    const other = await mortalBackend();
+    const other = await restartableBackend();
     const service = config.services[0]!;
     gateway.reload({ ...config, services: [service, { ...service, name: "other", base_path: "/b", upstreams: [{ host: "127.0.0.1", port: other.port }] }] });
     await open();
     expect(await one()).toBe("503 circuit_open");
     expect((await ask(port, { path: "/b/x" })).status).toBe(200);
-    expect(backend.asked).toBe(0);
+    expect(backend.requests).toBe(0);
   });
 });

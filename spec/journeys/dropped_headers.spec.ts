@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
@@ -24,14 +24,14 @@ const POSING: Fields = [
 const PLAIN: Fields = [["X_Tenant", "acme"], ["_", "1"], ["user_id", "7"]];
 const KEPT: Fields = [["X-Tenant", "acme"], ["Prox", "1"], ["Proxy-Hint", "2"]];
 
-/** What the upstream gets of these fields, in the head and in the trailers. */
+/** The fields of these names that reach the upstream, in the head and in the trailers. */
 type Send = (port: number, fields: Fields) => Promise<void>;
 
 const overHttp1: Send = async (port, fields) => {
   const lines = fields.map(([name, value]) => `${name}: ${value}\r\n`).join("");
-  const talk = await client(port);
-  talk.send(`POST /a/x HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n${lines}\r\n2\r\nhi\r\n0\r\n${lines.replace(/^Transfer-Encoding.*\r\n/gim, "")}\r\n`);
-  await talk.until("\r\nok");
+  const connection = await client(port);
+  connection.send(`POST /a/x HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n${lines}\r\n2\r\nhi\r\n0\r\n${lines.replace(/^Transfer-Encoding.*\r\n/gim, "")}\r\n`);
+  await connection.until("\r\nok");
 };
 
 const overHttp2: Send = async (port, fields) => {
@@ -52,7 +52,7 @@ async function passed(send: Send, fields: Fields, global: Global = {}) {
 const lower = (fields: Fields) => fields.map(([name, value]) => `${name.toLowerCase()}: ${value}`);
 
 describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("request headers and trailers over %s", (_protocol, send) => {
-  test("with an underscore in their names do not reach the upstream, nor does Proxy", async () => {
+  it("are removed when their names have an underscore, and so is Proxy", async () => {
     const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT]);
     for (const line of lower([...POSING, ...PLAIN])) expect([...head, ...trailers]).not.toContain(line);
     expect(head).toEqual(expect.arrayContaining(lower(KEPT)));
@@ -60,7 +60,7 @@ describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("reques
     expect(body).toBe("hi");
   });
 
-  test('pass with "underscore_headers": "allow", except those that read like a header of the gateway or of the framing', async () => {
+  it('pass with "underscore_headers": "allow", except names that read like a gateway or framing header', async () => {
     const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT], { underscore_headers: "allow" });
     for (const line of lower(POSING)) expect([...head, ...trailers]).not.toContain(line);
     expect(head).toEqual(expect.arrayContaining(lower([...PLAIN, ...KEPT])));
@@ -68,25 +68,25 @@ describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("reques
     expect(body).toBe("hi");
   });
 
-  test("named X-Real-IP reach the upstream from a trusted proxy alone", async () => {
+  it("reach the upstream as X-Real-IP only from a trusted proxy", async () => {
     const fields: Fields = [["X-Real-IP", "1.2.3.4"]];
     expect((await passed(send, fields)).head.join()).not.toContain("1.2.3.4");
     expect((await passed(send, fields, { trusted_proxies: ["127.0.0.1"] })).head).toContain("x-real-ip: 1.2.3.4");
   });
 });
 
-test("a request for a WebSocket loses its underscore headers as any other", async () => {
+it("removes headers with an underscore from a WebSocket request too", async () => {
   const upgrades: string[] = [];
   const upstream = await byteBackend((socket) => void socket.once("data", (chunk) => (upgrades.push(String(chunk)), socket.end("HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"))));
   const { port } = await running(oneService(upstream.port));
-  const talk = await client(port);
-  talk.send(HANDSHAKE.replace("\r\n\r\n", "\r\nX_Forwarded_For: 1.2.3.4\r\nProxy: evil\r\nX-Kept: 1\r\n\r\n"));
-  await talk.until("\r\n\r\n");
+  const connection = await client(port);
+  connection.send(HANDSHAKE.replace("\r\n\r\n", "\r\nX_Forwarded_For: 1.2.3.4\r\nProxy: evil\r\nX-Kept: 1\r\n\r\n"));
+  await connection.until("\r\n\r\n");
   expect(upgrades[0]).toContain("X-Kept: 1");
   expect(upgrades[0]).not.toMatch(/1\.2\.3\.4|evil/);
 });
 
-test("a plugin sees no header with an underscore either, so a limit by one counts nobody apart", async () => {
+it("hides headers with an underscore from plugins, so a rate limit by header cannot be evaded with one", async () => {
   const upstream = await backend();
   const plugins = [{ name: "rate_limit", config: { limit_hour: 1, limit_by: "header:X_User" } }];
   for (const [underscore_headers, second] of [["drop", 429], ["allow", 200]] as const) {
@@ -97,20 +97,20 @@ test("a plugin sees no header with an underscore either, so a limit by one count
   }
 });
 
-describe("a Connection header of more than 100 options", () => {
+describe("the limit of 100 Connection options", () => {
   const options = (count: number) => Array.from({ length: count }, (_, i) => `h${i}`).join(",");
-  test.each<[string, string, number]>([
-    ["100 options", `Connection: ${options(100)}`, 200],
-    ["101 options", `Connection: ${options(101)}`, 400],
-    ["101 options in two lines", `Connection: ${options(51)}\r\nConnection: ${options(50)}`, 400],
-    ["30 KB of commas", `Connection: ${",".repeat(30_000)}`, 400],
-    ["30 KB of options and a WebSocket", `Upgrade: websocket\r\nConnection: upgrade,${"a,".repeat(15_000)}`, 400],
-  ])("%s: the request gets its status, and what is refused reaches no upstream", async (_title, lines, status) => {
+  it.each<[string, string, number]>([
+    ["accepts 100 options", `Connection: ${options(100)}`, 200],
+    ["answers 400 to 101 options", `Connection: ${options(101)}`, 400],
+    ["answers 400 to 101 options in two lines", `Connection: ${options(51)}\r\nConnection: ${options(50)}`, 400],
+    ["answers 400 to 30 KB of commas", `Connection: ${",".repeat(30_000)}`, 400],
+    ["answers 400 to a WebSocket request with 30 KB of options", `Upgrade: websocket\r\nConnection: upgrade,${"a,".repeat(15_000)}`, 400],
+  ])("%s, and forwards no refused request", async (_title, lines, status) => {
     const upstream = await backend();
     const { port, gateway } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(`GET /a/x HTTP/1.1\r\nHost: gw.example\r\nh99: 1\r\n${lines}\r\n\r\n`);
-    const text = await talk.until(/HTTP\/1\.1 (?:200[^]*\r\nok|400[^]*\})/);
+    const connection = await client(port);
+    connection.send(`GET /a/x HTTP/1.1\r\nHost: gw.example\r\nh99: 1\r\n${lines}\r\n\r\n`);
+    const text = await connection.until(/HTTP\/1\.1 (?:200[^]*\r\nok|400[^]*\})/);
     expect(Number(text.slice(9, 12))).toBe(status);
     expect(upstream.seen.length).toBe(status === 200 ? 1 : 0);
     if (status === 400) expect(codeIn(text)).toBe("bad_request");
@@ -119,7 +119,7 @@ describe("a Connection header of more than 100 options", () => {
     if (lines.split("Connection").length === 2) expect(gateway.explain({ method: "GET", url: "/a/x", headers }).outcome).toBe(status === 200 ? "matched" : "refused");
   });
 
-  test.each(["wire", "node"] as const)("of an upstream's response is a 502 (%s)", async (upstream_client) => {
+  it.each(["wire", "node"] as const)("answers 502 when an upstream response has more than 100 Connection options (%s)", async (upstream_client) => {
     for (const [count, status] of [[100, 200], [101, 502]] as const) {
       const upstream = await headBackend(({ socket }) => void socket.write(`HTTP/1.1 200 OK\r\nConnection: ${options(count)}\r\nContent-Length: 2\r\n\r\nok`));
       const { port } = await running(oneService(upstream.port, { upstream_client }));

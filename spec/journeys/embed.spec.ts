@@ -7,7 +7,7 @@ import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
 import { backend, hosted } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
 
-/** A plugin kind of a host's own: admits callers of one tenant, and tells the upstream and the client who it was. */
+/** A host's own plugin kind: admits callers of one tenant and adds the tenant to the request and the response. */
 const tenant = definePlugin({
   name: "tenant",
   schema: schema.object({ allowed_tenants: schema.array(schema.string(), { min: 1 }), soft: schema.withDefault(schema.boolean(), false) }),
@@ -44,7 +44,7 @@ const configFor = (port: number) =>
   });
 
 describe("a host that embeds the gateway", () => {
-  it("from a value and a plugin of its own to answers: inject, its own server, a listener, a reload, the end", async () => {
+  it("runs a gateway from a value and its own plugin by inject, its own server and a listener, reloads it and closes it", async () => {
     const origin = await backend((request, response) => response.end(`order ${request.url}`));
     const events: string[] = [];
     const log = edge.createLog({ format: "json", write: (line) => void events.push((JSON.parse(line) as { message: string }).message) });
@@ -66,7 +66,7 @@ describe("a host that embeds the gateway", () => {
     const mounted = await ask((server.address() as AddressInfo).port, { path: "/orders/8", headers: { "X-Tenant": "acme" } });
     expect([mounted.status, mounted.body.toString()]).toEqual([200, "order /8"]);
 
-    // On a listener: the same limits, whichever way a request comes
+    // On a listener, with the same rate limit as the requests above
     const { port } = await gateway.listen({ port: 0 });
     expect((await ask(port, { path: "/orders/9", headers: { "X-Tenant": "acme" } })).status).toBe(429);
 
@@ -88,7 +88,7 @@ describe("a host that embeds the gateway", () => {
     }
   });
 
-  it("loses the one reply for which its own server's `end` throws, and no other", async () => {
+  it("loses only the reply for which its own server's `end` throws", async () => {
     const ends: string[] = [];
     const service = { name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: 1 }], routes: [{ path: "/{rest*}" }] };
     const plugins = [{ name: "request_termination", config: { status: 200, body: "here" } }];
@@ -103,7 +103,7 @@ describe("a host that embeds the gateway", () => {
         return end.apply(this, given);
       } as typeof end;
       waiting.push(() => gateway.handler(request, response));
-      // So that they leave together, the spoilt one before another.
+      // Both replies are written together, the failing one first.
       if (waiting.length === 3) for (const handle of waiting) handle();
     });
     const port = await hosted(gateway, host);
@@ -112,7 +112,7 @@ describe("a host that embeds the gateway", () => {
     expect(answers.map((answer) => (answer.status === "fulfilled" ? answer.value.status : answer.status))).toEqual([200, "rejected", 200]);
   });
 
-  it("its mistakes in the configuration are TypeScript's errors, too", () => {
+  it("gets TypeScript errors for mistakes in the configuration", () => {
     defineConfig({ services: [] });
     // @ts-expect-error a mistyped optional key
     defineConfig({ services: [], gobal: {} });

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { definePlugin, ERRORS, schema, type Reply } from "../../lib/index.ts";
 import type { ErrorCode } from "../../lib/base/errors.ts";
 import { closedPort } from "../support/origin.ts";
@@ -19,7 +19,7 @@ function expectProblem(answer: Answer, code: ErrorCode): void {
 }
 
 describe("problem documents", () => {
-  test("have one shape for every code, and tell nothing of the inside", async () => {
+  it("have one shape for every error code, and reveal nothing internal", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/reset")) socket.destroy();
       else if (text.includes("/invalid")) socket.write("nonsense\r\n\r\n");
@@ -39,31 +39,31 @@ describe("problem documents", () => {
     const { port: dead } = await running(oneService(await closedPort()));
     expectProblem(await ask(dead, { path: "/a/x" }), "upstream_connect_failed");
     const { port: narrow } = await running(oneService(upstream.port, { timeouts: { connect_ms: 20 }, pool: { max_connections: 1 } }));
-    const talk = await client(narrow);
-    talk.send(get("/a/hang"));
+    const connection = await client(narrow);
+    connection.send(get("/a/hang"));
     await ask(narrow, { path: "/none" });
     expectProblem(await ask(narrow, { path: "/a/x" }), "upstream_saturated");
   });
 
-  test("are left out of answers to HEAD, their length stays", async () => {
+  it("are left out of responses to HEAD, which keep their Content-Length", async () => {
     const { port } = await running(oneService(await closedPort()));
     for (const [path, status] of [["/none", 404], ["/a/%zz", 400], ["/a/x", 502]] as const) {
-      const talk = await client(port);
-      talk.send(`HEAD ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
-      const received = await talk.closed();
+      const connection = await client(port);
+      connection.send(`HEAD ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
+      const received = await connection.closed();
       expect(statusesIn(received)).toEqual([status]);
       expect(received).toMatch(/\r\nContent-Length: [1-9]\d+\r\n/);
       expect(received).toMatch(/\r\n\r\n$/);
     }
   });
 
-  test("405 names the methods there are", async () => {
+  it("list the allowed methods in Allow with a 405", async () => {
     const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["GET", "PUT"] }] }));
     expect((await ask(port, { method: "DELETE", path: "/a/x" })).headers.allow).toBe("GET, HEAD, PUT");
   });
 });
 
-/** A gateway with one plugin instance of a kind that does `act` on /a/bad, in front of a backend that answers "ok". */
+/** A gateway with one plugin that runs `act` for /a/bad, in front of a backend that answers "ok". */
 async function withPlugin(act: () => unknown) {
   const upstream = await backend();
   const kind = definePlugin({
@@ -75,11 +75,11 @@ async function withPlugin(act: () => unknown) {
   return { ...made, upstream };
 }
 
-describe("a plugin that fails is a 500, and others are unharmed", () => {
+describe("a plugin that fails", () => {
   const reply = (parts: object) => () => ({ status: 200, headers: [], body: Buffer.from("body"), ...parts });
-  test.each<[string, () => unknown]>([
+  it.each<[string, () => unknown]>([
     ["throws", () => { throw new Error("secret reason at 10.0.0.1"); }],
-    ["throws what is no error", () => { throw "secret reason"; }],
+    ["throws a value that is no Error", () => { throw "secret reason"; }],
     ["rejects", () => Promise.reject(new Error("secret reason"))],
     ["rejects later", () => new Promise((_, reject) => setImmediate(reject, new Error("secret reason")))],
     ["puts a line break into a header", reply({ headers: ["X-A", "b\r\nSet-Cookie: secret=1"] })],
@@ -87,8 +87,8 @@ describe("a plugin that fails is a 500, and others are unharmed", () => {
     ["puts a NUL into a header", reply({ headers: ["X-A", "b\0secret"] })],
     ["puts a character beyond Latin-1 into a header", reply({ headers: ["X-A", "secret\u{1F600}"] })],
     ["puts a line break into the reason", reply({ reason: "OK\r\nSet-Cookie: secret=1" })],
-    ["gives a status that is none", reply({ status: 42 })],
-  ])("%s", async (_what, act) => {
+    ["returns an invalid status", reply({ status: 42 })],
+  ])("answers 500 when a plugin %s, and serves other requests", async (_what, act) => {
     const { port } = await withPlugin(act);
     const answer = await ask(port, { path: "/a/bad" });
     expectProblem(answer, "internal");
@@ -96,7 +96,7 @@ describe("a plugin that fails is a 500, and others are unharmed", () => {
     expect((await ask(port, { path: "/a/good" })).status).toBe(200);
   });
 
-  test.each([undefined, null, 42, "text", {}])("one that answers with %j does not end the process", async (value) => {
+  it.each([undefined, null, 42, "text", {}])("answers 500 or closes the connection when a plugin returns %j, and keeps the process running", async (value) => {
     const { port } = await withPlugin(() => value);
     await ask(port, { path: "/a/bad" }).then(
       (answer) => expect(answer.status).toBe(500),
@@ -105,16 +105,16 @@ describe("a plugin that fails is a 500, and others are unharmed", () => {
     expect((await ask(port, { path: "/a/good" })).status).toBe(200);
   });
 
-  test("the same on an upgrade: no header is split, the connection ends", async () => {
+  it("answers 500 to an upgrade when a plugin's header contains a line break, and sends nothing of that header", async () => {
     const { port } = await withPlugin(reply({ headers: ["X-A", "b\r\nSet-Cookie: secret=1"] }));
-    const talk = await client(port);
-    talk.send(get("/a/bad", "Connection: Upgrade", "Upgrade: websocket"));
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/bad", "Connection: Upgrade", "Upgrade: websocket"));
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([500]);
     expect(received).not.toContain("secret");
   });
 
-  test("a line break in what goes to the upstream reaches nobody: 500", async () => {
+  it("answers 500 when a plugin adds a line break to a header for the upstream, and sends the upstream nothing", async () => {
     const upstream = await backend();
     const kind = definePlugin({
       name: "splitting",
@@ -126,14 +126,14 @@ describe("a plugin that fails is a 500, and others are unharmed", () => {
     expect(upstream.connections.total).toBe(0);
   });
 
-  test("a trailer that HTTP cannot carry is left out", async () => {
+  it("leaves out a trailer that HTTP cannot carry", async () => {
     const { port } = await withPlugin(reply({ body: Readable.from([Buffer.from("body")]), trailers: () => ["X-A", "b\r\nX-Evil: 1"] }));
     const answer = await ask(port, { path: "/a/bad" });
     expect(answer.body.toString()).toBe("body");
     expect(answer.trailers).toEqual([]);
   });
 
-  test("a body that had been read, or broke off, before it was sent is an error, not a silence", async () => {
+  it("answers with an error when a plugin's body has already been read or has failed before it is sent", async () => {
     const read = Readable.from([]);
     read.resume();
     await new Promise((resolve) => read.once("end", resolve));

@@ -1,111 +1,111 @@
 import type { Http2ServerResponse } from "node:http2";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, closedLoop, get, mortalBackend, PROTOCOLS, readableLog, speaking, type Protocol } from "./harness.ts";
+import { client, closedLoop, get, restartableBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
 
 type Parts = Partial<ConfigInput["services"][number]>;
 
 const EJECT_MS = 5_000;
 const passive = { max_failures: 3, eject_ms: EJECT_MS };
 
-/** Three backends behind a gateway whose time stands still, but for what the test says. */
+/** Three backends behind a gateway whose clock only the test advances. */
 async function three(parts: Parts = {}, protocol: Protocol = "http") {
   const clock = manualClock();
-  const told = readableLog();
-  const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
+  const recorded = recordedLog();
+  const backends = [await restartableBackend(protocol), await restartableBackend(protocol), await restartableBackend(protocol)] as const;
   const ports = backends.map(({ port }) => port);
   const config = oneService(ports, { ...speaking(protocol), retries: {}, health: { passive }, ...parts });
-  const { port, gateway } = await running(config, { clock, log: told.log });
-  /** How many of so many requests, one after the other, each backend gets. */
+  const { port, gateway } = await running(config, { clock, log: recorded.log });
+  /** Sends `count` requests one after the other; resolves with the number that each backend got. */
   const shares = async (requests: number) => {
-    const before = backends.map(({ asked }) => asked);
+    const before = backends.map(({ requests }) => requests);
     for (let i = 0; i < requests; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    return backends.map(({ asked }, i) => asked - before[i]!);
+    return backends.map(({ requests }, i) => requests - before[i]!);
   };
-  return { clock, told, backends, config, port, gateway, shares };
+  return { clock, recorded, backends, config, port, gateway, shares };
 }
 
 describe("one of three backends, under load", () => {
-  test.each(PROTOCOLS)("over %s: killed costs no request, is ejected, and gets requests again when it is back", async (protocol) => {
-    const { clock, told, backends, port } = await three({}, protocol);
-    const mortal = backends[1];
+  it.each(PROTOCOLS)("is killed over %s without costing a request, is ejected, and gets requests again when it is back", async (protocol) => {
+    const { clock, recorded, backends, port } = await three({}, protocol);
+    const failing = backends[1];
     const load = closedLoop(port);
     await load.more(100);
-    await mortal.kill();
-    await eventually(() => told.upstreams("upstream ejected").length > 0, "the ejection");
+    await failing.kill();
+    await eventually(() => recorded.upstreams("upstream ejected").length > 0, "the ejection");
     await load.more(100);
-    await mortal.start();
-    const before = mortal.asked;
+    await failing.start();
+    const before = failing.requests;
     await load.more(100);
-    expect(mortal.asked).toBe(before);
+    expect(failing.requests).toBe(before);
     clock.advance(EJECT_MS);
-    await eventually(() => mortal.asked >= before + 20, "requests to the one that is back");
+    await eventually(() => failing.requests >= before + 20, "requests to the one that is back");
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(load.outcomes).toHaveLength(load.asked);
-    expect(told.upstreams("upstream ejected")).toEqual([mortal.id]);
-    expect(told.upstreams("upstream back")).toEqual([mortal.id]);
+    expect(load.outcomes).toHaveLength(load.requests);
+    expect(recorded.upstreams("upstream ejected")).toEqual([failing.id]);
+    expect(recorded.upstreams("upstream back")).toEqual([failing.id]);
   });
 
-  test("each restarted in turn costs no request", async () => {
+  it("is restarted, each in turn, without costing a request", async () => {
     const { clock, backends, port } = await three();
     const load = closedLoop(port);
-    for (const mortal of backends) {
+    for (const failing of backends) {
       await load.more(50);
-      await mortal.kill();
+      await failing.kill();
       await load.more(50);
-      await mortal.start();
+      await failing.start();
       clock.advance(EJECT_MS);
     }
     await load.more(50);
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(load.outcomes).toHaveLength(load.asked);
+    expect(load.outcomes).toHaveLength(load.requests);
   });
 
-  test("that stays dead costs no request at its returns either, and stays out longer each time", async () => {
-    const { clock, told, backends, port } = await three();
+  it("stays down without costing a request when an ejection ends, and is ejected for longer each time", async () => {
+    const { clock, recorded, backends, port } = await three();
     const load = closedLoop(port);
     await backends[1].kill();
     for (let times = 1; times <= 3; times++) {
-      await eventually(() => told.upstreams("upstream ejected").length === times, "the next ejection");
+      await eventually(() => recorded.upstreams("upstream ejected").length === times, "the next ejection");
       clock.advance(EJECT_MS * 2 ** (times - 1));
     }
     await load.stop();
     expect(load.lost).toEqual([]);
-    const ejections = told.lines.filter(({ message }) => String(message).startsWith("upstream ejected"));
+    const ejections = recorded.lines.filter(({ message }) => String(message).startsWith("upstream ejected"));
     expect(ejections.slice(0, 3).map(({ for_ms }) => for_ms)).toEqual([EJECT_MS, 2 * EJECT_MS, 4 * EJECT_MS]);
   });
 
-  test.each<Protocol>(["http", "h2c"])("over %s: hung costs no request, and is ejected", async (protocol) => {
-    const told = readableLog();
-    const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
+  it.each<Protocol>(["http", "h2c"])("hangs over %s without costing a request, and is ejected", async (protocol) => {
+    const recorded = recordedLog();
+    const backends = [await restartableBackend(protocol), await restartableBackend(protocol), await restartableBackend(protocol)] as const;
     const config = oneService(
       backends.map(({ port }) => port),
       { protocol, retries: { per_try_ms: 150 }, health: { passive } },
     );
-    const { port } = await running(config, { log: told.log });
+    const { port } = await running(config, { log: recorded.log });
     const load = closedLoop(port);
     await load.more(100);
     const [, hung] = backends;
     hung.answer = () => {};
-    await eventually(() => told.upstreams("upstream ejected").length > 0, "the ejection");
-    // Those that were on their way to it have come by then.
+    await eventually(() => recorded.upstreams("upstream ejected").length > 0, "the ejection");
+    // By then the requests already on their way have arrived.
     await load.more(100);
-    const { asked } = hung;
+    const { requests } = hung;
     await load.more(100);
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(load.outcomes).toHaveLength(load.asked);
-    expect(told.upstreams("upstream ejected")).toEqual([hung.id]);
-    expect(hung.asked).toBe(asked);
+    expect(load.outcomes).toHaveLength(load.requests);
+    expect(recorded.upstreams("upstream ejected")).toEqual([hung.id]);
+    expect(hung.requests).toBe(requests);
   });
 
-  test("slow gets fewer of them by least_connections, and none fails", async () => {
-    const { told, backends, port } = await three({ load_balancing_strategy: "least_connections" });
+  it("gets fewer requests by least_connections when it is slow, and no request fails", async () => {
+    const { recorded, backends, port } = await three({ load_balancing_strategy: "least_connections" });
     const [slow, ...quick] = backends;
     const held: (() => void)[] = [];
     let answered = 0;
@@ -120,43 +120,43 @@ describe("one of three backends, under load", () => {
     await load.more(400);
     slow.answer = (_request, response) => void response.end("late");
     for (const answer of held.splice(0)) answer();
-    expect(slow.asked).toBeGreaterThan(0);
-    expect(slow.asked).toBeLessThan(quick[0]!.asked / 2);
+    expect(slow.requests).toBeGreaterThan(0);
+    expect(slow.requests).toBeLessThan(quick[0]!.requests / 2);
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(told.lines).toEqual([]);
+    expect(recorded.lines).toEqual([]);
   });
 });
 
-describe("without retries", () => {
-  test("only the failures that eject it reach clients", async () => {
-    const { backends, told, port } = await three({ retries: { attempts: 0 } });
+describe("a service without retries", () => {
+  it("shows clients only the failures that eject an upstream", async () => {
+    const { backends, recorded, port } = await three({ retries: { attempts: 0 } });
     const load = closedLoop(port, 1);
     await load.more(10);
     await backends[1].kill();
     await load.more(50);
     await load.stop();
-    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+    expect(recorded.upstreams("upstream ejected")).toEqual([backends[1].id]);
     expect(load.lost).toHaveLength(passive.max_failures);
     expect(load.lost.every((outcome) => outcome.startsWith("502 "))).toBe(true);
   });
 });
 
-test.each(["GET", "POST"])("an upstream over HTTP/2 that refuses a %s unread costs no request", async (method) => {
+it.each(["GET", "POST"])("answers every %s although an upstream over HTTP/2 refuses its stream unread", async (method) => {
   const { backends, port } = await three({}, "h2c");
   const REFUSED_STREAM = 7;
   backends[1].answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(REFUSED_STREAM);
   const parts = method === "POST" ? { body: "once" } : {};
   for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x", method, ...parts })).status).toBe(200);
-  expect(backends[1].asked).toBeGreaterThan(0);
+  expect(backends[1].requests).toBeGreaterThan(0);
 });
 
-describe("the last usable one", () => {
-  test("is asked however it fails: the service is back with it, not when an ejection ends", async () => {
-    const { backends, told, port } = await three();
+describe("the last upstream that is not ejected", () => {
+  it("still gets requests however often it fails, so the service is back as soon as it is", async () => {
+    const { backends, recorded, port } = await three();
     for (const each of backends) await each.kill();
     for (let i = 0; i < 20; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(502);
-    const out = told.upstreams("upstream ejected");
+    const out = recorded.upstreams("upstream ejected");
     expect(out).toHaveLength(2);
     const last = backends.find(({ id }) => !out.includes(id))!;
     await last.start();
@@ -164,8 +164,8 @@ describe("the last usable one", () => {
   });
 });
 
-describe("an upstream that is back", () => {
-  test("gets its share little by little within slow_start_ms", async () => {
+describe("an upstream that has recovered", () => {
+  it("gets its share of requests gradually within slow_start_ms", async () => {
     const { clock, backends, shares } = await three({ health: { passive: { ...passive, slow_start_ms: 10_000 } } });
     expect(await shares(30)).toEqual([10, 10, 10]);
     await backends[1].kill();
@@ -181,20 +181,20 @@ describe("an upstream that is back", () => {
   });
 });
 
-describe("an upstream that answers, but badly", () => {
-  test("is ejected for the statuses listed", async () => {
-    const { backends, told, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
+describe("an upstream that answers with errors", () => {
+  it("is ejected for the statuses listed", async () => {
+    const { backends, recorded, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
     backends[1].answer = (_request, response) => void response.writeHead(500).end();
     const statuses = [];
     for (let i = 0; i < 12; i++) statuses.push((await ask(port, { path: "/a/x" })).status);
     expect(statuses.filter((status) => status === 500)).toHaveLength(passive.max_failures);
-    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+    expect(recorded.upstreams("upstream ejected")).toEqual([backends[1].id]);
   });
 
-  /** Codes of the RST_STREAM that breaks it off; null: the connection does. */
+  /** The RST_STREAM code that breaks the response off; null: the connection is closed. */
   const breaks: [Protocol, number | null][] = [...PROTOCOLS.map((protocol): [Protocol, null] => [protocol, null]), ["h2c", 2], ["h2c", 8], ["h2", 0]];
-  test.each(breaks)("over %s (RST_STREAM %s): is ejected for responses that break off in the middle", async (protocol, code) => {
-    const { backends, told, port } = await three({}, protocol);
+  it.each(breaks)("is ejected over %s for responses that break off in the middle (RST_STREAM code: %s)", async (protocol, code) => {
+    const { backends, recorded, port } = await three({}, protocol);
     backends[1].answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("half", () => {
@@ -206,12 +206,12 @@ describe("an upstream that answers, but badly", () => {
     for (let i = 0; i < 12; i++) ends.push(await ask(port, { path: "/a/x" }).then(({ status }) => String(status), () => "broken"));
     expect(ends.filter((end) => end === "broken")).toHaveLength(passive.max_failures);
     expect(ends.filter((end) => end === "200")).toHaveLength(12 - passive.max_failures);
-    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+    expect(recorded.upstreams("upstream ejected")).toEqual([backends[1].id]);
   });
 });
 
-test.each(PROTOCOLS)("an upstream over %s whose clients leave in the middle of its responses is not ejected for it", async (protocol) => {
-  const { backends, told, port } = await three({}, protocol);
+it.each(PROTOCOLS)("does not eject an upstream over %s whose clients disconnect in the middle of its responses", async (protocol) => {
+  const { backends, recorded, port } = await three({}, protocol);
   let open = 0;
   for (const each of backends) {
     each.answer = (_request, response) => {
@@ -221,17 +221,17 @@ test.each(PROTOCOLS)("an upstream over %s whose clients leave in the middle of i
     };
   }
   for (let i = 0; i < 12; i++) {
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("begun");
-    talk.socket.destroy();
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("begun");
+    connection.socket.destroy();
     await eventually(() => open === 0, "the end of the response");
   }
-  expect(told.upstreams("upstream ejected")).toEqual([]);
+  expect(recorded.upstreams("upstream ejected")).toEqual([]);
 });
 
-describe("an upstream that is to go", () => {
-  test("gets no new requests from a reload with weight 0 on, and what it is sending goes on to its end", async () => {
+describe("an upstream that a reload removes or drains", () => {
+  it("gets no new requests once a reload sets its weight to 0, and finishes the response under way", async () => {
     const { backends, config, port, gateway, shares } = await three();
     let streaming: ((text: string) => void) | null = null;
     for (const each of backends) {
@@ -241,9 +241,9 @@ describe("an upstream that is to go", () => {
         streaming = (text) => void response.end(text);
       };
     }
-    const talk = await client(port);
-    talk.send(get("/a/stream", "Connection: close"));
-    const begun = await talk.until("begun");
+    const connection = await client(port);
+    connection.send(get("/a/stream", "Connection: close"));
+    const begun = await connection.until("begun");
     const leaving = backends.find(({ id }) => begun.includes(`from ${id}`))!;
     const service = config.services[0]!;
     const upstreams = backends.map((each) => ({ host: "127.0.0.1", port: each.port, weight: each === leaving ? 0 : 1 }));
@@ -251,12 +251,12 @@ describe("an upstream that is to go", () => {
     const given = await shares(20);
     expect(given[backends.indexOf(leaving)]).toBe(0);
     streaming!("ended");
-    expect(await talk.closed()).toContain("ended");
+    expect(await connection.closed()).toContain("ended");
     gateway.reload(config);
     expect(await shares(30)).toEqual([10, 10, 10]);
   });
 
-  test("is taken out, and others come in, by reloads under load that cost no request", async () => {
+  it("is replaced by reloads under load that cost no request", async () => {
     const { backends, config, port, gateway } = await three();
     const service = config.services[0]!;
     const only = (...which: number[]) =>
@@ -269,7 +269,7 @@ describe("an upstream that is to go", () => {
     }
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(load.outcomes).toHaveLength(load.asked);
-    for (const { asked } of backends) expect(asked).toBeGreaterThan(20);
+    expect(load.outcomes).toHaveLength(load.requests);
+    for (const { requests } of backends) expect(requests).toBeGreaterThan(20);
   });
 });

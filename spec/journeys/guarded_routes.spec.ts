@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
@@ -9,7 +9,7 @@ const CORS = [{ name: "cors", config: { allow_origins: ["https://a.example"] } }
 
 type Service = ConfigInput["services"][number];
 
-/** Guarded routes in one service, an open catch-all in another, as teams write them. */
+/** Guarded routes in one service and an open catch-all route in another, as in configurations shared by teams. */
 async function guarded(parts: { readonly routes?: Service["routes"]; readonly admin?: Partial<Service>; readonly open?: Partial<Service> } = {}) {
   const [inner, outer] = [await backend(), await backend()];
   const { gateway, port } = await running({
@@ -28,16 +28,16 @@ async function guarded(parts: { readonly routes?: Service["routes"]; readonly ad
     ],
   });
   const answer = async (request: string, headers: readonly string[] = []) => {
-    const talk = await client(port);
-    talk.send(`${request} HTTP/1.1\r\nHost: gw.example\r\nConnection: close\r\n${headers.map((line) => `${line}\r\n`).join("")}\r\n`);
-    const text = await talk.closed();
+    const connection = await client(port);
+    connection.send(`${request} HTTP/1.1\r\nHost: gw.example\r\nConnection: close\r\n${headers.map((line) => `${line}\r\n`).join("")}\r\n`);
+    const text = await connection.closed();
     return { status: Number(text.slice(9, 12)), code: /"code":"(\w+)"/.exec(text)?.[1], allow: /\r\nAllow: (.*)\r/.exec(text)?.[1], text };
   };
   return { gateway, port, inner, outer, answer };
 }
 
-describe("what a guarded route does not take", () => {
-  test("for its method is answered with 405 and reaches no open route", async () => {
+describe("a request that a guarded route does not accept", () => {
+  it("is answered with 405 for its method, and reaches no open route", async () => {
     const { answer, inner, outer } = await guarded();
     for (const method of ["POST", "DELETE", "PATCH", "OPTIONS", "PROPFIND"]) {
       expect(await answer(`${method} /admin/users`), method).toMatchObject({ status: 405, code: "method_not_allowed", allow: "GET, HEAD" });
@@ -46,7 +46,7 @@ describe("what a guarded route does not take", () => {
     expect([...inner.seen, ...outer.seen]).toEqual([]);
   });
 
-  test.each([
+  it.each([
     ["/files/a%2Fb", "path_ambiguous"],
     ["/files/a%2fb", "path_ambiguous"],
     ["/files%2Fa/../b", "path_ambiguous"],
@@ -60,7 +60,7 @@ describe("what a guarded route does not take", () => {
     ["/;/admin/users", "path_ambiguous"],
     ["/admin/;a/users/", "path_ambiguous"],
     ["/files;a/b", "path_ambiguous"],
-  ])("for its spelling, %s, is answered with 400 and reaches no open route", async (path, code) => {
+  ])("is answered with 400 for the spelling of its path, %s, and reaches no open route", async (path, code) => {
     const { answer, inner, outer, gateway } = await guarded();
     for (const method of ["GET", "POST"]) {
       expect(await answer(`${method} ${path}`), method).toMatchObject({ status: 400, code });
@@ -69,7 +69,7 @@ describe("what a guarded route does not take", () => {
     expect([...inner.seen, ...outer.seen]).toEqual([]);
   });
 
-  test("for its host's sake does not go to the same path of all hosts", async () => {
+  it("is kept from the route of all hosts for the guarded host only", async () => {
     const { port, outer } = await guarded({ admin: { hosts: ["gw.example"] } });
     expect((await ask(port, { method: "POST", path: "/admin/users", headers: { Host: "gw.example" } })).status).toBe(405);
     expect((await ask(port, { method: "POST", path: "/admin/users", headers: { Host: "other.example" } })).status).toBe(200);
@@ -77,14 +77,14 @@ describe("what a guarded route does not take", () => {
   });
 });
 
-describe("what no guarded route stands before", () => {
-  test.each(["/other", "/admin", "/admin/users/7", "/files", "/a;x/b", "/a%2Fb", "/admin/others;x"])("%s reaches the open route as it is", async (path) => {
+describe("a request that no guarded route could match", () => {
+  it.each(["/other", "/admin", "/admin/users/7", "/files", "/a;x/b", "/a%2Fb", "/admin/others;x"])("reaches the open route unchanged: %s", async (path) => {
     const { answer, outer } = await guarded();
     expect((await answer(`POST ${path}`)).status).toBe(200);
     expect(outer.seen.map(({ url }) => url)).toEqual([path]);
   });
 
-  test('keeps its %2F before the routes of services that accept it, and before less specific ones', async () => {
+  it("keeps its %2F before the routes of services that allow encoded slashes, and before less specific routes", async () => {
     const { answer, outer } = await guarded({ admin: { encoded_slashes: "allow" } });
     expect((await answer("GET /admin%2Fusers")).status).toBe(200);
     expect(outer.seen.map(({ url }) => url)).toEqual(["/admin%2Fusers"]);
@@ -94,7 +94,7 @@ describe("what no guarded route stands before", () => {
     expect(other.inner.seen.map(({ url }) => url)).toEqual(["/files/a%2Fb"]);
   });
 
-  test("goes by its method where routes share a pattern", async () => {
+  it("is matched by its method where routes share a pattern", async () => {
     const routes = [
       { name: "read", path: "/admin/users", methods: ["GET"] },
       { name: "write", path: "/admin/users", methods: ["POST", "PUT"], plugins: GUARD },
@@ -105,7 +105,7 @@ describe("what no guarded route stands before", () => {
     expect(await answer("DELETE /admin/users")).toMatchObject({ status: 405, allow: "GET, HEAD, POST, PUT" });
   });
 
-  test('keeps its path parameters where the stricter service says "path_parameters": "allow", and only there', async () => {
+  it('keeps its path parameters where the stricter service says "path_parameters": "allow", and only there', async () => {
     const { answer, outer } = await guarded({ admin: { path_parameters: "allow" } });
     expect((await answer("GET /admin;x/users")).status).toBe(200);
     expect(outer.seen.map(({ url }) => url)).toEqual(["/admin;x/users"]);
@@ -117,7 +117,7 @@ describe("what no guarded route stands before", () => {
 describe("a CORS preflight", () => {
   const preflight = (method: string) => ["Origin: https://a.example", `Access-Control-Request-Method: ${method}`];
 
-  test("is answered by the cors plugin of the route that takes the method it asks about", async () => {
+  it("is answered by the cors plugin of the route that accepts the method it asks for", async () => {
     const { answer } = await guarded({ routes: [{ path: "/admin/users", methods: ["GET"], plugins: CORS }], open: { plugins: CORS } });
     expect(await answer("OPTIONS /admin/users", preflight("GET"))).toMatchObject({ status: 204 });
     expect(await answer("OPTIONS /admin/users", preflight("POST"))).toMatchObject({ status: 405, allow: "GET, HEAD" });
@@ -125,7 +125,7 @@ describe("a CORS preflight", () => {
   });
 });
 
-test("explain names the route that decides, and the routes that would take the request if it did not", async () => {
+it("explain names the route that decides, and the routes that would accept the request otherwise", async () => {
   const { gateway } = await guarded();
   const why = (method: string, url: string) => gateway.explain({ method, url }).reasons.slice(1);
   const rest = 'Route "rest" of service "outer" (/{rest*}) would take it, but is less specific: host and path alone decide.';

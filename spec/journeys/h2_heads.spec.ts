@@ -1,12 +1,12 @@
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { backend, byteBackend, client, get, statusesIn } from "./harness.ts";
 
-describe("heads over HTTP/2", () => {
-  test("trailers follow a body of no bytes, also when its Content-Length says so", async () => {
+describe("replies over HTTP/2", () => {
+  it("send trailers after an empty body, even with Content-Length: 0", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: ServerHttp2Stream) => {
       stream.respond({ ":status": 200, "content-type": "application/grpc", "content-length": "0" }, { waitForTrailers: true });
@@ -20,7 +20,7 @@ describe("heads over HTTP/2", () => {
     expect((await h2Ask(h2Session(port))).trailers).toMatchObject({ "grpc-status": "5" });
   });
 
-  test("several Content-Encoding and Content-Language lines are one list, none lost", async () => {
+  it("join several Content-Encoding and Content-Language lines into one list, and lose none", async () => {
     const { port: upstream } = await backend((_request, response) => {
       response.writeHead(200, ["Content-Encoding", "deflate", "Content-Encoding", "gzip", "Content-Language", "de", "Content-Language", "en"]);
       response.end("ok");
@@ -29,7 +29,7 @@ describe("heads over HTTP/2", () => {
     expect((await h2Ask(h2Session(port))).headers).toMatchObject({ "content-encoding": "deflate, gzip", "content-language": "de, en" });
   });
 
-  test("a status that HTTP/2 cannot carry is a 502", async () => {
+  it("are a 502 when the upstream's status cannot be sent over HTTP/2", async () => {
     const { port: upstream } = await backend((_request, response) => {
       response.writeHead(799, "Own Idea");
       response.end("ok");
@@ -40,7 +40,7 @@ describe("heads over HTTP/2", () => {
   });
 });
 
-test("the connection of a refused WebSocket upgrade is not used again", async () => {
+it("does not reuse the upstream connection of a refused WebSocket upgrade", async () => {
   let connections = 0;
   const upstream = await byteBackend((socket) => {
     connections++;
@@ -48,9 +48,9 @@ test("the connection of a refused WebSocket upgrade is not used again", async ()
   });
   const { port } = await running(oneService(upstream.port));
   for (let i = 1; i <= 2; i++) {
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
+    expect(statusesIn(await connection.closed())).toEqual([200]);
     expect(connections).toBe(i);
   }
 });

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Open, h2Session } from "../support/h2_client.ts";
@@ -12,24 +12,24 @@ const on = { h2c: true };
 const speaksHttp2 = async (port: number) => (await h2Open(h2Session(port), {}, true).reply).status > 0;
 
 describe("a plain port with global.h2c", () => {
-  test("takes HTTP/2 by prior knowledge, and says http to the upstream", async () => {
+  it("accepts HTTP/2 by prior knowledge, and names http as the scheme to the upstream", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, on));
     expect(await speaksHttp2(port)).toBe(true);
     expect(origin.seen[0]!.headers.join("\n")).toMatch(/X-Forwarded-Proto\nhttp\n/);
   });
 
-  test("takes HTTP/1.1 as before: bodies, pipelining, a method that begins like the preface", async () => {
+  it("still serves HTTP/1.1: bodies, pipelining, and a method that begins like the preface", async () => {
     const origin = await backend((request, response, body) => response.end(`${request.method} ${body.toString()}`));
     const { port } = await running(oneService(origin.port, {}, on));
     expect((await ask(port, { path: "/a/x", method: "POST", body: "b".repeat(200_000) })).body).toHaveLength(200_005);
     expect((await ask(port, { path: "/a/x", method: "PROPFIND" })).body.toString()).toBe("PROPFIND ");
-    const talk = await client(port);
-    talk.send(get() + get("/none") + get("/a/y", "Connection: close"));
-    expect(statusesIn(await talk.closed())).toEqual([200, 404, 200]);
+    const connection = await client(port);
+    connection.send(get() + get("/none") + get("/a/y", "Connection: close"));
+    expect(statusesIn(await connection.closed())).toEqual([200, 404, 200]);
   });
 
-  test("reads the first bytes one by one, of either protocol", async () => {
+  it("recognises either protocol when the first bytes arrive one by one", async () => {
     const { port } = await running(oneService((await backend()).port, {}, on));
     const one = await client(port);
     for (const letter of get("/a/x", "Connection: close")) {
@@ -46,7 +46,7 @@ describe("a plain port with global.h2c", () => {
     await two.until(({ type, stream }: Frame) => type === HEADERS && stream === 1);
   });
 
-  test("passes a WebSocket and an upgrade it does not know", async () => {
+  it("tunnels a WebSocket, and serves an unknown upgrade as an ordinary request", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", (head: Buffer) => {
         if (!/upgrade: websocket/i.test(head.toString())) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -55,68 +55,68 @@ describe("a plain port with global.h2c", () => {
       });
     });
     const { port } = await running(oneService(upstream.port, {}, on));
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
-    await talk.until("101 Switching");
-    talk.send("echo");
-    await talk.until("echo");
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
+    await connection.until("101 Switching");
+    connection.send("echo");
+    await connection.until("echo");
     const other = await client(port);
     other.send(get("/a/x", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA"));
     expect(await other.until("ok")).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test.each([
+  it.each([
     ["sends nothing", ""],
     ["sends the beginning of a preface", "PRI * HT"],
-  ])("a connection that %s is closed with 408 after headers_timeout_ms, not before", async (_how, bytes) => {
+  ])("closes a connection that %s with 408 after headers_timeout_ms, not earlier", async (_how, bytes) => {
     const clock = manualClock();
     const { port } = await running(oneService(9, {}, { ...on, limits: { headers_timeout_ms: 5_000 } }), { clock });
     const idle = clock.pending;
-    const talk = await client(port);
-    talk.send(bytes);
-    await eventually(() => clock.pending > idle);
+    const connection = await client(port);
+    connection.send(bytes);
+    await eventually(() => clock.pending > idle, "a timer");
     clock.advance(4_999);
-    expect(talk.socket.closed).toBe(false);
+    expect(connection.socket.closed).toBe(false);
     clock.advance(1);
-    expect(statusesIn(await talk.until("request_timeout"))).toEqual([408]);
+    expect(statusesIn(await connection.until("request_timeout"))).toEqual([408]);
   });
 
-  test("a connection that ends before it has said what it speaks leaves nothing behind", async () => {
+  it("releases a connection that ends before its protocol is known", async () => {
     const clock = manualClock();
     const { port, gateway } = await running(oneService(9, {}, on), { clock });
     const idle = clock.pending;
-    const talk = await client(port);
-    await eventually(() => clock.pending > idle);
-    talk.socket.end("PRI");
-    await talk.closed();
-    await eventually(() => clock.pending === idle);
+    const connection = await client(port);
+    await eventually(() => clock.pending > idle, "a timer");
+    connection.socket.end("PRI");
+    await connection.closed();
+    await eventually(() => clock.pending === idle, "the timers ending");
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("a preface that turns out to be none is ended", async () => {
+  it("closes a connection whose preface turns out to be invalid", async () => {
     const { port } = await running(oneService(9, {}, on));
-    const talk = await client(port);
-    talk.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + "x".repeat(100));
-    await talk.closed();
+    const connection = await client(port);
+    connection.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + "x".repeat(100));
+    await connection.closed();
   });
 
-  test("a connection that was opened and not used does not hold up a drain", async () => {
+  it("is not kept from draining by a connection that was opened and never used", async () => {
     const { port, gateway } = await running(oneService(9, {}, on));
-    const talk = await client(port);
+    const connection = await client(port);
     await ask(port, { path: "/none" });
     expect(await gateway.close(5_000)).toBe("drained");
-    await talk.closed();
+    await connection.closed();
   });
 });
 
-test("without global.h2c a preface is a 400", async () => {
+it("answers 400 to an HTTP/2 preface without global.h2c", async () => {
   const { port } = await running(oneService(9));
-  const talk = await client(port);
-  talk.send(PREFACE);
-  expect(statusesIn(await talk.closed())).toEqual([400]);
+  const connection = await client(port);
+  connection.send(PREFACE);
+  expect(statusesIn(await connection.closed())).toEqual([400]);
 });
 
-test("a reload switches it on and off for new connections", async () => {
+it("a reload enables and disables global.h2c for new connections", async () => {
   const origin = await backend();
   const { port, gateway } = await running(oneService(origin.port));
   expect(await speaksHttp2(port)).toBe(false);
@@ -128,39 +128,39 @@ test("a reload switches it on and off for new connections", async () => {
   expect(await speaksHttp2(port)).toBe(false);
 });
 
-describe("a reload under open HTTP/2 connections", () => {
-  /** An open connection with a request under way, and what its reload does to it. */
+describe("a reload with open HTTP/2 connections", () => {
+  /** Reloads the gateway while an HTTP/2 connection has a request under way. */
   async function reloaded(before: object, after: object) {
     const answers: (() => void)[] = [];
     const origin = await backend((_request, response) => void answers.push(() => response.end("whole")));
     const { gateway, port } = await running(oneService(origin.port, {}, { ...on, ...before }));
     const session = h2Session(port);
-    let told = false;
-    session.on("goaway", () => (told = true));
+    let hasGoaway = false;
+    session.on("goaway", () => (hasGoaway = true));
     const stream = session.request({ ":path": "/a/x" });
-    await eventually(() => answers.length === 1);
+    await eventually(() => answers.length === 1, "a request at the server");
     gateway.reload(oneService(origin.port, {}, { ...on, ...after }));
-    // A PING comes back behind whatever the reload had to say.
+    // The answer to a PING arrives after any frame that the reload has sent.
     await new Promise((resolve) => session.ping(resolve));
     let body = "";
     stream.on("data", (chunk: Buffer) => (body += chunk.toString()));
     answers[0]!();
     await once(stream, "close");
-    return { told: () => told, body: () => body };
+    return { hasGoaway: () => hasGoaway, body: () => body };
   }
 
-  test.each([
-    ["the limits of a head", {}, { limits: { max_headers: 50 } }],
-    ["h2c, switched off", {}, { h2c: false }],
-  ])("changing %s sends clients to new ones with a GOAWAY, and the request under way is answered", async (_what, before, after) => {
-    const { told, body } = await reloaded(before, after);
+  it.each([
+    ["max_headers", {}, { limits: { max_headers: 50 } }],
+    ["h2c to false", {}, { h2c: false }],
+  ])("sends GOAWAY to open connections when it changes %s, and finishes the request under way", async (_what, before, after) => {
+    const { hasGoaway, body } = await reloaded(before, after);
     expect(body()).toBe("whole");
-    await eventually(told, "the GOAWAY");
+    await eventually(hasGoaway, "the GOAWAY");
   });
 
-  test("changing anything else leaves them alone", async () => {
-    const { told, body } = await reloaded({}, { limits: { max_body_bytes: 5 }, name: "other" });
+  it("leaves open connections alone when it changes anything else", async () => {
+    const { hasGoaway, body } = await reloaded({}, { limits: { max_body_bytes: 5 }, name: "other" });
     expect(body()).toBe("whole");
-    expect(told()).toBe(false);
+    expect(hasGoaway()).toBe(false);
   });
 });

@@ -1,4 +1,4 @@
-/** Backends and clients that close themselves when the test ends, and bytes read as messages. */
+/** Backends, clients and logs for whole-gateway specs; each is closed when its test ends. */
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import http2 from "node:http2";
 import https from "node:https";
@@ -11,16 +11,16 @@ import { ask, connect, type Ask, type RawConnection } from "../support/raw_clien
 
 export { backend } from "../support/gateway.ts";
 
-/** Gets each request unread. */
+/** An HTTP server whose requests are not read unless `answer` does. */
 export async function rawBackend(answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<Origin> {
   const made = await rawOrigin(answer);
   onTestFinished(() => made.close());
   return made;
 }
 
-/** Gets each connection. */
-export async function byteBackend(talk: (socket: Socket) => void): Promise<SocketOrigin> {
-  const made = await socketOrigin(talk);
+/** A TCP server that passes each connection to `serve`. */
+export async function byteBackend(serve: (socket: Socket) => void): Promise<SocketOrigin> {
+  const made = await socketOrigin(serve);
   onTestFinished(() => made.close());
   return made;
 }
@@ -28,11 +28,11 @@ export async function byteBackend(talk: (socket: Socket) => void): Promise<Socke
 export interface Head {
   readonly text: string;
   readonly socket: Socket;
-  /** Which head it is on its connection, from 0. */
+  /** Index of the head on its connection, from 0. */
   readonly nth: number;
 }
 
-/** Calls `answer` for every request head that arrives, bodies being skipped as if they were none: for requests without a body. */
+/** Calls `answer` for each request head that arrives. Only for requests without a body. */
 export async function headBackend(answer: (head: Head) => void): Promise<SocketOrigin & { readonly heads: string[] }> {
   const heads: string[] = [];
   const made = await byteBackend((socket) => {
@@ -57,22 +57,22 @@ export async function client(port: number): Promise<RawConnection> {
   return connection;
 }
 
-/** `GET /a/x` as a client without a library writes it. */
+/** The bytes of a GET request, by default for /a/x, with these header lines. */
 export function get(path = "/a/x", ...lines: string[]): string {
   return ["GET " + path + " HTTP/1.1", "Host: gw.example", ...lines, "", ""].join("\r\n");
 }
 
-/** The code of the problem document in what a client received. */
+/** The error code of the problem document in the bytes that a client received. */
 export function codeIn(received: string): string | undefined {
   return /"code":"(\w+)"/.exec(received)?.[1];
 }
 
-/** How many final responses there are in what a client received. */
+/** The status of each HTTP/1.1 response in the bytes that a client received. */
 export function statusesIn(received: string): number[] {
   return [...received.matchAll(/HTTP\/1\.1 (\d{3})/g)].map((match) => Number(match[1]));
 }
 
-/** Resolves when the promise of this object is kept from outside. */
+/** A promise, `opened`, that the test resolves with `open()`. */
 export function gate<T = void>(): { readonly opened: Promise<T>; open(value: T): void } {
   let open!: (value: T) => void;
   const opened = new Promise<T>((resolve) => {
@@ -84,34 +84,34 @@ export function gate<T = void>(): { readonly opened: Promise<T>; open(value: T):
 export const PROTOCOLS = ["http", "https", "h2c", "h2"] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
-/** What a service needs to say of upstreams with this protocol, whose certificate is `SERVER`'s. */
+/** The service options for upstreams of this protocol that present the certificate `SERVER`. */
 export function speaking(protocol: Protocol) {
   return protocol === "https" || protocol === "h2" ? { protocol, tls: { verify: false } } : { protocol };
 }
 
-export interface MortalBackend {
+export interface RestartableBackend {
   readonly port: number;
-  /** "127.0.0.1:PORT", as the log names it. */
+  /** "127.0.0.1:PORT", as in the log. */
   readonly id: string;
-  /** Requests that have reached it. */
-  asked: number;
-  /** What it does with a request; by default 200 with its id. */
+  /** The number of requests that have arrived. */
+  requests: number;
+  /** Answers a request. Default: 200 with the backend's id. */
   answer: (request: IncomingMessage, response: ServerResponse) => void;
-  /** It takes up no request any more; once the responses begun are whole, its port closes and every connection to it breaks. */
+  /** Answers no further request, finishes the responses that have begun, then closes its port and destroys its connections. */
   kill(): Promise<void>;
-  /** It listens again, on the same port. */
+  /** Listens again on the same port. */
   start(): Promise<void>;
 }
 
-/** A backend of any protocol that goes and comes back. */
-export async function mortalBackend(protocol: Protocol = "http"): Promise<MortalBackend> {
+/** A backend of any protocol that can be stopped and started again. */
+export async function restartableBackend(protocol: Protocol = "http"): Promise<RestartableBackend> {
   const sockets = new Set<Socket>();
   let server: Server;
   let port = 0;
   const unfinished = new Set<ServerResponse>();
   let dying = false;
   const listener = (request: IncomingMessage, response: ServerResponse) => {
-    self.asked++;
+    self.requests++;
     request.on("error", ignore);
     response.on("error", ignore);
     if (dying) return;
@@ -135,7 +135,7 @@ export async function mortalBackend(protocol: Protocol = "http"): Promise<Mortal
     });
   const kill = async () => {
     dying = true;
-    // A response that breaks off in the middle is lost, whoever stands in front: it is not what this is for.
+    // No proxy can save a response that breaks off in the middle, so those are finished first.
     while ([...unfinished].some(({ headersSent }) => headersSent)) await new Promise((resolve) => setImmediate(resolve));
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));
     for (const socket of sockets) socket.destroy();
@@ -144,14 +144,14 @@ export async function mortalBackend(protocol: Protocol = "http"): Promise<Mortal
   await listen();
   port = (server!.address() as AddressInfo).port;
   onTestFinished(kill);
-  const self: MortalBackend = {
+  const self: RestartableBackend = {
     port,
     id: `127.0.0.1:${port}`,
-    asked: 0,
+    requests: 0,
     answer: (_request, response) => void response.end(`from ${self.id}`),
     kill,
     async start() {
-      // Somebody's outgoing connection may have been given the port meanwhile, for a moment.
+      // The system may have given the port to an outgoing connection for a moment.
       for (let tries = 0; ; tries++) {
         try {
           return await listen();
@@ -167,7 +167,7 @@ export async function mortalBackend(protocol: Protocol = "http"): Promise<Mortal
 
 function serverOf(protocol: Protocol, listener: (request: IncomingMessage, response: ServerResponse) => void): Server {
   const files = { cert: SERVER.cert, key: SERVER.key };
-  // The compatibility layer of HTTP/2 hands over what looks like a message of HTTP/1.
+  // Node's HTTP/2 compatibility API passes objects that look like HTTP/1 messages.
   const listener2 = listener as unknown as (request: http2.Http2ServerRequest, response: http2.Http2ServerResponse) => void;
   switch (protocol) {
     case "http":
@@ -182,28 +182,28 @@ function serverOf(protocol: Protocol, listener: (request: IncomingMessage, respo
 }
 
 export interface Load {
-  /** Requests begun. */
-  readonly asked: number;
-  /** What those that have ended came to: status and body, or how they failed. */
+  /** The number of requests sent. */
+  readonly requests: number;
+  /** Status and body, or the error, of each request that has ended. */
   readonly outcomes: readonly string[];
-  /** Those that did not come to 200. */
+  /** The outcomes other than 200. */
   readonly lost: readonly string[];
-  /** Resolves when so many more have ended. */
+  /** Resolves when this many more requests have ended. */
   more(requests: number): Promise<void>;
-  /** Begins no more; resolves when all that were begun have ended. */
+  /** Sends no further request; resolves when all that were sent have ended. */
   stop(): Promise<void>;
 }
 
-/** Clients that each keep one connection and ask again as soon as they have their answer. */
+/** Closed-loop load: each client keeps one connection and sends its next request as soon as it has its response. */
 export function closedLoop(port: number, clients = 8, request: Ask = { path: "/a/x" }): Load {
   const outcomes: string[] = [];
   const waiting = new Set<() => void>();
-  let asked = 0;
+  let requests = 0;
   let going = true;
   const loop = async () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     while (going) {
-      asked++;
+      requests++;
       outcomes.push(await ask(port, { ...request, agent }).then(({ status, body }) => `${status} ${body}`, String));
       for (const look of [...waiting]) look();
     }
@@ -216,8 +216,8 @@ export function closedLoop(port: number, clients = 8, request: Ask = { path: "/a
   };
   onTestFinished(() => void (going = false));
   return {
-    get asked() {
-      return asked;
+    get requests() {
+      return requests;
     },
     outcomes,
     get lost() {
@@ -238,14 +238,14 @@ export function closedLoop(port: number, clients = 8, request: Ask = { path: "/a
   };
 }
 
-export interface ReadableLog {
+export interface RecordedLog {
   readonly log: Log;
   readonly lines: Record<string, unknown>[];
-  /** Of the lines that begin so: the upstreams they name, in order. */
+  /** The upstreams in the lines whose message starts with `message`, in order. */
   upstreams(message: string): unknown[];
 }
 
-export function readableLog(): ReadableLog {
+export function recordedLog(): RecordedLog {
   const lines: Record<string, unknown>[] = [];
   return {
     log: createLog({ format: "json", write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) }),

@@ -1,5 +1,5 @@
 import http from "node:http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
 import { createGateway } from "../../lib/index.ts";
 import { LOOPBACK, NOBODY, site } from "../support/addresses.ts";
@@ -12,7 +12,7 @@ import { ask, eventually } from "../support/raw_client.ts";
 
 const HEALTH = { enabled: true, path: "/up", interval_ms: 1000, timeout_ms: 60_000, healthy_threshold: 1, unhealthy_threshold: 2 };
 
-/** A backend that says by its status on /up whether it is well, and by its body who it is. */
+/** A backend whose /up answers with its health as the status, and whose other responses have its name as the body. */
 async function patient(name: string) {
   const state = { status: 200, checks: 0 };
   const made = await backend((request, response) => {
@@ -26,15 +26,15 @@ async function patient(name: string) {
 
 function listening() {
   const { log, lines } = madeUpTools();
-  return { log, said: () => lines.filter(({ level }) => level !== "debug").map(({ message, fields }) => `${message} [${upstreamOf(fields)}]`) };
+  return { log, messages: () => lines.filter(({ level }) => level !== "debug").map(({ message, fields }) => `${message} [${upstreamOf(fields)}]`) };
 }
 
 const upstreamOf = (fields: LogFields | undefined) => String(fields?.["upstream"] ?? fields?.["host"]);
 
-describe("active checks", () => {
-  async function bench(parts: object = {}) {
+describe("active health checks", () => {
+  async function checked(parts: object = {}) {
     const clock = manualClock();
-    const { log, said } = listening();
+    const { log, messages } = listening();
     const [one, two] = [await patient("1"), await patient("2")];
     const config = oneService([], {
       upstreams: [
@@ -45,11 +45,11 @@ describe("active checks", () => {
       ...parts,
     });
     const { gateway, port } = await running(config, { clock, log });
-    /** Lets time pass, and probes be answered, until the log says so. */
+    /** Advances the clock, and waits for the probes, until the log has the line. */
     const until = async (line: string, times = 1) => {
       await eventually(() => {
         clock.advance(50);
-        return said().filter((each) => each === line).length === times;
+        return messages().filter((each) => each === line).length === times;
       }, line);
     };
     const answers = async (n: number) => {
@@ -57,11 +57,11 @@ describe("active checks", () => {
       for (let i = 0; i < n; i++) text += (await ask(port, { path: "/a/x" })).body.toString();
       return text;
     };
-    return { clock, said, one, two, config, gateway, until, answers };
+    return { clock, messages, one, two, config, gateway, until, answers };
   }
 
-  test("take an upstream out, and back again, each said once", async () => {
-    const { one, said, clock, until, answers } = await bench();
+  it("eject an upstream and take it back, and log each once", async () => {
+    const { one, messages, clock, until, answers } = await checked();
     await until("upstream healthy: its checks pass [one]");
     one.status = 500;
     await until("upstream unhealthy: its checks fail [one]");
@@ -74,19 +74,19 @@ describe("active checks", () => {
     one.status = 204;
     await until("upstream healthy: its checks pass [one]", 2);
     expect([...(await answers(4))].sort().join("")).toBe("1122");
-    expect(said().filter((line) => line.includes("[one]"))).toHaveLength(3);
+    expect(messages().filter((line) => line.includes("[one]"))).toHaveLength(3);
   });
 
-  test("with all of them unhealthy the client is told 503 upstream_unavailable", async () => {
-    const { one, two, until, answers } = await bench();
+  it("answer 503 upstream_unavailable when all upstreams are unhealthy", async () => {
+    const { one, two, until, answers } = await checked();
     one.status = two.status = 503;
     await until("upstream unhealthy: its checks fail [one]");
     await until("upstream unhealthy: its checks fail [two]");
     expect(JSON.parse(await answers(1))).toMatchObject({ status: 503, code: "upstream_unavailable" });
   });
 
-  test("what they found stays over a reload; without them it counts no more", async () => {
-    const { one, config, gateway, clock, until, answers } = await bench();
+  it("keep their results over a reload, and a reload that removes them discards the results", async () => {
+    const { one, config, gateway, clock, until, answers } = await checked();
     one.status = 500;
     await until("upstream unhealthy: its checks fail [one]");
     gateway.reload({ ...config, global: { name: "other" } });
@@ -94,64 +94,64 @@ describe("active checks", () => {
     const [service] = config.services;
     gateway.reload({ services: [{ ...service!, health: { enabled: false } }] });
     expect([...(await answers(4))].sort().join("")).toBe("1122");
-    // The timer of the figures, and the look at client connections that our own codec takes once a second.
+    // The timers of the statistics and of the codec's sweep of client connections, once a second.
     expect(clock.pending).toBe(codec === "wire" ? 2 : 1);
   });
 
-  test("end with the gateway, and leave no timer", async () => {
-    const { gateway, clock } = await bench();
+  it("stop with the gateway, and leave no timer", async () => {
+    const { gateway, clock } = await checked();
     await gateway.close(0);
     clock.advance(100_000);
     expect(clock.pending).toBe(0);
   });
 });
 
-describe("names of upstreams", () => {
-  test("all addresses are used, over IPv4 and IPv6, and a new answer is taken", async () => {
+describe("host names of upstreams", () => {
+  it("resolve to all their addresses, over IPv4 and IPv6, and follow a new DNS answer", async () => {
     const clock = manualClock();
     const made = await site(LOOPBACK, () => http.createServer((request, response) => void response.end(request.socket.localAddress)));
     let addresses = LOOPBACK.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
-    const asked: string[] = [];
+    const lookups: string[] = [];
     const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }, { dns_ttl_ms: 1000 }), {
       clock,
-      lookup: async (host) => (asked.push(host), addresses),
+      lookup: async (host) => (lookups.push(host), addresses),
     });
     const used = async () => new Set(await Promise.all(Array.from({ length: 12 }, async () => (await ask(port, { path: "/a/x" })).body.toString())));
     expect([...(await used())].sort()).toEqual([...LOOPBACK].sort());
     addresses = addresses.slice(1, 2);
     clock.advance(1000);
-    await eventually(() => asked.length === 2, "the second look-up");
+    await eventually(() => lookups.length === 2, "the second look-up");
     await new Promise((resolve) => setImmediate(resolve));
     expect([...(await used())]).toEqual(["127.0.0.2"]);
-    expect(asked).toEqual(["backend.test", "backend.test"]);
+    expect(lookups).toEqual(["backend.test", "backend.test"]);
   });
 
-  test("are looked up only by a gateway that serves: nothing goes out for one that only checks its configuration", async () => {
+  it("are looked up only by a gateway that listens, never while a configuration is validated", async () => {
     const origin = await patient("1");
-    const asked: string[] = [];
+    const lookups: string[] = [];
     const config = oneService([], { upstreams: [{ host: "backend.test", port: origin.port }], health: HEALTH });
     const clock = manualClock();
-    const gateway = createGateway({ config, clock, lookup: async (host) => (asked.push(host), [{ address: "127.0.0.1", family: 4 }]) });
+    const gateway = createGateway({ config, clock, lookup: async (host) => (lookups.push(host), [{ address: "127.0.0.1", family: 4 }]) });
     gateway.reload({ ...config, global: { name: "other" } });
     clock.advance(100_000);
     await new Promise((resolve) => setImmediate(resolve));
-    expect({ asked, checks: origin.checks, pending: clock.pending }).toEqual({ asked: [], checks: 0, pending: 0 });
+    expect({ lookups, checks: origin.checks, pending: clock.pending }).toEqual({ lookups: [], checks: 0, pending: 0 });
     expect((await gateway.inject({ path: "/a/x" })).text()).toBe("1");
-    expect(asked).toEqual(["backend.test"]);
+    expect(lookups).toEqual(["backend.test"]);
     await gateway.close(0);
   });
 
-  test("a look-up that fails keeps the last answer, and is said once", async () => {
+  it("keep the last DNS answer when a look-up fails, and log that once", async () => {
     const clock = manualClock();
-    const { log, said } = listening();
+    const { log, messages } = listening();
     const origin = await backend();
     let fails = false;
-    let asked = 0;
+    let lookups = 0;
     const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: origin.port }] }, { dns_ttl_ms: 1000 }), {
       clock,
       log,
       lookup: async () => {
-        asked++;
+        lookups++;
         if (fails) throw new Error("EAI_AGAIN");
         return [{ address: "127.0.0.1", family: 4 }];
       },
@@ -160,14 +160,14 @@ describe("names of upstreams", () => {
     fails = true;
     for (let i = 2; i < 4; i++) {
       clock.advance(1000);
-      await eventually(() => asked === i, "the next look-up");
+      await eventually(() => lookups === i, "the next look-up");
       await new Promise((resolve) => setImmediate(resolve));
       expect((await ask(port, { path: "/a/x" })).status).toBe(200);
     }
-    expect(said()).toEqual(["a name could not be looked up: its last addresses stay in use [backend.test]"]);
+    expect(messages()).toEqual(["a name could not be looked up: its last addresses stay in use [backend.test]"]);
   });
 
-  test("an address nobody listens on costs no request", async () => {
+  it("cost no request when one of their addresses refuses connections", async () => {
     const made = await site(["127.0.0.1"], () => http.createServer((_request, response) => void response.end("ok")));
     const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }), {
       lookup: async () => [NOBODY, "127.0.0.1"].map((address) => ({ address, family: 4 })),
@@ -175,9 +175,9 @@ describe("names of upstreams", () => {
     for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("ok");
   });
 
-  test("a name that nobody knows is 502, and the upstream goes out for it beside a good one", async () => {
+  it("answer 502 when they cannot be resolved, and the upstream is ejected beside a healthy one", async () => {
     const origin = await backend();
-    const { log, said } = listening();
+    const { log, messages } = listening();
     const upstreams = [
       { id: "unknown", host: "backend.test", port: await closedPort() },
       { id: "good", host: "127.0.0.1", port: origin.port },
@@ -189,6 +189,6 @@ describe("names of upstreams", () => {
     const statuses: number[] = [];
     for (let i = 0; i < 6; i++) statuses.push((await ask(port, { path: "/a/x" })).status);
     expect(statuses).toEqual([502, 200, 502, 200, 200, 200]);
-    expect(said()).toContain("upstream ejected: it fails requests [unknown]");
+    expect(messages()).toContain("upstream ejected: it fails requests [unknown]");
   });
 });

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import net from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { codec } from "../support/codec.ts";
@@ -27,7 +27,7 @@ interface Case {
   readonly code?: string;
 }
 
-/** All of them: the code given (bad_request), the connection closed, and nothing sent to the upstream. */
+/** Each is answered with its code (default bad_request) and a closed connection, and nothing is sent to the upstream. */
 const refused: Case[] = [
   { title: "CL.TE", bytes: post("Content-Length: 6", "Transfer-Encoding: chunked") + "0\r\n\r\nG" },
   { title: "TE.CL", bytes: post("Transfer-Encoding: chunked", "Content-Length: 4") + "5c\r\nGPOST / HTTP/1.1\r\n0\r\n\r\n" },
@@ -116,13 +116,13 @@ const refused: Case[] = [
   { title: "a head of many small lines", bytes: get("/a/x", ...Array.from({ length: 8000 }, () => "A: b")), status: 431, code: "headers_too_large" },
 ];
 
-describe("a request that could be read in two ways is refused, and its connection closed", () => {
-  test.each(refused)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
+describe("a request that could be read in two ways", () => {
+  it.each(refused)("is refused, reaches no upstream and closes its connection: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(bytes);
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(bytes);
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([status]);
     expect(codeIn(received)).toBe(code);
     expect(received).toContain("Content-Type: application/problem+json");
@@ -132,38 +132,38 @@ describe("a request that could be read in two ways is refused, and its connectio
     expect((await ask(port, { path: "/a/still" })).status).toBe(200);
   });
 
-  test("200 header lines are served", async () => {
+  it("serves a request of 200 header lines", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...Array.from({ length: 199 }, (_, i) => `X-${i}: b`)));
-    expect(statusesIn(await talk.until("ok"))).toEqual([200]);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...Array.from({ length: 199 }, (_, i) => `X-${i}: b`)));
+    expect(statusesIn(await connection.until("ok"))).toEqual([200]);
     expect(upstream.seen[0]!.headers.filter((_, i) => i % 2 === 0 && /^X-\d+$/.test(upstream.seen[0]!.headers[i]!))).toHaveLength(199);
   });
 
-  test.runIf(codec === "node")("more than one space in the request line is read as one, and one is forwarded", async () => {
+  it.runIf(codec === "node")("reads several spaces in the request line as one, and forwards one", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(lines("GET  /a/x  HTTP/1.1", "Host: h"));
-    await talk.until("ok");
+    const connection = await client(port);
+    connection.send(lines("GET  /a/x  HTTP/1.1", "Host: h"));
+    await connection.until("ok");
     expect(upstream.seen[0]!.url).toBe("/x");
   });
 
-  test("a target of 8 KiB is served", async () => {
+  it("serves a target of 8 KiB", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     expect((await ask(port, { path: "/a/" + "x".repeat(8189) })).status).toBe(200);
   });
 });
 
-/** What node's parser accepts; our own refuses it. */
+/** Bodies that Node's parser accepts and the gateway's own refuses. */
 const readByNode: [title: string, body: string, got: string][] = [
   ["a size with a thousand leading zeros", "0".repeat(1000) + "1\r\na\r\n0\r\n\r\n", "a"],
   ["an extension of 15 KB, many times", `1;${"x".repeat(15_000)}\r\na\r\n`.repeat(5) + "0\r\n\r\n", "aaaaa"],
 ];
 
-describe("a body that breaks its framing breaks its request", () => {
+describe("a body with broken framing", () => {
   const chunked = (body: string) => post("Transfer-Encoding: chunked") + body;
   const broken: Case[] = [
     { title: "a chunk size with a minus", bytes: chunked("-1\r\na\r\n0\r\n\r\n") },
@@ -192,23 +192,23 @@ describe("a body that breaks its framing breaks its request", () => {
     { title: "a NUL in a chunk extension", bytes: chunked("1;a\0\r\na\r\n0\r\n\r\n") },
     { title: "a trailer with a space before its colon", bytes: chunked("0\r\nX : y\r\n\r\n") },
   ];
-  test.each(broken)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
+  it.each(broken)("is refused and never reaches the upstream as a whole request: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(bytes);
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(bytes);
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([status]);
     expect(codeIn(received)).toBe(code);
     expect(upstream.seen).toEqual([]);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test.each<[title: string, body: string, got: string]>([
+  it.each<[title: string, body: string, got: string]>([
     ["a last chunk of several zeros", "1\r\na\r\n000\r\n\r\n", "a"],
     ["an extension", '1;name="a\\"b"\r\na\r\n0;last\r\n\r\n', "a"],
     ...(codec === "wire" ? [] : readByNode),
-  ])("%s is valid, and chunked anew for the upstream", async (_title, body, got) => {
+  ])("accepts a chunked body with %s, and chunks it again for the upstream", async (_title, body, got) => {
     let received = "";
     const upstream = await byteBackend((socket) => {
       socket.on("data", (chunk: Buffer) => {
@@ -217,86 +217,86 @@ describe("a body that breaks its framing breaks its request", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(chunked(body));
-    await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send(chunked(body));
+    await connection.until("\r\nok");
     const sent = received.slice(received.indexOf("\r\n\r\n") + 4);
     expect(sent).toMatch(/^([1-9a-f][0-9a-f]*\r\na+\r\n)+0\r\n\r\n$/);
     expect(sent.replace(/[^a]/g, "")).toBe(got);
   });
 
-  test("chunk extensions are read over, and not forwarded", async () => {
+  it("drops chunk extensions instead of forwarding them", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(chunked('3;a=b;c="d e"\r\nabc\r\n0;last\r\n\r\n'));
-    expect(statusesIn(await talk.until("ok"))).toEqual([200]);
+    const connection = await client(port);
+    connection.send(chunked('3;a=b;c="d e"\r\nabc\r\n0;last\r\n\r\n'));
+    expect(statusesIn(await connection.until("ok"))).toEqual([200]);
     expect(upstream.seen[0]!.body.toString()).toBe("abc");
   });
 
-  test("a broken chunk behind a reply that has begun ends the connection without another reply", async () => {
+  it("closes the connection without a second reply for a broken chunk after the reply has begun", async () => {
     const upstream = await rawBackend((_request, response) => {
       response.writeHead(200);
       response.write("begun");
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(chunked("1\r\na\r\n"));
-    await talk.until("begun");
-    talk.send("zz\r\n");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(chunked("1\r\na\r\n"));
+    await connection.until("begun");
+    connection.send("zz\r\n");
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([200]);
     expect(received).not.toContain("bad_request");
     expect(received).not.toMatch(/0\r\n\r\n$/);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test("a client that ends in the middle of a body gets no clean reply, and the upstream no whole request", async () => {
+  it("sends no complete reply to a client that disconnects during its body, and no complete request to the upstream", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 10") + "half");
-    await eventually(() => upstream.connections.total === 1);
-    talk.socket.end();
-    expect(statusesIn(await talk.closed())).not.toContain(200);
+    const connection = await client(port);
+    connection.send(post("Content-Length: 10") + "half");
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
+    connection.socket.end();
+    expect(statusesIn(await connection.closed())).not.toContain(200);
     expect(upstream.seen).toEqual([]);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test("half a head and then the end is refused", async () => {
+  it("refuses a request that ends in the middle of its head", async () => {
     const { port } = await running(oneService((await backend()).port));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.1\r\nHos");
-    talk.socket.end();
-    expect(codeIn(await talk.closed())).toBe("bad_request");
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.1\r\nHos");
+    connection.socket.end();
+    expect(codeIn(await connection.closed())).toBe("bad_request");
   });
 
-  test("a connection that says nothing and goes is closed without a word", async () => {
+  it("closes a connection without a reply when the client leaves without sending anything", async () => {
     const { port } = await running(oneService((await backend()).port));
-    const talk = await client(port);
-    talk.socket.end();
-    expect(await talk.closed()).toBe("");
+    const connection = await client(port);
+    connection.socket.end();
+    expect(await connection.closed()).toBe("");
   });
 });
 
-describe("targets", () => {
-  test("asterisk-form is refused", async () => {
+describe("request targets", () => {
+  it("are refused in asterisk-form", async () => {
     const { port } = await running(oneService((await backend()).port));
     const answer = await ask(port, { method: "OPTIONS", path: "*" });
     expect(answer.status).toBe(400);
     expect(codeIn(answer.body.toString())).toBe("bad_request");
   });
 
-  test("the authority of an absolute-form target wins over Host", async () => {
+  it("in absolute form override Host with their authority", async () => {
     const named = await backend();
     const other = await backend((_request, response) => void response.end("other"));
     const config = oneService(named.port, { hosts: ["named.example"] });
     const { port } = await running({
       services: [...config.services, { ...oneService(other.port).services[0]!, name: "other" }],
     });
-    const talk = await client(port);
-    talk.send("GET http://named.example/a/x HTTP/1.1\r\nHost: evil.example\r\n\r\n");
-    await talk.until("ok");
+    const connection = await client(port);
+    connection.send("GET http://named.example/a/x HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    await connection.until("ok");
     expect(named.seen).toHaveLength(1);
     expect(named.seen[0]!.url).toBe("/x");
     const { headers } = named.seen[0]!;
@@ -305,12 +305,12 @@ describe("targets", () => {
     expect(other.seen).toHaveLength(0);
   });
 
-  test("HTTP/1.0 without Host is served, and the connection closed", async () => {
+  it("serves HTTP/1.0 without Host, and closes the connection", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(statusesIn(await connection.closed())).toEqual([200]);
     expect(upstream.seen[0]!.headers.slice(0, 2)).toEqual(["Host", `127.0.0.1:${upstream.port}`]);
   });
 });
@@ -320,7 +320,7 @@ describe("a path that a guarded route could be taken for", () => {
     routes: [{ path: "/admin", plugins: [{ name: "key_auth", config: { key: "hush" } }] }, { path: "/{rest*}" }, { path: "/", name: "root" }],
   };
 
-  test.each<[target: string, code: string]>([
+  it.each<[target: string, code: string]>([
     ["/a//admin", "key_missing"],
     ["//a/admin", "key_missing"],
     ["/a/admin/", "key_missing"],
@@ -350,30 +350,30 @@ describe("a path that a guarded route could be taken for", () => {
     ["/a/admin%u0061", "path_ambiguous"],
     ["/a/admin%", "path_ambiguous"],
     ["/a/admin#x", "bad_request"],
-  ])("%s reaches its plugins, or nothing", async (target, code) => {
+  ])("runs the guards of the route for %s, or reaches no upstream", async (target, code) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, guarded));
-    const talk = await client(port);
-    talk.send(lines(`GET ${target} HTTP/1.1`, "Host: gw.example"));
-    expect(codeIn(await talk.until(/"code":"\w+"/))).toBe(code);
+    const connection = await client(port);
+    connection.send(lines(`GET ${target} HTTP/1.1`, "Host: gw.example"));
+    expect(codeIn(await connection.until(/"code":"\w+"/))).toBe(code);
     expect(upstream.connections.total).toBe(0);
   });
 });
 
 describe("pipelined requests", () => {
-  test("are answered in order, though the later ones would be ready first", async () => {
+  it("are answered in order, even when a later reply is ready first", async () => {
     const upstream = await rawBackend((request, response) => {
       setTimeout(() => response.end(`<${request.url}>`), request.url === "/1" ? 40 : 0);
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2") + get("/b/none") + get("/a/3"));
-    const received = await talk.until("</3>");
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2") + get("/b/none") + get("/a/3"));
+    const received = await connection.until("</3>");
     expect(statusesIn(received)).toEqual([200, 200, 404, 200]);
     expect(received.replace(/[^]*?(<\/\d>|route_not_found)/g, "$1,")).toMatch(/^<\/1>,<\/2>,route_not_found,<\/3>/);
   });
 
-  test("begin only when the one before is over", async () => {
+  it("start only when the previous one has ended", async () => {
     let under = 0;
     let most = 0;
     const upstream = await rawBackend((_request, response) => {
@@ -384,113 +384,113 @@ describe("pipelined requests", () => {
       }, 3);
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(Array.from({ length: 100 }, (_, i) => get(`/a/${i}`)).join("") + get("/none"));
-    expect(statusesIn(await talk.until("route_not_found"))).toHaveLength(101);
+    const connection = await client(port);
+    connection.send(Array.from({ length: 100 }, (_, i) => get(`/a/${i}`)).join("") + get("/none"));
+    expect(statusesIn(await connection.until("route_not_found"))).toHaveLength(101);
     expect(most).toBe(1);
   });
 
-  test("a refused one in the middle ends the connection after its own answer: those behind it are not served", async () => {
+  it("end the connection after the reply to a refused one, and the requests after it are not served", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2", "Host: two.example") + get("/a/3"));
-    expect(statusesIn(await talk.closed())).toEqual([200, 400]);
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2", "Host: two.example") + get("/a/3"));
+    expect(statusesIn(await connection.closed())).toEqual([200, 400]);
     expect(upstream.seen.map(({ url }) => url)).toEqual(["/1"]);
   });
 
-  test("what cannot be parsed is refused after the answers before it", async () => {
+  it("are answered before a later one that cannot be parsed is refused", async () => {
     const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2") + "garbage\r\n\r\n");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2") + "garbage\r\n\r\n");
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([200, 200, 400]);
   });
 
-  test("a broken body in the middle is refused in its place", async () => {
+  it("are answered before a later one with a broken body is refused in its turn", async () => {
     const upstream = await rawBackend((request, response) => {
       request.resume();
       setTimeout(() => response.end("ok"), 30);
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + post("Transfer-Encoding: chunked") + "zz\r\n\r\n");
-    expect(statusesIn(await talk.closed())).toEqual([200, 400]);
+    const connection = await client(port);
+    connection.send(get("/a/1") + post("Transfer-Encoding: chunked") + "zz\r\n\r\n");
+    expect(statusesIn(await connection.closed())).toEqual([200, 400]);
   });
 
-  test("CONNECT and upgrades wait for the answers before them", async () => {
+  it("are answered before a later CONNECT or upgrade", async () => {
     for (const last of ["CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", get("/none", "Connection: Upgrade", "Upgrade: websocket")]) {
       const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
       const { port } = await running(oneService(upstream.port));
-      const talk = await client(port);
-      talk.send(get("/a/1") + last);
-      expect(statusesIn(await talk.closed())).toEqual([200, last.startsWith("CONNECT") ? 400 : 404]);
+      const connection = await client(port);
+      connection.send(get("/a/1") + last);
+      expect(statusesIn(await connection.closed())).toEqual([200, last.startsWith("CONNECT") ? 400 : 404]);
     }
   });
 
-  test("an ordinary request with Upgrade: h2c between others is served in its turn", async () => {
+  it("are served in order when one of them has Upgrade: h2c", async () => {
     const upstream = await rawBackend((request, response) => void setTimeout(() => response.end(`<${request.url}>`), 10));
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk") + get("/a/3"));
-    const received = await talk.until("</3>");
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk") + get("/a/3"));
+    const received = await connection.until("</3>");
     expect([...received.matchAll(/<\/\d>/g)].join("")).toBe("</1></2></3>");
   });
 
-  test("a client that goes away takes what waits with it", async () => {
+  it("are dropped while they wait when the client disconnects", async () => {
     const seen: string[] = [];
     const upstream = await rawBackend((request) => void seen.push(request.url!));
     const { port, gateway } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2") + get("/a/3"));
-    await eventually(() => seen.length === 1);
-    talk.socket.destroy();
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2") + get("/a/3"));
+    await eventually(() => seen.length === 1, "a request at the upstream");
+    connection.socket.destroy();
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
     expect(seen).toEqual(["/1"]);
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("a thousand at once are read bit by bit and all answered", async () => {
+  it("are read bit by bit and all answered, a thousand at once", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", "X-Pad: " + "p".repeat(100)).repeat(1000) + get("/none"));
-    expect(statusesIn(await talk.until("route_not_found"))).toHaveLength(1001);
+    const connection = await client(port);
+    connection.send(get("/a/x", "X-Pad: " + "p".repeat(100)).repeat(1000) + get("/none"));
+    expect(statusesIn(await connection.until("route_not_found"))).toHaveLength(1001);
   });
 });
 
-describe("Upgrade that is not for us", () => {
+describe("an Upgrade that the gateway does not support", () => {
   const h2c = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"];
 
-  test("is ignored: the request is served as an ordinary one, many times on one connection", async () => {
+  it("is ignored: the request is served as an ordinary one, many times on one connection", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
+    const connection = await client(port);
     for (let i = 1; i <= 30; i++) {
-      talk.send(get(`/a/${i}`, ...h2c));
-      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("\r\nok"), `answer ${i}`);
+      connection.send(get(`/a/${i}`, ...h2c));
+      await eventually(() => statusesIn(connection.text()).length === i && connection.text().endsWith("\r\nok"), `answer ${i}`);
     }
     expect(upstream.seen).toHaveLength(30);
     expect(upstream.seen[0]!.headers.join("\n")).not.toMatch(/upgrade|http2-settings/i);
   });
 
-  test("a body stays with its request", async () => {
+  it("leaves the body with its request", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
+    const connection = await client(port);
     const head = lines("POST /a/1 HTTP/1.1", "Host: h", ...h2c, "Content-Length: 5");
     const chunked = lines("POST /a/2 HTTP/1.1", "Host: h", ...h2c, "Transfer-Encoding: chunked");
-    talk.send(head + "hel");
-    await eventually(() => upstream.connections.total === 1);
+    connection.send(head + "hel");
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     const rest = [chunked + "3\r\nabc\r\n0\r\n\r\n", get("/a/3")];
-    talk.send("lo" + rest.join(""));
-    await talk.until("\r\nok");
-    if (!/\r\nConnection: close\r\n/i.test(talk.text())) {
-      await eventually(() => upstream.seen.length === 3 && statusesIn(talk.text()).length === 3, "three answers");
+    connection.send("lo" + rest.join(""));
+    await connection.until("\r\nok");
+    if (!/\r\nConnection: close\r\n/i.test(connection.text())) {
+      await eventually(() => upstream.seen.length === 3 && statusesIn(connection.text()).length === 3, "three answers");
     } else {
-      // Where node loses what has come behind such a body, the client is told to send it again.
-      expect(statusesIn(await talk.closed())).toEqual([200]);
+      // Where Node loses the bytes behind such a body, the response closes the connection, so the client sends the next request again.
+      expect(statusesIn(await connection.closed())).toEqual([200]);
       for (const request of rest) {
         const again = await client(port);
         again.send(request);
@@ -500,87 +500,87 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen.map(({ url, body }) => `${url} ${body}`)).toEqual(["/1 hello", "/2 abc", "/3 "]);
   });
 
-  test("what else Connection says still holds", async () => {
+  it("leaves the other Connection options in force", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1", "Connection: close, X-Hop, Upgrade", "Upgrade: h2c", "X-Hop: secret"));
-    await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/1", "Connection: close, X-Hop, Upgrade", "Upgrade: h2c", "X-Hop: secret"));
+    await connection.closed();
     expect(upstream.seen[0]!.headers.join("\n")).not.toContain("secret");
   });
 
-  test("a target with $ signs is put back as it was", async () => {
+  it("leaves a target with $ signs unchanged", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x?q=$'$&$`$$", ...h2c));
-    await talk.until("ok");
+    const connection = await client(port);
+    connection.send(get("/a/x?q=$'$&$`$$", ...h2c));
+    await connection.until("ok");
     expect(upstream.seen[0]!.url).toBe("/x?q=$'$&$`$$");
   });
 
-  test("websocket with POST, or with HTTP/1.0, is an ordinary request", async () => {
+  it("is ignored for websocket with POST or HTTP/1.0: the request is served as an ordinary one", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     for (const line of ["POST /a/x HTTP/1.1", "GET /a/x HTTP/1.0"]) {
-      const talk = await client(port);
-      talk.send(lines(line, "Host: h", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 2") + "hi");
-      await talk.until("ok");
+      const connection = await client(port);
+      connection.send(lines(line, "Host: h", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 2") + "hi");
+      await connection.until("ok");
     }
     expect(upstream.seen.map(({ method, body }) => `${method} ${body}`)).toEqual(["POST hi", "GET hi"]);
     expect(upstream.seen.flatMap(({ headers }) => headers).join("\n")).not.toMatch(/upgrade/i);
   });
 });
 
-describe("a body nobody wants", () => {
-  test("is read over when it is small, and the connection goes on", async () => {
+describe("an unwanted request body", () => {
+  it("is read to its end when it is small, and the connection stays open", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 300000"));
-    await talk.until("route_not_found");
-    talk.send("x".repeat(300_000) + get("/a/x"));
-    expect(statusesIn(await talk.until("ok"))).toEqual([404, 200]);
+    const connection = await client(port);
+    connection.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 300000"));
+    await connection.until("route_not_found");
+    connection.send("x".repeat(300_000) + get("/a/x"));
+    expect(statusesIn(await connection.until("ok"))).toEqual([404, 200]);
   });
 
-  test("is cut off beyond a bound, after the client has its answer", async () => {
+  it("is cut off beyond a limit, after the client has received its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
-    const talk = await client(port);
-    talk.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
-    await talk.until("route_not_found");
+    const connection = await client(port);
+    connection.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
+    await connection.until("route_not_found");
     let sent = 0;
     const piece = Buffer.alloc(64 * 1024);
     const push = () => {
-      while (!talk.socket.destroyed && sent < 500_000_000) {
+      while (!connection.socket.destroyed && sent < 500_000_000) {
         sent += piece.length;
-        if (!talk.socket.write(piece)) return;
+        if (!connection.socket.write(piece)) return;
       }
     };
-    talk.socket.on("drain", push);
+    connection.socket.on("drain", push);
     push();
-    expect(statusesIn(await talk.closed())).toEqual([404]);
-    expect(talk.socket.bytesWritten).toBeLessThan(100_000_000);
+    expect(statusesIn(await connection.closed())).toEqual([404]);
+    expect(connection.socket.bytesWritten).toBeLessThan(100_000_000);
   });
 
-  test("does not keep a refused client from reading its refusal", async () => {
+  it("does not keep a refused client from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
-      const talk = await client(port);
-      talk.send(lines("POST /a/x HTTP/1.1", "Host: h", "Host: h", "Content-Length: 500000") + "x".repeat(500_000));
-      expect(codeIn(await talk.closed())).toBe("bad_request");
+      const connection = await client(port);
+      connection.send(lines("POST /a/x HTTP/1.1", "Host: h", "Host: h", "Content-Length: 500000") + "x".repeat(500_000));
+      expect(codeIn(await connection.closed())).toBe("bad_request");
     }
   });
 
-  test("nor one that talks garbage at length", async () => {
+  it("does not keep a client that sends long garbage from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
-      const talk = await client(port);
-      talk.send("!".repeat(500_000));
-      expect(codeIn(await talk.closed())).toBe("bad_request");
+      const connection = await client(port);
+      connection.send("!".repeat(500_000));
+      expect(codeIn(await connection.closed())).toBe("bad_request");
     }
   });
 });
 
-test("clients that reset at any moment leave nothing behind", async () => {
+it("leaves no connection or request behind when clients reset at any moment", async () => {
   const upstream = await rawBackend((request, response) => {
     request.resume();
     setTimeout(() => response.end("x".repeat(200_000)), 2);
@@ -588,18 +588,18 @@ test("clients that reset at any moment leave nothing behind", async () => {
   const { port, gateway } = await running(oneService(upstream.port));
   const whole = lines("POST /a/x HTTP/1.1", "Host: h", "Content-Length: 50") + "y".repeat(50);
   for (let cut = 1; cut <= whole.length; cut += 7) {
-    const talk = await client(port);
-    talk.send(whole.slice(0, cut));
+    const connection = await client(port);
+    connection.send(whole.slice(0, cut));
     await new Promise((resolve) => setImmediate(resolve));
-    if (cut % 2 === 0) talk.socket.resetAndDestroy();
-    else talk.socket.destroy();
+    if (cut % 2 === 0) connection.socket.resetAndDestroy();
+    else connection.socket.destroy();
   }
   expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   expect(await gateway.close(5_000)).toBe("drained");
   await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
 });
 
-describe("HTTP/2 clients", () => {
+describe("an HTTP/2 client", () => {
   async function session(upstreamPort: number) {
     const { gateway } = await running(oneService(upstreamPort));
     const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
@@ -608,19 +608,19 @@ describe("HTTP/2 clients", () => {
     return { gateway, over };
   }
 
-  test("that go with answers under way take their streams and upstream connections with them", async () => {
+  it("releases streams and upstream connections when it disconnects with replies under way", async () => {
     const upstream = await rawBackend((request, response) => {
       if (request.url === "/begun") response.write("begun");
     });
     const { gateway, over } = await session(upstream.port);
     for (const path of ["/a/begun", "/a/waiting"]) over.request({ ":path": path }).on("error", () => {}).resume();
-    await eventually(() => upstream.connections.open === 2);
+    await eventually(() => upstream.connections.open === 2, "two connections to the upstream");
     over.destroy();
     await eventually(() => gateway.inFlight === 0, "the streams ending");
     await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
   });
 
-  test.each([10, 16_000, 60_000, 100_000])("whose body of %d bytes nobody wants leave no stream behind", async (size) => {
+  it.each([10, 16_000, 60_000, 100_000])("leaves no stream behind when its body of %d bytes is unwanted", async (size) => {
     const { gateway, over } = await session(await closedPort());
     for (let i = 0; i < 5; i++) {
       const stream = over.request({ ":method": "POST", ":path": "/a/x" });
@@ -634,7 +634,7 @@ describe("HTTP/2 clients", () => {
   });
 });
 
-test("two hundred connections that say nothing do not keep others from being served", async () => {
+it("serves others beside two hundred connections that send nothing", async () => {
   const { port } = await running(oneService((await backend()).port));
   const idle = await Promise.all(
     Array.from({ length: 200 }, () => new Promise<net.Socket>((resolve) => {

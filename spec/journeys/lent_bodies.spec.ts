@@ -3,14 +3,14 @@ import http, { type ServerResponse } from "node:http";
 import type { IncomingHttpHeaders } from "node:http2";
 import net from "node:net";
 import { Duplex } from "node:stream";
-import { onTestFinished, expect, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { createGateway, definePlugin, schema, type Reply } from "../../lib/index.ts";
 import { hosted, oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { headBackend } from "./harness.ts";
 
-// Larger responses wait for their clients in memory that the next ones use again: each has to stay what it is until it is sent.
+// Large responses wait for their clients in buffers that later responses reuse: none may be overwritten before it is sent.
 
 const BYTES = 100 * 1024;
 const MANY = 60;
@@ -25,7 +25,7 @@ async function letters() {
   });
 }
 
-/** Asks for 6 MB of a letter and reads none of it until it is told to. */
+/** A client that requests 6 MB of a letter and reads nothing until `read()`. */
 async function stalled(port: number, letter: string) {
   const socket = net.connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
@@ -33,20 +33,23 @@ async function stalled(port: number, letter: string) {
   socket.write(`GET /a/${letter} HTTP/1.1\r\nHost: h\r\n\r\n`.repeat(MANY));
   return {
     socket,
-    /** How many bytes of bodies came, and whether all of them were the letter. */
+    /** Resolves with the number of body bytes, and whether each was the letter. */
     async read(): Promise<{ bytes: number; isPure: boolean }> {
       let text = "";
       socket.on("data", (chunk: Buffer) => void (text += chunk.toString("latin1")));
       socket.resume();
       const end = MANY * BYTES;
-      await eventually(() => text.length > end && text.split("HTTP/1.1 200 OK").length === MANY + 1 && text.endsWith(letter), `all of ${letter}`);
+      await eventually(
+        () => text.length > end && text.split("HTTP/1.1 200 OK").length === MANY + 1 && text.endsWith(letter),
+        `all of ${letter}`,
+      );
       const bodies = text.replace(/HTTP\/1\.1 200 OK\r\n(?:[^\r]+\r\n)+\r\n/g, "");
       return { bytes: bodies.length, isPure: bodies === letter.repeat(bodies.length) };
     },
   };
 }
 
-test("a response that a client does not read is written over by nobody else's", async () => {
+it("never overwrites a response that one client reads slowly with another client's response", async () => {
   const upstream = await letters();
   const { port } = await running(oneService(upstream.port));
   const slow = await Promise.all(SLOW.map((letter) => stalled(port, letter)));
@@ -54,12 +57,12 @@ test("a response that a client does not read is written over by nobody else's", 
     const answers = await Promise.all(FAST.map((letter) => ask(port, { path: `/a/${letter}` })));
     for (const [i, { body }] of answers.entries()) expect(body.toString()).toBe(FAST[i]!.repeat(BYTES));
   }
-  // Some of them are held up in the middle of a response.
+  // Some clients are held back in the middle of a response.
   expect(upstream.heads.length).toBeLessThan(SLOW.length * MANY + 20 * FAST.length);
   for (const { read } of slow) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
 });
 
-test("nor is one whose memory was in use when another's client went", async () => {
+it("keeps responses intact when other clients disconnect while their memory is in use", async () => {
   const upstream = await letters();
   const { port } = await running(oneService(upstream.port));
   const slow = await Promise.all(SLOW.map((letter) => stalled(port, letter)));
@@ -73,7 +76,7 @@ test("nor is one whose memory was in use when another's client went", async () =
   for (const { read } of slow.slice(2)) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
 });
 
-test("what a plugin keeps of a response stays what it was", async () => {
+it("never changes bytes of a response that a plugin keeps", async () => {
   const upstream = await letters();
   const kept: Buffer[] = [];
   const keeper = definePlugin({
@@ -91,7 +94,7 @@ test("what a plugin keeps of a response stays what it was", async () => {
   expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
-/** A host's own server with the gateway in it; `mount` has each response before the gateway does. */
+/** A host's own server with the gateway in it; `mount` is called with each response before the gateway is. */
 async function hosting(upstreamPort: number, mount: (response: ServerResponse) => void) {
   const gateway = createGateway({ config: oneService(upstreamPort) });
   const host = http.createServer((request, response) => {
@@ -101,7 +104,7 @@ async function hosting(upstreamPort: number, mount: (response: ServerResponse) =
   return { host, port: await hosted(gateway, host) };
 }
 
-test("what a host's own `end` keeps of a response stays what it was", async () => {
+it("never changes bytes of a response that a host's own `end` keeps", async () => {
   const upstream = await letters();
   const kept: Buffer[] = [];
   const { port } = await hosting(upstream.port, (response) => {
@@ -113,7 +116,7 @@ test("what a host's own `end` keeps of a response stays what it was", async () =
   expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
-test("and what a stream keeps that a host gives its server for a socket", async () => {
+it("never changes bytes of a response that a host's own stream keeps in place of a socket", async () => {
   const upstream = await letters();
   const { host } = await hosting(upstream.port, () => {});
   const kept: Buffer[] = [];
@@ -133,7 +136,7 @@ test("and what a stream keeps that a host gives its server for a socket", async 
   expect(bodies).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
-test.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to one: the other's is a 500, and the next in its place (HTTP/%s)", async (version) => {
+it.each(["1.1", "2.0"])("sends a reply that a plugin returns for two requests once: the second request gets 500, and the next one its own reply (HTTP/%s)", async (version) => {
   const upstream = await letters();
   let shared: Reply | null = null;
   const sharer = definePlugin({
@@ -157,7 +160,7 @@ test.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to
   expect(head[":status"]).toBe(500);
 });
 
-test("a response that comes in several pieces is whole, too", async () => {
+it("delivers a response whole when it arrives in several pieces", async () => {
   const upstream = await headBackend(({ socket }) => {
     socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${BYTES}\r\n\r\n`);
     let left = BYTES;

@@ -1,46 +1,46 @@
-/** Clients that ask, wait for the whole answer, and ask again, on connections that they keep; every request is accounted for. */
+/** Closed-loop load from clients that can move to another gateway; every request is accounted for. */
 import { onTestFinished } from "vitest";
 import { connect, type RawConnection } from "../support/raw_client.ts";
 
 export interface LoadOptions {
-  /** Where to ask: the first of them that can be connected to. */
+  /** Ports to try; a client uses the first that accepts a connection. */
   readonly ports: readonly number[];
-  /** How many clients, each with a connection of its own. */
+  /** The number of clients, each with its own connection. */
   readonly clients: number;
   /** Milliseconds for which a client leaves its connection idle between two requests. Default 0. */
   readonly pauseMs?: (client: number) => number;
 }
 
 export interface Load {
-  /** Requests that have been answered as they should be. */
+  /** The number of requests with the right response. */
   readonly answered: () => number;
-  /** Why, for each request that was not. */
+  /** The reason for each request without it. */
   readonly failures: string[];
   /** Answered requests by port. */
   readonly by: ReadonlyMap<number, number>;
-  /** Resolves once so many more have been answered. */
+  /** Resolves when this many more requests have been answered. */
   more(count: number): Promise<void>;
-  /** Lets what is under way end, and asks no more. */
+  /** Finishes the requests under way, and sends no more. */
   stop(): Promise<void>;
 }
 
-/** Asks for `/a/<number>`, which a backend has to answer with the target it got (`/<number>`). */
+/** Requests `/a/<number>`, which a backend has to answer with the target it received (`/<number>`). */
 export function load({ ports, clients, pauseMs = () => 0 }: LoadOptions): Load {
   const by = new Map<number, number>();
   const failures: string[] = [];
   const waiting = new Set<() => void>();
-  let [stopped, asked, answered] = [false, 0, 0];
+  let [stopped, sent, answered] = [false, 0, 0];
 
   async function client(pause: number): Promise<void> {
     let connection: { readonly port: number; readonly raw: RawConnection } | null = null;
     while (!stopped) {
       if (connection === null || connection.raw.socket.readyState !== "open") connection = await connected();
       const { port, raw } = connection;
-      const target = `/${asked++}`;
-      const before = raw.text().length;
+      const target = `/${sent++}`;
+      raw.discard();
       raw.send(`GET /a${target} HTTP/1.1\r\nHost: load\r\n\r\n`);
-      const fault = await raw.until(endOf(target, before)).then(() => null, (error: Error) => error.message);
-      const answer = raw.text().slice(before);
+      const fault = await raw.until(endOf(target)).then(() => null, (error: Error) => error.message);
+      const answer = raw.text();
       if (fault !== null || !answer.startsWith("HTTP/1.1 200 ")) failures.push(`${target} on ${port}: ${fault ?? answer}`);
       else {
         answered++;
@@ -62,7 +62,7 @@ export function load({ ports, clients, pauseMs = () => 0 }: LoadOptions): Load {
       if (raw !== null) return { port, raw };
     }
     stopped = true;
-    throw new Error("nobody takes connections");
+    throw new Error("no gateway accepts connections");
   }
 
   const running = Promise.all(Array.from({ length: clients }, (_, i) => client(pauseMs(i)))).catch((error: Error) => void failures.push(error.message));
@@ -90,7 +90,7 @@ export function load({ ports, clients, pauseMs = () => 0 }: LoadOptions): Load {
   };
 }
 
-/** Matches where the answer behind the first `from` characters is whole, whatever its status. */
-function endOf(target: string, from: number): RegExp {
-  return new RegExp(`^[^]{${from}}HTTP/1\\.1 (?:200 [^]*\\r\\n\\r\\n${target}$|(?!200)[^]*\\r\\n\\r\\n)`);
+/** Matches when the response is complete, whatever its status. */
+function endOf(target: string): RegExp {
+  return new RegExp(`^HTTP/1\\.1 (?:200 [^]*\\r\\n\\r\\n${target}$|(?!200)[^]*\\r\\n\\r\\n)`);
 }

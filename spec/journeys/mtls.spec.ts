@@ -14,7 +14,7 @@ import { ask, connect, eventually, overSocket } from "../support/raw_client.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { codeIn } from "./harness.ts";
 
-/** Both CAs sign clients. */
+/** The CA file holds two CAs; both sign client certificates. */
 const FILES: TlsFiles = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert + OTHER_CA.cert), requireClientCert: false };
 const MTLS = { name: "mtls" };
 const FORGED = ["X-Client-Cert-Subject", "CN=root", "x-client-cert-san", "DNS:root", "X-CLIENT-CERT-FINGERPRINT", "00", "X_Client_Cert_Subject", "CN=root", "X-Client-Cert-Verify", "SUCCESS"];
@@ -25,24 +25,24 @@ async function secure(config: ConfigInput, lines?: string[]) {
   return { gateway, plain, port };
 }
 
-interface Got {
+interface Response {
   readonly status: number;
   readonly code: string | undefined;
 }
 
-function over1(port: number, options: https.RequestOptions & { readonly session?: Buffer } = {}): Promise<Got> {
+function requestHttp1(port: number, options: https.RequestOptions & { readonly session?: Buffer } = {}): Promise<Response> {
   return new Promise((resolve, reject) => {
-    const asked = https.request({ host: "127.0.0.1", port, path: "/a/x", servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
+    const request = https.request({ host: "127.0.0.1", port, path: "/a/x", servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
       response.on("end", () => resolve({ status: response.statusCode!, code: codeIn(text) }));
     });
-    asked.on("error", reject).end();
+    request.on("error", reject).end();
   });
 }
 
-async function over2(over: ClientHttp2Session, headers: IncomingHttpHeaders = {}): Promise<Got> {
-  const { status, body } = await h2Ask(over, { headers });
+async function requestHttp2(session: ClientHttp2Session, headers: IncomingHttpHeaders = {}): Promise<Response> {
+  const { status, body } = await h2Ask(session, { headers });
   return { status, code: codeIn(body) };
 }
 
@@ -54,50 +54,50 @@ function handshake(port: number, options: ConnectionOptions): Promise<TLSSocket>
   });
 }
 
-/** Name and value of every header that speaks of certificates, names in lower case. */
-const told = ({ headers }: Seen) =>
+/** Name and value of every header about client certificates, names in lower case. */
+const certificateHeaders = ({ headers }: Seen) =>
   headers.flatMap((name, i) => (i % 2 === 0 && /^x[-_]client[-_]cert/i.test(name) ? [[name.toLowerCase(), headers[i + 1]!]] : []));
-const aliceTold = [
+const aliceHeaders = [
   ["x-client-cert-subject", "CN=alice,O=S\\C3\\B6hne\\, Inc.,C=DE"],
   ["x-client-cert-san", "DNS:alice.example.com,URI:spiffe://example/alice,email:alice@example.com,IP:192.0.2.1"],
   ["x-client-cert-fingerprint", expect.stringMatching(/^[0-9a-f]{64}$/) as string],
 ];
 
 describe("the plugin mtls", () => {
-  it("lets clients with a certificate pass and tells the upstream whose it is, over HTTP/1.1 and HTTP/2", async () => {
+  it("lets a client with a certificate pass and describes the certificate to the upstream, over HTTP/1.1 and HTTP/2", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
-    expect((await over1(port, ALICE)).status).toBe(200);
+    expect((await requestHttp1(port, ALICE)).status).toBe(200);
     const opened = await h2TlsSession(port, ALICE);
-    for (let i = 0; i < 2; i++) expect((await over2(opened)).status).toBe(200);
-    expect(origin.seen.map(told)).toEqual([aliceTold, aliceTold, aliceTold]);
+    for (let i = 0; i < 2; i++) expect((await requestHttp2(opened)).status).toBe(200);
+    expect(origin.seen.map(certificateHeaders)).toEqual([aliceHeaders, aliceHeaders, aliceHeaders]);
   });
 
   it.each([
-    ["none", {}, "client_certificate_missing"],
-    ["a stranger's", STRANGER, "client_certificate_invalid"],
-    ["one that has expired", LATE, "client_certificate_invalid"],
-    ["a server's", SERVER_ONLY, "client_certificate_invalid"],
-  ])("401 with %s, over HTTP/1.1 and HTTP/2, and the upstream is not asked", async (_what, identity, code) => {
+    ["no certificate", {}, "client_certificate_missing"],
+    ["a certificate of another CA", STRANGER, "client_certificate_invalid"],
+    ["an expired certificate", LATE, "client_certificate_invalid"],
+    ["a certificate for servers", SERVER_ONLY, "client_certificate_invalid"],
+  ])("answers 401 to a client with %s, over HTTP/1.1 and HTTP/2, without asking the upstream", async (_what, identity, code) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
-    expect(await over1(port, identity)).toEqual({ status: 401, code });
-    expect(await over2(await h2TlsSession(port, identity))).toEqual({ status: 401, code });
+    expect(await requestHttp1(port, identity)).toEqual({ status: 401, code });
+    expect(await requestHttp2(await h2TlsSession(port, identity))).toEqual({ status: 401, code });
     expect(origin.seen).toEqual([]);
   });
 
-  it("401 on the plain port, where nobody can show one", async () => {
+  it("answers 401 on a plain port, where no client can present a certificate", async () => {
     const { plain } = await secure(oneService(9, { plugins: [MTLS] }));
     const { status, body } = await ask(plain, { path: "/a/x" });
     expect([status, codeIn(body.toString())]).toEqual([401, "client_certificate_missing"]);
   });
 
-  it("stands at any level, and routes without it ask for nothing", async () => {
+  it("works at any level, and asks for no certificate on other routes", async () => {
     const origin = await backend();
     const allowing = (name: string) => ({ ...MTLS, config: { allow: [name] } });
     const config = oneService(origin.port, { routes: [{ path: "/open" }, { path: "/alice", plugins: [allowing("spiffe://example/alice")] }, { path: "/client", plugins: [allowing("a client")] }] });
     const { gateway, port } = await secure(config);
-    const statuses = async (identity: object) => Promise.all(["/a/open", "/a/alice", "/a/client"].map(async (path) => (await over1(port, { path, ...identity })).status));
+    const statuses = async (identity: object) => Promise.all(["/a/open", "/a/alice", "/a/client"].map(async (path) => (await requestHttp1(port, { path, ...identity })).status));
     expect(await statuses({})).toEqual([200, 401, 401]);
     expect(await statuses(ALICE)).toEqual([200, 200, 401]);
     expect(await statuses(CLIENT)).toEqual([200, 401, 200]);
@@ -107,7 +107,7 @@ describe("the plugin mtls", () => {
     expect(await statuses(CLIENT)).toEqual([401, 401, 401]);
   });
 
-  it("holds for WebSockets", async () => {
+  it("guards WebSockets", async () => {
     const { port: upstream, server } = await backend();
     const upgrades: (readonly string[])[] = [];
     server.on("upgrade", (request, socket: Duplex) => {
@@ -124,22 +124,22 @@ describe("the plugin mtls", () => {
     };
     expect(await knock(ALICE)).toBe("101");
     expect(await knock({})).toBe("401");
-    expect(upgrades.map((headers) => told({ headers } as Seen))).toEqual([aliceTold]);
-    await eventually(() => gateway.inFlight === 0);
+    expect(upgrades.map((headers) => certificateHeaders({ headers } as Seen))).toEqual([aliceHeaders]);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
-  it("names the caller for rate limits and for the access log", async () => {
+  it("identifies the client for rate limits and for the access log", async () => {
     const origin = await backend();
     const lines: string[] = [];
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS, { name: "rate_limit", config: { limit_hour: 1, limit_by: "credential" } }] }), lines);
     const statuses = [];
-    for (const identity of [ALICE, ALICE, CLIENT]) statuses.push((await over1(port, identity)).status);
+    for (const identity of [ALICE, ALICE, CLIENT]) statuses.push((await requestHttp1(port, identity)).status);
     expect(statuses).toEqual([200, 429, 200]);
-    await eventually(() => lines.join("").split("\n").length === 4);
+    await eventually(() => lines.join("").split("\n").length === 4, "the lines of the access log");
     expect(lines.join("").trim().split("\n").map((line) => (JSON.parse(line) as { caller: string }).caller)).toEqual(["alice", "alice", "a client"]);
   });
 
-  it.each(["TLSv1.2", "TLSv1.3"] as const)("judges a resumed session of %s as the one it continues", async (version) => {
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("treats a resumed session of %s like the session it resumes", async (version) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     const only = { minVersion: version, maxVersion: version };
@@ -148,30 +148,30 @@ describe("the plugin mtls", () => {
       const ticket = first.getSession() !== undefined && version === "TLSv1.2" ? first.getSession()! : ((await once(first, "session")) as [Buffer])[0];
       const again = await handshake(port, { ...only, session: ticket });
       expect(again.isSessionReused()).toBe(true);
-      const talk = overSocket(again);
-      talk.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-      expect((await talk.closed()).slice(9, 12)).toBe(String(expected));
+      const connection = overSocket(again);
+      connection.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+      expect((await connection.closed()).slice(9, 12)).toBe(String(expected));
     }
-    expect(origin.seen.map(told)).toEqual([aliceTold]);
+    expect(origin.seen.map(certificateHeaders)).toEqual([aliceHeaders]);
   });
 });
 
-describe("X-Client-Cert-… from a client", () => {
-  it("never gets through, on plain HTTP and on TLS, with the plugin and without", async () => {
+describe("X-Client-Cert-… headers from a client", () => {
+  it("never reach the upstream, on plain HTTP and on TLS, with the plugin and without", async () => {
     const origin = await backend();
     const { plain, port } = await secure(oneService(origin.port, { routes: [{ path: "/open" }, { path: "/guarded", plugins: [MTLS] }] }));
     expect((await ask(plain, { path: "/a/open", headers: ["X-Before", "1", ...FORGED, "X-After", "2"] })).status).toBe(200);
     const headers = Object.fromEntries(FORGED.flatMap((name, i) => (i % 2 === 0 ? [[name, FORGED[i + 1]!]] : [])));
-    expect((await over1(port, { ...ALICE, path: "/a/guarded", headers })).status).toBe(200);
+    expect((await requestHttp1(port, { ...ALICE, path: "/a/guarded", headers })).status).toBe(200);
     const opened = await h2TlsSession(port, ALICE);
     const lower = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-    expect((await over2(opened, { ":path": "/a/open", ...lower })).status).toBe(200);
-    expect((await over2(opened, { ":path": "/a/guarded", ...lower })).status).toBe(200);
-    expect(origin.seen.map(told)).toEqual([[], aliceTold, [], aliceTold]);
+    expect((await requestHttp2(opened, { ":path": "/a/open", ...lower })).status).toBe(200);
+    expect((await requestHttp2(opened, { ":path": "/a/guarded", ...lower })).status).toBe(200);
+    expect(origin.seen.map(certificateHeaders)).toEqual([[], aliceHeaders, [], aliceHeaders]);
     expect(origin.seen[0]!.headers).toEqual(expect.arrayContaining(["X-Before", "1", "X-After", "2"]));
   });
 
-  it.each(["X-Client-Cert-Subject", "X-Client-Cert-SAN", "X-Client-Cert-Fingerprint", "x_client_cert_san", "X-Client_Cert-Chain"])("not %s alone either, but its neighbours", async (name) => {
+  it.each(["X-Client-Cert-Subject", "X-Client-Cert-SAN", "X-Client-Cert-Fingerprint", "x_client_cert_san", "X-Client_Cert-Chain"])("drops %s alone too, and keeps the headers beside it", async (name) => {
     const origin = await backend();
     const { plain } = await secure(oneService(origin.port));
     const near = ["X-Client-Certs", "1", "X-Client-Certificate", "2", "X-Client-Cart-Subject", "3"];
@@ -180,33 +180,33 @@ describe("X-Client-Cert-… from a client", () => {
     expect(origin.seen[0]!.headers).toEqual(expect.arrayContaining(near));
   });
 
-  it("not through a trusted proxy either, nor behind a body", async () => {
+  it("are dropped from a trusted proxy too, and in front of a body", async () => {
     const origin = await backend();
     const { plain } = await secure(oneService(origin.port, {}, { trusted_proxies: ["127.0.0.1"] }));
-    const talk = await connect(plain);
-    onTestFinished(() => void talk.socket.destroy());
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Client-Cert-Subject: CN=root\r\nTrailer: X-Client-Cert-SAN\r\nTransfer-Encoding: chunked\r\n\r\n");
-    talk.send("1\r\nx\r\n0\r\nX-Client-Cert-SAN: DNS:root\r\nX-Sum: 7\r\n\r\n");
-    await talk.closed();
-    expect(told(origin.seen[0]!)).toEqual([]);
+    const connection = await connect(plain);
+    onTestFinished(() => void connection.socket.destroy());
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Client-Cert-Subject: CN=root\r\nTrailer: X-Client-Cert-SAN\r\nTransfer-Encoding: chunked\r\n\r\n");
+    connection.send("1\r\nx\r\n0\r\nX-Client-Cert-SAN: DNS:root\r\nX-Sum: 7\r\n\r\n");
+    await connection.closed();
+    expect(certificateHeaders(origin.seen[0]!)).toEqual([]);
     expect(origin.seen[0]!.trailers).toEqual(["X-Sum", "7"]);
   });
 
-  it("cannot be used to be rid of what the gateway says: Connection does not name it away", async () => {
+  it("does not let Connection remove the gateway's own certificate headers", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
-    const talk = overSocket(await handshake(port, ALICE));
-    talk.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close, X-Client-Cert-Subject, x-client-cert-san, X-CLIENT-CERT-FINGERPRINT\r\n\r\n");
-    expect((await talk.closed()).slice(9, 12)).toBe("200");
-    expect(told(origin.seen[0]!)).toEqual(aliceTold);
+    const connection = overSocket(await handshake(port, ALICE));
+    connection.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close, X-Client-Cert-Subject, x-client-cert-san, X-CLIENT-CERT-FINGERPRINT\r\n\r\n");
+    expect((await connection.closed()).slice(9, 12)).toBe("200");
+    expect(certificateHeaders(origin.seen[0]!)).toEqual(aliceHeaders);
   });
 });
 
-it("inject shows a certificate as a client would, and headers as one may", async () => {
+it("inject presents a certificate, and accepts headers, as a client does", async () => {
   const origin = await backend();
   const { gateway } = await running(oneService(origin.port, { plugins: [MTLS] }));
   const certificate = { verified: true, reason: null, subject: "CN=a", commonName: "a", names: [], fingerprint: "ab".repeat(32), keyUses: [] };
   expect((await gateway.inject({ path: "/a/x", headers: FORGED })).status).toBe(401);
   expect((await gateway.inject({ path: "/a/x", headers: FORGED, certificate })).status).toBe(200);
-  expect(told(origin.seen[0]!)).toEqual([["x-client-cert-subject", "CN=a"], ["x-client-cert-fingerprint", "ab".repeat(32)]]);
+  expect(certificateHeaders(origin.seen[0]!)).toEqual([["x-client-cert-subject", "CN=a"], ["x-client-cert-fingerprint", "ab".repeat(32)]]);
 });

@@ -1,16 +1,16 @@
 import type { ServerResponse } from "node:http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, closedLoop, codeIn, get, mortalBackend, statusesIn } from "./harness.ts";
+import { client, closedLoop, codeIn, get, restartableBackend, statusesIn } from "./harness.ts";
 
 const MOST = 5;
 
-/** A gateway all of whose places are taken by requests that hang. */
+/** A gateway with as many unanswered requests as it accepts. */
 async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Parameters<typeof oneService>[1] = {}) {
-  const backend = await mortalBackend();
+  const backend = await restartableBackend();
   const held: ServerResponse[] = [];
   const works = backend.answer;
   backend.answer = (_request, response) => void held.push(response);
@@ -18,7 +18,7 @@ async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Para
   const { port, gateway } = await running(config);
   const accepted = Array.from({ length: MOST }, () => ask(port, { path: "/a/x" }));
   await eventually(() => held.length === MOST, "the accepted requests");
-  /** Those that hang are answered, and so is who comes now. */
+  /** Answers the waiting requests, and every later one. */
   const release = () => {
     backend.answer = works;
     for (const response of held.splice(0)) response.end("late");
@@ -26,16 +26,16 @@ async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Para
   return { backend, config, port, gateway, accepted, release };
 }
 
-describe("a gateway with max_requests_in_flight under way", () => {
-  test("refuses many more at once, without their upstream, and finishes every one it has accepted", async () => {
+describe("a gateway at max_requests_in_flight", () => {
+  it("refuses further requests at once without asking the upstream, and finishes every request it has accepted", async () => {
     const { backend, port, gateway, accepted, release } = await full();
     const load = closedLoop(port, 20);
     await load.more(500);
     expect(gateway.inFlight).toBeLessThanOrEqual(MOST + 20);
     await load.stop();
-    expect(load.outcomes).toHaveLength(load.asked);
+    expect(load.outcomes).toHaveLength(load.requests);
     expect(load.outcomes.every((outcome) => outcome.startsWith("503 ") && codeIn(outcome) === "overloaded")).toBe(true);
-    expect(backend.asked).toBe(MOST);
+    expect(backend.requests).toBe(MOST);
     release();
     const answers = await Promise.all(accepted);
     expect(answers.map(({ status, body }) => `${status} ${body}`)).toEqual(Array<string>(MOST).fill("200 late"));
@@ -43,28 +43,28 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  test("keeps the connection of whom it refuses: the next request on it may have a place", async () => {
+  it("keeps the connection of a refused request open: the next request on it may be accepted", async () => {
     const { port, release, accepted } = await full();
-    const talk = await client(port);
-    talk.send(get() + get());
-    await talk.until(/overloaded[^]*overloaded/);
+    const connection = await client(port);
+    connection.send(get() + get());
+    await connection.until(/overloaded[^]*overloaded/);
     release();
     await Promise.all(accepted);
-    talk.send(get("/a/x", "Connection: close"));
-    expect(statusesIn(await talk.closed())).toEqual([503, 503, 200]);
+    connection.send(get("/a/x", "Connection: close"));
+    expect(statusesIn(await connection.closed())).toEqual([503, 503, 200]);
   });
 
-  test("refuses an upload without reading it to its end", async () => {
+  it("refuses an upload without reading it to its end", async () => {
     const { backend, port, accepted, release } = await full();
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\nbeginning");
-    await talk.until("overloaded");
-    expect(backend.asked).toBe(MOST);
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\nbeginning");
+    await connection.until("overloaded");
+    expect(backend.requests).toBe(MOST);
     release();
     await Promise.all(accepted);
   });
 
-  test("refuses streams of HTTP/2 one by one, and gives the places of those that end to the next", async () => {
+  it("refuses HTTP/2 streams one by one, and accepts new ones when accepted ones end", async () => {
     const { port, accepted, release } = await full({ h2c: true });
     const session = h2Session(port);
     const status = () =>
@@ -80,9 +80,9 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(await status()).toBe(200);
   });
 
-  test("counts a request that is tried again once", async () => {
+  it("counts a retried request once", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
-    const dead = await mortalBackend();
+    const dead = await restartableBackend();
     await dead.kill();
     release();
     await Promise.all(accepted);
@@ -95,13 +95,13 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(load.lost).toEqual([]);
   });
 
-  test("refuses no fewer for a reload, and takes more when that allows more", async () => {
+  it("keeps the limit over a reload, and accepts more when the reload raises it", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
     gateway.reload(config);
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
     gateway.reload({ ...config, global: { ...config.global, limits: { max_requests_in_flight: MOST + 1 } } });
     const one = ask(port, { path: "/a/x" });
-    await eventually(() => backend.asked === MOST + 1);
+    await eventually(() => backend.requests === MOST + 1, "the accepted requests at the upstream");
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
     release();
     expect((await one).status).toBe(200);

@@ -1,12 +1,13 @@
-/** Plugins that refuse, answer or change what passes by themselves, through a whole gateway: those of access, CORS, headers and compression. */
+/** Plugins for access, CORS, headers and compression, through a whole gateway. */
 import { createHash } from "node:crypto";
-import http2, { type ClientHttp2Session, type IncomingHttpHeaders, type IncomingHttpStatusHeader } from "node:http2";
+import type { IncomingHttpHeaders } from "node:http2";
 import type { Duplex } from "node:stream";
 import { gunzipSync } from "node:zlib";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Ask, h2Open, h2Session, h2WebSocketSession } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, client, codeIn, gate, get, rawBackend, statusesIn } from "./harness.ts";
 
@@ -17,64 +18,41 @@ const basic = (user: string, password: string) => `Basic ${Buffer.from(`${user}:
 type Parts = NonNullable<Parameters<typeof oneService>[1]>;
 type Global = NonNullable<ConfigInput["global"]>;
 
-const plugged = (port: number, plugins: NonNullable<Parts["plugins"]>, parts: Parts = {}, global: Global = {}) => oneService(port, { ...parts, plugins }, { h2c: true, ...global });
+const withPlugins = (port: number, plugins: NonNullable<Parts["plugins"]>, parts: Parts = {}, global: Global = {}) => oneService(port, { ...parts, plugins }, { h2c: true, ...global });
 
-interface Got {
+interface Response {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
-type Asking = { readonly method?: string; readonly path?: string; readonly headers?: Record<string, string>; readonly body?: string };
-
-function session(port: number): ClientHttp2Session {
-  const opened = http2.connect(`http://127.0.0.1:${port}`);
-  opened.on("error", () => {});
-  onTestFinished(() => opened.destroy());
-  return opened;
-}
-
-/** A request over HTTP/2 whose body, if any, is written by the test. */
-function open2(over: ClientHttp2Session, { method = "GET", path = "/a/x", headers = {} }: Asking, endStream: boolean) {
-  const stream = over.request({ ":method": method, ":path": path, ...headers }, { endStream });
-  stream.on("error", () => {});
-  const answered = new Promise<Got>((resolve) => {
-    let body = "";
-    let fields: IncomingHttpHeaders & IncomingHttpStatusHeader = {};
-    stream.setEncoding("utf8").on("data", (piece: string) => (body += piece));
-    stream.on("response", (got) => (fields = got));
-    stream.on("close", () => resolve({ status: fields[":status"] ?? 0, headers: fields, body }));
-  });
-  return { stream, answered };
-}
+type Request = { readonly method?: string; readonly path?: string; readonly headers?: Record<string, string>; readonly body?: string };
 
 /** One request over each protocol, one after the other. */
-async function both(port: number, asking: Asking = {}): Promise<[Got, Got]> {
-  const { status, headers, body } = await ask(port, { path: "/a/x", ...asking });
-  const over = open2(session(port), asking, asking.body === undefined);
-  if (asking.body !== undefined) over.stream.end(asking.body);
-  return [{ status, headers, body: body.toString() }, await over.answered];
+async function both(port: number, request: Request = {}): Promise<[Response, Response]> {
+  const first = await ask(port, { path: "/a/x", ...request });
+  const { stream, reply } = h2Open(h2Session(port), request, request.body === undefined);
+  if (request.body !== undefined) stream.end(request.body);
+  return [{ ...first, body: first.body.toString() }, await reply];
 }
 
-const outcome = ({ status, body }: Got) => `${status} ${codeIn(body) ?? body}`;
-const outcomes = async (port: number, asking?: Asking) => (await both(port, asking)).map(outcome);
+const outcome = ({ status, body }: Response) => `${status} ${codeIn(body) ?? body}`;
+const outcomes = async (port: number, request?: Request) => (await both(port, request)).map(outcome);
 const twice = (text: string) => [text, text];
 
-/** What an attempt to open a WebSocket comes to, over HTTP/1.1 and HTTP/2. */
-async function knock(port: number, headers: Record<string, string> = {}): Promise<string[]> {
-  const talk = await client(port);
-  talk.send(HANDSHAKE.replace("\r\n\r\n", `\r\n${Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n`));
-  const first = (await talk.until("\r\n\r\n")).slice(9, 12);
-  talk.socket.destroy();
-  const over = session(port);
-  await new Promise((resolve) => over.once("remoteSettings", resolve));
-  const stream = over.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x", "sec-websocket-version": "13", ...headers }, { endStream: false });
-  stream.on("error", () => {});
+/** The statuses of requests for a WebSocket, over HTTP/1.1 and HTTP/2. */
+async function openWebSockets(port: number, headers: Record<string, string> = {}): Promise<string[]> {
+  const connection = await client(port);
+  connection.send(HANDSHAKE.replace("\r\n\r\n", `\r\n${Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n`));
+  const first = (await connection.until("\r\n\r\n")).slice(9, 12);
+  connection.socket.destroy();
+  const session = await h2WebSocketSession(port);
+  const { stream } = h2Open(session, { method: "CONNECT", headers: { ":protocol": "websocket", "sec-websocket-version": "13", ...headers } }, false);
   const status = await new Promise<number>((resolve) => stream.on("response", (fields) => resolve(Number(fields[":status"]))));
   stream.destroy();
   return [first, String(status)];
 }
 
-/** Opens every WebSocket, and keeps it. */
+/** Accepts every WebSocket and keeps it open. */
 async function socketBackend() {
   const origin = await backend();
   origin.server.on("upgrade", (request, socket: Duplex) => {
@@ -96,32 +74,32 @@ const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines,
 describe("basic_auth", () => {
   const plugin = { name: "basic_auth", config: { username: "ada", password: QUICK, users: [{ username: "bob", password: "plain" }] } };
 
-  test("lets those pass who know a password, over HTTP/1.1, HTTP/2 and for WebSockets", async () => {
+  it("lets clients with the right password pass, over HTTP/1.1, HTTP/2 and for WebSockets", async () => {
     const origin = await socketBackend();
-    const { port } = await running(plugged(origin.port, [plugin]));
+    const { port } = await running(withPlugins(origin.port, [plugin]));
     for (const [user, password, expected] of [["ada", "quick", "200 ok"], ["bob", "plain", "200 ok"], ["ada", "plain", "401 credentials_invalid"]] as const) {
       expect(await outcomes(port, { headers: { authorization: basic(user, password) } })).toEqual(twice(expected));
     }
     const refused = await both(port);
     expect(refused.map(outcome)).toEqual(twice("401 credentials_missing"));
     for (const { headers } of refused) expect(headers["www-authenticate"]).toBe('Basic realm="edge-gateway", charset="UTF-8"');
-    expect(await knock(port, { authorization: basic("ada", "quick") })).toEqual(["101", "200"]);
-    expect(await knock(port)).toEqual(twice("401"));
+    expect(await openWebSockets(port, { authorization: basic("ada", "quick") })).toEqual(["101", "200"]);
+    expect(await openWebSockets(port)).toEqual(twice("401"));
     expect(origin.seen).toHaveLength(4);
   });
 
-  test("names the caller for rate limits and the log, which hold no password, and hides it from the upstream", async () => {
+  it("identifies the caller for rate limits and the log, which hold no password, and hides it from the upstream", async () => {
     const origin = await backend();
     const lines: string[] = [];
     const limit = { name: "rate_limit", config: { limit_hour: 2, limit_by: "credential" } };
-    const config = plugged(origin.port, [{ ...plugin, config: { ...plugin.config, hide_credentials: true } }, limit]);
+    const config = withPlugins(origin.port, [{ ...plugin, config: { ...plugin.config, hide_credentials: true } }, limit]);
     const { port, gateway } = await running(config, { accessLog: (text) => void lines.push(text) });
     expect(await outcomes(port, { headers: { authorization: basic("ada", "quick") } })).toEqual(twice("200 ok"));
     gateway.reload({ ...config, global: { h2c: true, name: "other" } });
     expect(await outcomes(port, { headers: { authorization: basic("ada", "quick") } })).toEqual(twice("429 rate_limited"));
     expect(await outcomes(port, { headers: { authorization: basic("bob", "plain") } })).toEqual(twice("200 ok"));
     expect(origin.seen.flatMap(({ headers }) => headers.filter((name) => /^authorization$/i.test(name)))).toEqual([]);
-    await eventually(() => lines.join("").trim().split("\n").length === 6);
+    await eventually(() => lines.join("").trim().split("\n").length === 6, "the lines of the access log");
     const logged = lines.join("").trim().split("\n").map((line) => (JSON.parse(line) as { caller: string }).caller);
     expect(logged).toEqual(["ada", "ada", "ada", "ada", "bob", "bob"]);
     expect(lines.join("")).not.toMatch(/quick|plain|Basic|QmFz/);
@@ -129,42 +107,42 @@ describe("basic_auth", () => {
 });
 
 describe("acl", () => {
-  test("goes by the client's address, which only a trusted proxy can tell", async () => {
+  it("uses the client's address, which only a trusted proxy can forward", async () => {
     const origin = await socketBackend();
     const only = (address: string) => [{ name: "acl", config: { whitelist: [address] } }];
     const from = (address: string) => ({ headers: { "x-forwarded-for": `203.0.113.1, ${address}` } });
-    const { port, gateway } = await running(plugged(origin.port, only("198.51.100.0/24")));
+    const { port, gateway } = await running(withPlugins(origin.port, only("198.51.100.0/24")));
     expect(await outcomes(port, from("198.51.100.7"))).toEqual(twice("403 forbidden"));
-    expect(await knock(port)).toEqual(twice("403"));
-    gateway.reload(plugged(origin.port, only("198.51.100.0/24"), {}, { trusted_proxies: ["127.0.0.1"] }));
+    expect(await openWebSockets(port)).toEqual(twice("403"));
+    gateway.reload(withPlugins(origin.port, only("198.51.100.0/24"), {}, { trusted_proxies: ["127.0.0.1"] }));
     expect(await outcomes(port, from("198.51.100.7"))).toEqual(twice("200 ok"));
     expect(await outcomes(port, from("::ffff:198.51.100.7"))).toEqual(twice("200 ok"));
     expect(await outcomes(port, from("198.51.101.7"))).toEqual(twice("403 forbidden"));
-    gateway.reload(plugged(origin.port, only("127.0.0.0/8")));
+    gateway.reload(withPlugins(origin.port, only("127.0.0.0/8")));
     expect(await outcomes(port)).toEqual(twice("200 ok"));
-    expect(await knock(port)).toEqual(["101", "200"]);
+    expect(await openWebSockets(port)).toEqual(["101", "200"]);
   });
 });
 
 describe("bot_protection", () => {
-  test("keeps out who says that it is one, on every level", async () => {
+  it("refuses clients whose User-Agent is listed, on every level", async () => {
     const origin = await socketBackend();
     const plugin = (part: string) => [{ name: "bot_protection", config: { blacklist: [part] } }];
     const routes = [{ path: "/{rest*}" }, { path: "/guarded", plugins: plugin("route-bot") }];
-    const { port } = await running(plugged(origin.port, plugin("service-bot"), { routes }, { plugins: plugin("global-bot") }));
+    const { port } = await running(withPlugins(origin.port, plugin("service-bot"), { routes }, { plugins: plugin("global-bot") }));
     const as = (agent: string, path = "/a/x") => outcomes(port, { path, headers: { "user-agent": agent } });
     for (const agent of ["Global-Bot/1", "a service-bot"]) expect(await as(agent)).toEqual(twice("403 bot_detected"));
     expect(await as("route-bot")).toEqual(twice("200 ok"));
     expect(await as("route-bot", "/a/guarded")).toEqual(twice("403 bot_detected"));
     expect(await outcomes(port)).toEqual(twice("403 bot_detected"));
-    expect(await knock(port, { "user-agent": "global-bot" })).toEqual(twice("403"));
-    expect(await knock(port, { "user-agent": "a browser" })).toEqual(["101", "200"]);
+    expect(await openWebSockets(port, { "user-agent": "global-bot" })).toEqual(twice("403"));
+    expect(await openWebSockets(port, { "user-agent": "a browser" })).toEqual(["101", "200"]);
   });
 });
 
 describe("request_size_limit", () => {
   const plugins = (most: number) => [{ name: "request_size_limit", config: { max_payload_size: most } }];
-  /** Gathers what arrives of every body, and never answers. */
+  /** An upstream that records the pieces of every body, and never answers. */
   async function gathering() {
     const got: string[] = [];
     const upstream = await rawBackend((request) => {
@@ -174,18 +152,18 @@ describe("request_size_limit", () => {
     return { upstream, got };
   }
 
-  test("a longer Content-Length is 413 at once, and the upstream not asked", async () => {
+  it("answers 413 to a longer Content-Length at once, without asking the upstream", async () => {
     const origin = await socketBackend();
-    const { port } = await running(plugged(origin.port, plugins(10)));
+    const { port } = await running(withPlugins(origin.port, plugins(10)));
     expect(await outcomes(port, { method: "POST", body: "0123456789", headers: { "content-length": "10" } })).toEqual(twice("200 ok"));
     expect(await outcomes(port, { method: "POST", body: "01234567890", headers: { "content-length": "11" } })).toEqual(twice("413 body_too_large"));
     expect(origin.seen).toHaveLength(2);
-    expect(await knock(port)).toEqual(["101", "200"]);
+    expect(await openWebSockets(port)).toEqual(["101", "200"]);
   });
 
-  test("a client that asks first is not told to go on, and one that has sent it all may ask again", async () => {
+  it("sends no 100 Continue to a client whose body is too long, and keeps the connection of one that has sent it all", async () => {
     const origin = await backend();
-    const { port } = await running(plugged(origin.port, plugins(10)));
+    const { port } = await running(withPlugins(origin.port, plugins(10)));
     const first = await client(port);
     first.send(post("Content-Length: 11", "Expect: 100-continue"));
     expect(statusesIn(await first.closed())).toEqual([413]);
@@ -193,70 +171,70 @@ describe("request_size_limit", () => {
     second.send(post("Content-Length: 11") + "01234567890");
     await second.until('"code"');
     second.send(post("Transfer-Encoding: chunked") + chunk("01234567890") + "0\r\n\r\n");
-    await eventually(() => statusesIn(second.text()).length === 2);
+    await eventually(() => statusesIn(second.text()).length === 2, "the second response");
     second.send(get());
     await second.until(/ok$/);
     expect(statusesIn(second.text())).toEqual([413, 413, 200]);
     expect(origin.seen.map(({ method }) => method)).toEqual(["GET"]);
   });
 
-  test("any other body is cut where it passes the bound: 413, and the upstream's request cancelled", async () => {
+  it("answers 413 when any other body passes the limit, and cancels the upstream request", async () => {
     const { upstream, got } = await gathering();
-    const { port, gateway } = await running(plugged(upstream.port, plugins(10)));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
-    await eventually(() => got.join("") === "fits");
-    talk.send(chunk("but not this"));
-    expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
+    const { port, gateway } = await running(withPlugins(upstream.port, plugins(10)));
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+    await eventually(() => got.join("") === "fits", "the bytes 'fits'");
+    connection.send(chunk("but not this"));
+    expect(codeIn(await connection.until('"code"'))).toBe("body_too_large");
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
-    const { stream, answered } = open2(session(port), { method: "POST" }, false);
+    const { stream, reply } = h2Open(h2Session(port), { method: "POST" }, false);
     stream.write("fits");
-    await eventually(() => got.join("") === "fitsfits");
+    await eventually(() => got.join("") === "fitsfits", "the bytes 'fitsfits'");
     stream.write("but not this");
-    expect(outcome(await answered)).toBe("413 body_too_large");
+    expect(outcome(await reply)).toBe("413 body_too_large");
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
     expect(got.join("")).toBe("fitsfits");
-    talk.socket.destroy();
-    await eventually(() => gateway.inFlight === 0);
+    connection.socket.destroy();
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
-  test("the smaller of two bounds holds, whichever is the gateway's, with retries and without", async () => {
+  it("applies the smaller of its own limit and the gateway's, with retries and without", async () => {
     for (const [own, whole] of [[10, 1000], [1000, 10]] as const) {
       for (const parts of [{}, { retries: { attempts: 2 } }]) {
         const { upstream, got } = await gathering();
-        const { port } = await running(plugged(upstream.port, plugins(own), parts, { limits: { max_body_bytes: whole } }));
-        const talk = await client(port);
-        talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
-        await eventually(() => got.join("") === "fits");
-        talk.send(chunk("but not this"));
-        expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
+        const { port } = await running(withPlugins(upstream.port, plugins(own), parts, { limits: { max_body_bytes: whole } }));
+        const connection = await client(port);
+        connection.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+        await eventually(() => got.join("") === "fits", "the bytes 'fits'");
+        connection.send(chunk("but not this"));
+        expect(codeIn(await connection.until('"code"'))).toBe("body_too_large");
         await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
       }
     }
   });
 
-  test("a reply under way when the bound is passed breaks off", async () => {
+  it("breaks off a reply under way when the body passes the limit", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {});
       response.write("begun");
     });
-    const { port } = await running(plugged(upstream.port, plugins(10)));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
-    await talk.until("begun");
-    talk.send(chunk("but not this"));
-    const received = await talk.closed();
+    const { port } = await running(withPlugins(upstream.port, plugins(10)));
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+    await connection.until("begun");
+    connection.send(chunk("but not this"));
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([200]);
     expect(received).not.toMatch(/0\r\n\r\n$/);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test.each<[string, Parts]>([
+  it.each<[string, Parts]>([
     ["with the plugin", { plugins: plugins(1e9) }],
     ["with retries too", { plugins: plugins(1e9), retries: { attempts: 2, max_replay_bytes: 1024 } }],
     ["without either", {}],
-  ])("an upstream that answers without reading the rest keeps neither connection nor stream: %s", async (_, parts) => {
+  ])("keeps neither connection nor stream when an upstream answers without reading the rest, %s", async (_, parts) => {
     const answering = gate();
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
@@ -265,38 +243,41 @@ describe("request_size_limit", () => {
     });
     const { port, gateway } = await running(oneService(upstream.port, parts, { h2c: true }));
     const size = 600_000;
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(size)));
-    const { stream, answered } = open2(session(port), { method: "POST" }, false);
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(size)));
+    const { stream, reply } = h2Open(h2Session(port), { method: "POST" }, false);
     stream.write("x".repeat(size));
-    await eventually(() => gateway.inFlight === 2 && upstream.connections.open === 2);
+    await eventually(
+      () => gateway.inFlight === 2 && upstream.connections.open === 2,
+      "two requests in flight and two connections to the upstream",
+    );
     answering.open();
-    await talk.until("early");
-    talk.send("0\r\n\r\n");
-    talk.send(get());
-    await eventually(() => statusesIn(talk.text()).length === 2, "the second answer");
-    expect(statusesIn(talk.text())).toEqual([200, 200]);
-    expect((await answered).body).toBe("early");
-    await eventually(() => gateway.inFlight === 0);
+    await connection.until("early");
+    connection.send("0\r\n\r\n");
+    connection.send(get());
+    await eventually(() => statusesIn(connection.text()).length === 2, "the second answer");
+    expect(statusesIn(connection.text())).toEqual([200, 200]);
+    expect((await reply).body).toBe("early");
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 });
 
 describe("request_termination", () => {
-  test("answers in the upstream's place, on a connection that goes on", async () => {
+  it("answers in place of the upstream, and keeps the connection open", async () => {
     const origin = await backend();
     const config = { status: 503, body: "back soon\n", headers: { "Retry-After": "3600" } };
-    const { port, gateway } = await running(plugged(origin.port, [{ name: "request_termination", config }]));
+    const { port, gateway } = await running(withPlugins(origin.port, [{ name: "request_termination", config }]));
     for (const { status, headers, body } of await both(port)) {
       expect([status, headers["retry-after"], headers["content-type"], headers["content-length"], body]).toEqual([503, "3600", "text/plain; charset=utf-8", "10", "back soon\n"]);
     }
     for (const { status, headers, body } of await both(port, { method: "HEAD" })) expect([status, headers["content-length"], body]).toEqual([503, "10", ""]);
-    expect(await knock(port)).toEqual(twice("503"));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(100_000)) + "0\r\n\r\n" + get());
-    await eventually(() => statusesIn(talk.text()).length === 2, "the second answer");
-    gateway.reload(plugged(origin.port, [{ name: "request_termination", config: { status: 204 } }]));
+    expect(await openWebSockets(port)).toEqual(twice("503"));
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(100_000)) + "0\r\n\r\n" + get());
+    await eventually(() => statusesIn(connection.text()).length === 2, "the second answer");
+    gateway.reload(withPlugins(origin.port, [{ name: "request_termination", config: { status: 204 } }]));
     for (const { status, headers, body } of await both(port)) expect([status, headers["content-length"], headers["content-type"], body]).toEqual([204, undefined, undefined, ""]);
-    gateway.reload(plugged(origin.port, [{ name: "request_termination", enabled: false, config }]));
+    gateway.reload(withPlugins(origin.port, [{ name: "request_termination", enabled: false, config }]));
     expect(await outcomes(port)).toEqual(twice("200 ok"));
     expect(origin.seen).toHaveLength(2);
   });
@@ -305,7 +286,7 @@ describe("request_termination", () => {
 describe("cors", () => {
   const APP = "https://app.example.com";
   const cors = (config: object = {}) => ({ name: "cors", config: { allow_origins: [APP], ...config } });
-  const asked = { origin: APP, "access-control-request-method": "PUT" };
+  const preflight = { origin: APP, "access-control-request-method": "PUT" };
   const auth = { name: "key_auth", config: { key: "k1" } };
   const origin = async () =>
     backend((_request, response) => {
@@ -314,11 +295,11 @@ describe("cors", () => {
       response.end("ok");
     });
 
-  test("answers the preflight of a route that does not list OPTIONS, whatever guards the route", async () => {
+  it("answers the preflight of a route that does not list OPTIONS, whatever guards the route", async () => {
     const upstream = await origin();
     const routes = [{ path: "/x", methods: ["PUT"], plugins: [auth] }];
-    const { port } = await running(plugged(upstream.port, [cors({ allow_credentials: true, max_age: 60 })], { routes }));
-    for (const { status, headers, body } of await both(port, { method: "OPTIONS", headers: asked })) {
+    const { port } = await running(withPlugins(upstream.port, [cors({ allow_credentials: true, max_age: 60 })], { routes }));
+    for (const { status, headers, body } of await both(port, { method: "OPTIONS", headers: preflight })) {
       expect([status, body]).toEqual([204, ""]);
       expect(headers).toMatchObject({
         "access-control-allow-origin": APP,
@@ -327,7 +308,7 @@ describe("cors", () => {
         "access-control-max-age": "60",
       });
     }
-    for (const { status, headers } of await both(port, { method: "OPTIONS", headers: { ...asked, origin: "https://evil.example" } })) {
+    for (const { status, headers } of await both(port, { method: "OPTIONS", headers: { ...preflight, origin: "https://evil.example" } })) {
       expect([status, Object.keys(headers).filter((name) => name.startsWith("access-control-"))]).toEqual([204, []]);
       expect(headers.vary).toMatch(/^Origin\b/);
     }
@@ -335,9 +316,9 @@ describe("cors", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  test("lets a page read the refusal of a plugin behind it, and replies in its own words", async () => {
+  it("lets a page read the refusal of a plugin behind it, and replaces the upstream's CORS headers", async () => {
     const upstream = await origin();
-    const { port } = await running(plugged(upstream.port, [cors(), auth]));
+    const { port } = await running(withPlugins(upstream.port, [cors(), auth]));
     for (const { status, headers, body } of await both(port, { headers: { origin: APP } })) {
       expect([status, codeIn(body), headers["access-control-allow-origin"], headers.vary]).toEqual([401, "key_missing", APP, "Origin"]);
     }
@@ -349,7 +330,7 @@ describe("cors", () => {
     }
   });
 
-  test.each<[string, Record<string, unknown>, number, string]>([
+  it.each<[string, Record<string, unknown>, number, string]>([
     ["basic_auth", { username: "ada", password: QUICK }, 401, "credentials_missing"],
     ["jwt", { alg: "HS256", secret: "0123456789abcdef0123456789abcdef" }, 401, "token_missing"],
     ["mtls", {}, 401, "client_certificate_missing"],
@@ -357,52 +338,52 @@ describe("cors", () => {
     ["bot_protection", {}, 403, "bot_detected"],
     ["request_size_limit", { max_payload_size: 1 }, 413, "body_too_large"],
     ["request_termination", { status: 503 }, 503, ""],
-  ])("before %s: its refusal can be read, and preflights do not meet it", async (name, config, status, code) => {
+  ])("in front of %s makes its refusal readable, and answers preflights itself", async (name, config, status, code) => {
     const upstream = await origin();
-    const { port } = await running(plugged(upstream.port, [cors(), { name, config }]));
+    const { port } = await running(withPlugins(upstream.port, [cors(), { name, config }]));
     const refused = { method: "POST", headers: { origin: APP, "content-length": "2" }, body: "ab" };
     for (const got of await both(port, refused)) {
       expect([got.status, codeIn(got.body) ?? got.body, got.headers["access-control-allow-origin"], got.headers.vary]).toEqual([status, code, APP, "Origin"]);
     }
-    for (const got of await both(port, { method: "OPTIONS", headers: asked })) expect([got.status, got.headers["access-control-allow-origin"]]).toEqual([204, APP]);
+    for (const got of await both(port, { method: "OPTIONS", headers: preflight })) expect([got.status, got.headers["access-control-allow-origin"]]).toEqual([204, APP]);
     expect(upstream.seen).toEqual([]);
   });
 
-  test("before request_size_limit, the 413 for a body that turns out too long under way can be read too", async () => {
-    const { port } = await running(plugged((await origin()).port, [cors(), { name: "request_size_limit", config: { max_payload_size: 3 } }]));
+  it("in front of request_size_limit makes the 413 readable for a body that turns out too long while it streams", async () => {
+    const { port } = await running(withPlugins((await origin()).port, [cors(), { name: "request_size_limit", config: { max_payload_size: 3 } }]));
     const asking = { method: "POST", path: "/a/x", headers: { origin: APP } };
     const first = await ask(port, { ...asking, headers: { ...asking.headers, "transfer-encoding": "chunked" }, body: "four" });
-    const { stream, answered } = open2(session(port), asking, false);
+    const { stream, reply } = h2Open(h2Session(port), asking, false);
     stream.end("four");
-    for (const { status, headers } of [first, await answered]) expect([status, headers["access-control-allow-origin"]]).toEqual([413, APP]);
+    for (const { status, headers } of [first, await reply]) expect([status, headers["access-control-allow-origin"]]).toEqual([413, APP]);
   });
 
-  test("of two, the outer one has the last word", async () => {
+  it("lets the outer one decide when there are two", async () => {
     const upstream = await origin();
     const strict = [cors()];
     const open = [cors({ allow_origins: ["*"] })];
-    const { port, gateway } = await running(plugged(upstream.port, open, {}, { plugins: strict }));
-    const allowed = async (method: string) => (await both(port, { method, headers: { ...asked, origin: "https://else.example" } })).map(({ headers }) => headers["access-control-allow-origin"]);
+    const { port, gateway } = await running(withPlugins(upstream.port, open, {}, { plugins: strict }));
+    const allowed = async (method: string) => (await both(port, { method, headers: { ...preflight, origin: "https://else.example" } })).map(({ headers }) => headers["access-control-allow-origin"]);
     for (const method of ["GET", "OPTIONS"]) expect(await allowed(method)).toEqual([undefined, undefined]);
-    gateway.reload(plugged(upstream.port, strict, {}, { plugins: open }));
+    gateway.reload(withPlugins(upstream.port, strict, {}, { plugins: open }));
     for (const method of ["GET", "OPTIONS"]) expect(await allowed(method)).toEqual(twice("*"));
   });
 
-  test("the other way round, neither the preflight nor the refusal can be read", async () => {
-    const { port } = await running(plugged((await origin()).port, [auth, cors()]));
-    for (const { status, headers } of await both(port, { method: "OPTIONS", headers: asked })) {
+  it("behind the plugin that refuses makes neither the preflight nor the refusal readable", async () => {
+    const { port } = await running(withPlugins((await origin()).port, [auth, cors()]));
+    for (const { status, headers } of await both(port, { method: "OPTIONS", headers: preflight })) {
       expect([status, headers["access-control-allow-origin"]]).toEqual([401, undefined]);
     }
   });
 
-  test("preflight_continue asks the upstream, on every level, and errors of the upstream can be read", async () => {
+  it("sends preflights to the upstream with preflight_continue, on every level, and makes the upstream's errors readable", async () => {
     const upstream = await origin();
     const plugin = cors({ preflight_continue: true });
-    const config = plugged(upstream.port, [], { routes: [{ path: "/x", methods: ["PUT"], plugins: [plugin] }] });
+    const config = withPlugins(upstream.port, [], { routes: [{ path: "/x", methods: ["PUT"], plugins: [plugin] }] });
     const { port, gateway } = await running(config);
-    for (const next of [plugged(upstream.port, [plugin]), plugged(upstream.port, [], {}, { plugins: [plugin] }), config]) {
+    for (const next of [withPlugins(upstream.port, [plugin]), withPlugins(upstream.port, [], {}, { plugins: [plugin] }), config]) {
       gateway.reload(next);
-      for (const { status, headers, body } of await both(port, { method: "OPTIONS", headers: asked })) {
+      for (const { status, headers, body } of await both(port, { method: "OPTIONS", headers: preflight })) {
         expect([status, headers["access-control-allow-origin"], body]).toEqual([200, APP, "ok"]);
       }
     }
@@ -411,33 +392,33 @@ describe("cors", () => {
     for (const { status, headers } of await both(port, { method: "PUT", headers: { origin: APP } })) expect([status, headers["access-control-allow-origin"]]).toEqual([502, APP]);
   });
 
-  test("leaves the opening of WebSockets as it is, from any origin", async () => {
-    const { port } = await running(plugged((await socketBackend()).port, [cors()]));
+  it("leaves WebSocket handshakes unchanged, from any origin", async () => {
+    const { port } = await running(withPlugins((await socketBackend()).port, [cors()]));
     const headers = { origin: "https://evil.example" };
-    expect(await knock(port, headers)).toEqual(["101", "200"]);
-    const talk = await client(port);
-    talk.send(HANDSHAKE);
-    expect(await talk.until("\r\n\r\n")).toContain("Access-Control-Allow-Origin: kept");
+    expect(await openWebSockets(port, headers)).toEqual(["101", "200"]);
+    const connection = await client(port);
+    connection.send(HANDSHAKE);
+    expect(await connection.until("\r\n\r\n")).toContain("Access-Control-Allow-Origin: kept");
   });
 });
 
 describe("redirect", () => {
-  test("leads elsewhere with what the path says, on every level, without a word to the upstream", async () => {
+  it("fills its location from the path, on every level, without asking the upstream", async () => {
     const origin = await backend();
     const to = (location: string) => [{ name: "redirect", config: { location } }];
     const routes = [{ path: "/old/{id}", plugins: to("https://new.example/items/{id}?from=old") }, { path: "/{rest*}" }];
-    const { port, gateway } = await running(plugged(origin.port, [], { routes }));
+    const { port, gateway } = await running(withPlugins(origin.port, [], { routes }));
     const places = async (path: string) => (await both(port, { method: "POST", path, body: "x" })).map(({ status, headers, body }) => `${status} ${headers.location ?? body}`);
     expect(await places("/a/old/a%20b?c=d")).toEqual(twice("308 https://new.example/items/a%20b?from=old&c=d"));
     expect(await places("/a/x")).toEqual(twice("200 ok"));
-    gateway.reload(plugged(origin.port, to("https://${request.host}${request.path}")));
+    gateway.reload(withPlugins(origin.port, to("https://${request.host}${request.path}")));
     expect(await places("/a//evil.example?")).toEqual(twice("308 https://127.0.0.1/a/evil.example"));
-    expect(await knock(port)).toEqual(twice("308"));
+    expect(await openWebSockets(port)).toEqual(twice("308"));
     const old = await client(port);
     old.send("GET /a/evil.example HTTP/1.0\r\n\r\n");
-    const answered = await old.closed();
-    expect([statusesIn(answered), codeIn(answered)]).toEqual([[400], "bad_request"]);
-    gateway.reload(plugged(origin.port, [], {}, { plugins: to("/{rest}") }));
+    const received = await old.closed();
+    expect([statusesIn(received), codeIn(received)]).toEqual([[400], "bad_request"]);
+    gateway.reload(withPlugins(origin.port, [], {}, { plugins: to("/{rest}") }));
     expect(await places("/a//evil.example")).toEqual(twice("308 /evil.example"));
     expect(origin.seen).toHaveLength(2);
   });
@@ -446,24 +427,24 @@ describe("redirect", () => {
 describe("request_headers and response_headers", () => {
   const seenBy = (headers: readonly string[], name: string) => headers.filter((_, i) => i % 2 === 1 && headers[i - 1]!.toLowerCase() === name);
 
-  test("change what is asked and answered, level after level, errors and WebSockets included", async () => {
+  it("change requests and replies, level after level, errors and WebSockets included", async () => {
     const origin = await socketBackend();
-    const asks = { name: "request_headers", config: { set: { "X-User": "${caller.id}", "X-Rest": "{rest}" }, remove: ["Authorization"] } };
-    const answers = (level: string) => ({ name: "response_headers", config: { add: { "X-Level": level }, set: { "X-Last": level } } });
-    const plugins = [{ name: "basic_auth", config: { username: "ada", password: "p" } }, asks, answers("service")];
-    const routes = [{ path: "/{rest*}", plugins: [answers("route")] }];
-    const { port } = await running(plugged(origin.port, plugins, { routes }, { plugins: [answers("global")] }));
+    const requestHeaders = { name: "request_headers", config: { set: { "X-User": "${caller.id}", "X-Rest": "{rest}" }, remove: ["Authorization"] } };
+    const responseHeaders = (level: string) => ({ name: "response_headers", config: { add: { "X-Level": level }, set: { "X-Last": level } } });
+    const plugins = [{ name: "basic_auth", config: { username: "ada", password: "p" } }, requestHeaders, responseHeaders("service")];
+    const routes = [{ path: "/{rest*}", plugins: [responseHeaders("route")] }];
+    const { port } = await running(withPlugins(origin.port, plugins, { routes }, { plugins: [responseHeaders("global")] }));
     const forged = { authorization: basic("ada", "p"), "x-user": "root", "x-rest": "/etc" };
-    const [first, second] = [await ask(port, { path: "/a/x/y", headers: { ...forged, connection: "close, x-user" } }), await open2(session(port), { path: "/a/x/y", headers: forged }, true).answered];
+    const [first, second] = [await ask(port, { path: "/a/x/y", headers: { ...forged, connection: "close, x-user" } }), await h2Open(h2Session(port), { path: "/a/x/y", headers: forged }, true).reply];
     for (const { status, headers } of [first, second]) expect([status, headers["x-level"], headers["x-last"]]).toEqual([200, "route, service, global", "global"]);
     for (const { headers } of origin.seen) expect(["x-user", "x-rest", "authorization"].map((name) => seenBy(headers, name))).toEqual([["ada"], ["x/y"], []]);
     expect(origin.seen).toHaveLength(2);
     for (const { status, headers } of await both(port)) expect([status, headers["x-level"]]).toEqual([401, "global"]);
-    const talk = await client(port);
-    talk.send(HANDSHAKE.replace("\r\n\r\n", `\r\nAuthorization: ${basic("ada", "p")}\r\n\r\n`));
-    const opened = await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(HANDSHAKE.replace("\r\n\r\n", `\r\nAuthorization: ${basic("ada", "p")}\r\n\r\n`));
+    const opened = await connection.until("\r\n\r\n");
     expect([statusesIn(opened), /x-last: (\w+)/i.exec(opened)?.[1]]).toEqual([[101], "global"]);
-    expect(await knock(port, { authorization: basic("ada", "p") })).toEqual(["101", "200"]);
+    expect(await openWebSockets(port, { authorization: basic("ada", "p") })).toEqual(["101", "200"]);
   });
 });
 
@@ -478,23 +459,19 @@ describe("compress", () => {
       response.setHeader("Content-Length", TEXT.length).end(request.method === "HEAD" ? undefined : TEXT);
     });
 
-  /** The bodies as they come, decoded. */
+  /** Each body, decoded, after the name of its coding. */
   async function texts(port: number, headers: Record<string, string>): Promise<string[]> {
     const first = await ask(port, { path: "/a/x", headers });
-    const stream = session(port).request({ ":path": "/a/x", ...headers });
-    const pieces: Buffer[] = [];
-    let coding: string | undefined;
-    stream.on("response", (fields) => (coding = fields["content-encoding"])).on("data", (piece: Buffer) => pieces.push(piece));
-    await new Promise((resolve) => stream.on("close", resolve));
+    const second = await h2Ask(h2Session(port), { headers });
     const decoded = (body: Buffer, by: string | undefined) => `${by ?? "plain"} ${(by === "gzip" ? gunzipSync(body) : body).toString()}`;
-    return [decoded(first.body, first.headers["content-encoding"]), decoded(Buffer.concat(pieces), coding)];
+    return [decoded(first.body, first.headers["content-encoding"]), decoded(second.bytes, second.headers["content-encoding"])];
   }
 
-  test("for those that accept it; HEAD and 304 say the same as GET; around a cache and within", async () => {
+  it("compresses for clients that accept it, with the same headers for GET, HEAD and 304, around a cache and inside it", async () => {
     const origin = await upstream();
     const pair = [{ name: "compress" }, { name: "response_cache" }];
     for (const plugins of [[{ name: "compress" }], pair, [...pair].reverse()]) {
-      const { port } = await running(plugged(origin.port, plugins));
+      const { port } = await running(withPlugins(origin.port, plugins));
       for (let round = 0; round < 2; round++) {
         expect(await texts(port, ACCEPT)).toEqual(twice(`gzip ${TEXT}`));
         expect(await texts(port, {})).toEqual(twice(`plain ${TEXT}`));
@@ -507,18 +484,18 @@ describe("compress", () => {
     }
   });
 
-  test("what breaks off behind it breaks off, and does not look whole", async () => {
+  it("breaks off its reply when the upstream does, so that it never looks complete", async () => {
     const origin = await upstream();
-    const { port, gateway } = await running(plugged(origin.port, [{ name: "compress" }]));
+    const { port, gateway } = await running(withPlugins(origin.port, [{ name: "compress" }]));
     await expect(ask(port, { path: "/a/broken", headers: ACCEPT })).rejects.toThrow();
-    const { stream, answered } = open2(session(port), { path: "/a/broken", headers: ACCEPT }, true);
-    await answered;
+    const { stream, reply } = h2Open(h2Session(port), { path: "/a/broken", headers: ACCEPT }, true);
+    await reply;
     expect(stream.rstCode).not.toBe(0);
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
-  test("leaves WebSockets alone", async () => {
-    const { port } = await running(plugged((await socketBackend()).port, [{ name: "compress", config: { min_bytes: 0 } }]));
-    expect(await knock(port, ACCEPT)).toEqual(["101", "200"]);
+  it("leaves WebSockets alone", async () => {
+    const { port } = await running(withPlugins((await socketBackend()).port, [{ name: "compress", config: { min_bytes: 0 } }]));
+    expect(await openWebSockets(port, ACCEPT)).toEqual(["101", "200"]);
   });
 });

@@ -1,4 +1,4 @@
-/** Plugins that ask other servers over HTTPS, where the server's certificate is signed by a private authority. */
+/** Plugins that send requests over HTTPS to servers whose certificate is signed by a private CA. */
 import { generateKeyPairSync, sign } from "node:crypto";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -11,9 +11,9 @@ import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { OTHER_CA } from "../support/more_certs.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { readableLog } from "./harness.ts";
+import { recordedLog } from "./harness.ts";
 
-/** Requests that have come to an HTTPS server on a free port, closed when the test ends. */
+/** An HTTPS server on a free port that records its requests; closed when the test ends. */
 async function secureBackend(answer: RequestListener, options: ServerOptions = {}): Promise<{ readonly url: string; readonly seen: string[] }> {
   const seen: string[] = [];
   const server = https.createServer({ cert: SERVER.cert, key: SERVER.key, ...options }, (request, response) => {
@@ -40,28 +40,28 @@ const FILES = () => pem({ ca: CA.cert, other: OTHER_CA.cert, cert: CLIENT.cert, 
 
 describe("forward_auth over HTTPS", () => {
   it("asks a server whose certificate is signed by the CA that tls.ca names, and no other server", async () => {
-    const judge = await secureBackend((_request, response) => void response.end());
+    const authServer = await secureBackend((_request, response) => void response.end());
     const { ca, other } = FILES();
-    const plugin = (tls?: object) => ({ name: "forward_auth", config: { url: judge.url, timeout_ms: 60_000, ...(tls && { tls }) } });
+    const plugin = (tls?: object) => ({ name: "forward_auth", config: { url: authServer.url, timeout_ms: 60_000, ...(tls && { tls }) } });
     expect(await status((await guarded(plugin({ ca }))).port)).toBe(200);
     expect(await status((await guarded(plugin({ ca: other }))).port)).toBe(503);
     expect(await status((await guarded(plugin())).port)).toBe(503);
     expect(await status((await guarded(plugin({ ca, servername: "other.example.com" }))).port)).toBe(503);
-    expect(judge.seen).toEqual(["GET /"]);
+    expect(authServer.seen).toEqual(["GET /"]);
   });
 
   it("shows the client certificate of tls.cert to a server that asks for one", async () => {
-    const judge = await secureBackend((_request, response) => void response.end(), { ca: CA.cert, requestCert: true, rejectUnauthorized: true });
+    const authServer = await secureBackend((_request, response) => void response.end(), { ca: CA.cert, requestCert: true, rejectUnauthorized: true });
     const { ca, cert, key } = FILES();
-    const config = { url: judge.url, timeout_ms: 60_000 };
+    const config = { url: authServer.url, timeout_ms: 60_000 };
     expect(await status((await guarded({ name: "forward_auth", config: { ...config, tls: { ca, cert, key } } })).port)).toBe(200);
     expect(await status((await guarded({ name: "forward_auth", config: { ...config, tls: { ca } } })).port)).toBe(503);
   });
 
   it("trusts another CA once the file that tls.ca names has changed", async () => {
-    const judge = await secureBackend((_request, response) => void response.end());
+    const authServer = await secureBackend((_request, response) => void response.end());
     const { other } = FILES();
-    const { gateway, port } = await guarded({ name: "forward_auth", config: { url: judge.url, timeout_ms: 60_000, tls: { ca: other } } });
+    const { gateway, port } = await guarded({ name: "forward_auth", config: { url: authServer.url, timeout_ms: 60_000, tls: { ca: other } } });
     expect(gateway.files).toEqual([other]);
     expect(await status(port)).toBe(503);
     writeFileSync(other!, CA.cert);
@@ -82,7 +82,7 @@ it("jwt fetches jwks_uri from a server whose certificate is signed by the CA tha
   const { ca, other } = FILES();
   const plugin = (tls: object) => ({ name: "jwt", config: { alg: "ES256", jwks_uri: `${issuer.url}/keys`, tls } });
   expect(await status((await guarded(plugin({ ca }))).port, { authorization })).toBe(200);
-  const { log, lines } = readableLog();
+  const { log, lines } = recordedLog();
   expect(await status((await guarded(plugin({ ca: other }), { log })).port, { authorization })).toBe(503);
   expect(lines.map(({ message }) => message)).toContain("jwt cannot fetch the keys of its issuer; it has none");
   expect(issuer.seen).toEqual(["GET /keys"]);
@@ -93,11 +93,11 @@ it("http_log sends its entries to a server whose certificate is signed by the CA
   const { ca } = FILES();
   const { port } = await guarded({ name: "http_log", config: { http_endpoint: `${server.url}/log`, batch_size: 1, tls: { ca } } });
   expect(await status(port)).toBe(200);
-  await eventually(() => server.seen.length === 1);
+  await eventually(() => server.seen.length === 1, "a request at the server");
   expect(server.seen).toEqual(["POST /log"]);
 });
 
-describe("a plugin's tls is refused", () => {
+describe("the tls option of a plugin", () => {
   const { cert } = SERVER;
   it.each([
     ["beside an http:// URL", "forward_auth", { url: "http://127.0.0.1/" }, "ca", /tls\s+is for https:\/\/ URLs; this one begins with http:\/\//],
@@ -106,12 +106,12 @@ describe("a plugin's tls is refused", () => {
     ["without jwks_uri", "jwt", { alg: "HS256", secret: "x".repeat(32) }, "ca", /tls\s+is for "jwks_uri"/],
     ["with a certificate and no key", "forward_auth", { url: "https://127.0.0.1/" }, "cert", /tls\s+needs "key" beside "cert"/],
     ["with a file that holds no certificate", "forward_auth", { url: "https://127.0.0.1/" }, "garbage", /tls\.ca\s+.*is not a certificate in PEM form/],
-  ])("%s", (_title, name, config, given, message) => {
+  ])("is refused %s", (_title, name, config, given, message) => {
     const files = pem({ ca: cert, cert, garbage: "garbage" });
     const tls = { [given === "garbage" ? "ca" : given]: files[given] };
     return expect(guarded({ name, config: { ...config, tls } })).rejects.toThrow(message);
   });
 
-  it("with verify: false, for a plugin always verifies the server", () =>
+  it("is refused with verify: false: a plugin always verifies the server", () =>
     expect(guarded({ name: "forward_auth", config: { url: "https://127.0.0.1/", tls: { verify: false } } })).rejects.toThrow(/verify/));
 });

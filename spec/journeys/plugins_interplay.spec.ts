@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { PluginInput } from "../../lib/config/model.ts";
 import { definePlugin, headerValues, schema, withHeader } from "../../lib/index.ts";
 import { madeUpTools } from "../support/exercise.ts";
@@ -9,8 +9,8 @@ import { ask } from "../support/raw_client.ts";
 const KEYS = { name: "key_auth", config: { keys: [{ id: "ann", key: "k-ann" }, { id: "bob", key: "k-bob" }] } };
 const limit = (config: object) => ({ name: "rate_limit", config: { limit_hour: 2, ...config } });
 
-describe("what one plugin does for the next", () => {
-  test("a limit by credential counts each caller that authentication has named, wherever the two stand", async () => {
+describe("plugins that work together", () => {
+  it("apply a limit by credential to each caller that authentication has identified, in either plugin order", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, { routes: [{ path: "/{rest*}", plugins: [limit({ limit_by: "credential" })] }] }, { plugins: [KEYS] }));
     const statuses = async (apiKey: string, times: number) => {
@@ -20,12 +20,12 @@ describe("what one plugin does for the next", () => {
     };
     expect(await statuses("k-ann", 3)).toEqual([200, 200, 429]);
     expect(await statuses("k-bob", 3)).toEqual([200, 200, 429]);
-    // Refused before it is counted.
+    // Authentication refuses the request before the limit counts it.
     expect(await statuses("wrong", 3)).toEqual([401, 401, 401]);
     expect(origin.seen).toHaveLength(4);
   });
 
-  test("a limit in shadow mode looks and tells, and neither refuses nor takes from the one beside it", async () => {
+  it("count and report in shadow mode without refusing a request or changing the limit beside it", async () => {
     const origin = await backend();
     const { log, lines } = madeUpTools();
     const shadow = { ...limit({ limit_hour: 1, mode: "shadow" }), id: "trial" };
@@ -37,7 +37,7 @@ describe("what one plugin does for the next", () => {
     expect(lines.filter(({ message }) => message.includes("shadow") || message.includes("would")).length).toBeGreaterThan(0);
   });
 
-  test("global, service, route on the way in, the reverse on the way out", async () => {
+  it("run from global over service to route on the request, and in reverse on the response", async () => {
     const origin = await backend();
     const adding = (name: string, value: string) => ({ name, config: { add: { "X-Way": value } } });
     const both = (level: string) => [adding("request_headers", level), adding("response_headers", level)];
@@ -49,7 +49,7 @@ describe("what one plugin does for the next", () => {
   });
 });
 
-describe("what plugins say of a request", () => {
+describe("a header that a plugin sets for the upstream", () => {
   const own = definePlugin({
     name: "own",
     schema: schema.object({}),
@@ -68,8 +68,8 @@ describe("what plugins say of a request", () => {
     ["forward_auth", (auth) => ({ name: "forward_auth", config: { url: auth, response_headers: ["X-User"] } })],
   ];
 
-  test.each(saying.flatMap(([name, plugin]) => ["x-user", "close, X-User", "X-USER ,keep-alive", "Upgrade, X-User"].map((option) => [name, option, plugin] as const)))(
-    "by %s cannot be taken away by its client with Connection: %s",
+  it.each(saying.flatMap(([name, plugin]) => ["x-user", "close, X-User", "X-USER ,keep-alive", "Upgrade, X-User"].map((option) => [name, option, plugin] as const)))(
+    "cannot be removed by the client when %s sets it and the client sends Connection: %s",
     async (name, Connection, plugin) => {
       const origin = await backend();
       const auth = await backend((_request, response) => void response.writeHead(200, { "X-User": "forward_auth" }).end());

@@ -1,60 +1,49 @@
-/** Plugins that change messages or look into them, through a whole gateway, over HTTP/1 and HTTP/2. */
+/** Plugins that change or validate messages, through a whole gateway, over HTTP/1.1 and HTTP/2. */
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import http from "node:http";
-import type { ClientHttp2Session, IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
+import type { IncomingHttpHeaders } from "node:http2";
 import zlib from "node:zlib";
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/index.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
-import { h2Session } from "../support/h2_client.ts";
+import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { backend, byteBackend, client, mortalBackend, rawBackend } from "./harness.ts";
+import { backend, byteBackend, client, restartableBackend, rawBackend } from "./harness.ts";
 
-interface Got {
+interface Response {
   readonly status: number;
   readonly headers: Readonly<Record<string, unknown>>;
   readonly body: Buffer;
 }
 
-interface Asked {
+interface Request {
   readonly method?: string;
   readonly path?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | Buffer;
 }
 
-type Client = (asked?: Asked) => Promise<Got>;
+type Client = (request?: Request) => Promise<Response>;
 
-/** The same question over HTTP/1.1 and over HTTP/2, to one gateway. */
+/** Clients over HTTP/1.1 and over HTTP/2 of one gateway. */
 async function clients(config: ConfigInput) {
   const { gateway, port } = await running({ ...config, global: { ...config.global, h2c: true } });
   const session = h2Session(port);
-  const over1: Client = ({ method, path = "/a/x", headers = {}, body } = {}) =>
+  const overHttp1: Client = ({ method, path = "/a/x", headers = {}, body } = {}) =>
     ask(port, { path, headers, ...(method === undefined ? {} : { method }), ...(body === undefined ? {} : { body }) });
-  const over2: Client = (asked) => askOver2(session, asked);
-  return { gateway, port, session, both: [["HTTP/1.1", over1], ["HTTP/2", over2]] as const };
-}
-
-function askOver2(session: ClientHttp2Session, { method = "GET", path = "/a/x", headers = {}, body }: Asked = {}): Promise<Got> {
-  const lower = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-  return new Promise((resolve, reject) => {
-    const fields: OutgoingHttpHeaders = { ":method": method, ":path": path, ...lower };
-    const stream = session.request(fields, { endStream: body === undefined });
-    if (body !== undefined) stream.end(body);
-    const chunks: Buffer[] = [];
-    let received: IncomingHttpHeaders = {};
-    stream.on("response", (each) => (received = each));
-    stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-    stream.on("error", reject);
-    stream.on("close", () => (stream.rstCode === 0 ? resolve({ status: Number(received[":status"]), headers: received, body: Buffer.concat(chunks) }) : reject(new Error(`reset ${stream.rstCode}`))));
-  });
+  const overHttp2: Client = async ({ headers = {}, ...request } = {}) => {
+    const lower = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+    const reply = await h2Ask(session, { ...request, headers: lower });
+    return { ...reply, body: reply.bytes };
+  };
+  return { gateway, port, session, both: [["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const };
 }
 
 const plugin = (name: string, config: Record<string, unknown>) => ({ name, config });
 const valueOf = (headers: readonly string[], name: string) => headers.flatMap((each, i) => (i % 2 === 0 && each.toLowerCase() === name ? [headers[i + 1]!] : []));
-const problemIn = ({ body }: Got) => JSON.parse(body.toString()) as { code: string; violations: unknown[] };
+const problemIn = ({ body }: Response) => JSON.parse(body.toString()) as { code: string; violations: unknown[] };
 
 describe("request_headers and response_headers", () => {
   const config = (port: number) =>
@@ -67,7 +56,7 @@ describe("request_headers and response_headers", () => {
       { plugins: [plugin("key_auth", { keys: [{ id: "alice", key: "k" }] }), plugin("request_headers", { set: { "X-User": "${caller.id}" } })] },
     );
 
-  it("change what either side gets, at every level, over both protocols", async () => {
+  it("change requests and replies at every level, over both protocols", async () => {
     const origin = await backend((_request, response) => response.writeHead(200, { "X-Inside": "1", "X-Level": "upstream" }).end("ok"));
     const { both } = await clients(config(origin.port));
     for (const [, client] of both) {
@@ -79,7 +68,7 @@ describe("request_headers and response_headers", () => {
     }
   });
 
-  it("a client is not rid of what is said of it by naming it in Connection", async () => {
+  it("keep headers that they have set when the client names them in Connection", async () => {
     const origin = await backend();
     const { port } = await clients(config(origin.port));
     await ask(port, { path: "/a/x", headers: { apikey: "k", Connection: "close, X-User, x-item, X-Other", "X-Other": "1" } });
@@ -87,12 +76,12 @@ describe("request_headers and response_headers", () => {
     expect(["x-user", "x-item", "x-other"].map((name) => valueOf(seen, name))).toEqual([["alice"], ["x"], []]);
   });
 
-  it("hold for refusals within and for WebSockets, and a reload changes them", async () => {
-    let asked = "";
+  it("apply to refusals of inner plugins and to WebSockets, and a reload changes them", async () => {
+    let received = "";
     const origin = await byteBackend((socket) =>
       socket.on("data", (chunk: Buffer) => {
-        asked += chunk.toString("latin1");
-        if (asked.endsWith("\r\n\r\n")) socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nX-Inside: 1\r\n\r\n");
+        received += chunk.toString("latin1");
+        if (received.endsWith("\r\n\r\n")) socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nX-Inside: 1\r\n\r\n");
         else socket.write(chunk);
       }),
     );
@@ -104,7 +93,7 @@ describe("request_headers and response_headers", () => {
     expect(head).toMatch(/^HTTP\/1\.1 101 /);
     expect(head).toMatch(/\r\nX-Out: 1\r\n/);
     expect(head).not.toMatch(/X-Inside/);
-    expect(asked).toMatch(/\r\nX-In: 1\r\n/);
+    expect(received).toMatch(/\r\nX-In: 1\r\n/);
     gateway.reload(oneService(origin.port, { plugins: [plugin("response_headers", { set: { "X-Out": "2" } }), plugin("key_auth", { key: "k" })] }));
     connection.send("still there");
     await connection.until("still there");
@@ -112,14 +101,14 @@ describe("request_headers and response_headers", () => {
     expect([status, headers["x-out"]]).toEqual([401, "2"]);
   });
 
-  it("an unknown placeholder is an error of the configuration, with its place", async () => {
+  it("report an unknown placeholder as a configuration error with its place", async () => {
     const origin = await backend();
     await expect(running(oneService(origin.port, { routes: [{ path: "/{id}", plugins: [plugin("request_headers", { set: { A: "{ib}" } })] }] }))).rejects.toThrow(/config\.set\.A +\{ib\} is no placeholder of this route's path; did you mean \{id\}\?/);
   });
 });
 
 describe("redirect", () => {
-  it("answers itself over both protocols, and connections go on", async () => {
+  it("answers by itself over both protocols, and keeps the connections open", async () => {
     const { both, port } = await clients(oneService(9, { routes: [{ path: "/old/{rest*}", plugins: [plugin("redirect", { location: "https://${request.host}/new/{rest}" })] }] }));
     for (const [, client] of both) {
       for (const body of [undefined, "unread"]) {
@@ -139,7 +128,7 @@ describe("compress", () => {
   const decode: Readonly<Record<string, (bytes: Buffer) => Buffer>> = { gzip: zlib.gunzipSync, br: zlib.brotliDecompressSync };
   const text = Buffer.from(Array.from({ length: 40_000 }, (_, i) => `line ${i * 7919} of many\n`).join(""));
 
-  it.each(["gzip", "br"])("%s: nothing is lost of a large reply, with its length and without, over both protocols", async (coding) => {
+  it.each(["gzip", "br"])("loses nothing of a large %s reply, with a length and without, over both protocols", async (coding) => {
     const origin = await backend((request, response) => {
       const length = request.url === "/length" ? { "Content-Length": String(text.length) } : {};
       response.writeHead(200, { "Content-Type": "text/plain", ETag: '"1"', ...length }).end(text);
@@ -154,14 +143,14 @@ describe("compress", () => {
         const plain = await client({ path });
         expect([plain.headers["content-encoding"], plain.headers["vary"], plain.body.equals(text)]).toEqual([undefined, "Accept-Encoding", true]);
         const head = await client({ path, method: "HEAD", headers: { "Accept-Encoding": coding } });
-        // Without a length nobody knows whether GET would compress it.
+        // Without a length it is unknown whether a GET would compress it.
         expect([head.headers["content-encoding"], head.body.length]).toEqual([path === "/a/length" ? coding : undefined, 0]);
       }
     }
   });
 
-  it.each(["http", "h2c"] as const)("each event of a stream arrives before the next is sent, upstream over %s", async (protocol) => {
-    const origin = await mortalBackend(protocol);
+  it.each(["http", "h2c"] as const)("sends each event of a stream before the next one is sent, with an upstream over %s", async (protocol) => {
+    const origin = await restartableBackend(protocol);
     const sending: ((event: string) => void)[] = [];
     origin.answer = (_request, response) => {
       response.writeHead(200, { "Content-Type": "text/event-stream" });
@@ -169,10 +158,10 @@ describe("compress", () => {
       sending.push((event) => void (event === "" ? response.end() : response.write(event)));
     };
     const { port, session } = await clients(config(origin.port, { protocol }));
-    const asked = http.get({ port, host: "127.0.0.1", path: "/a/x", headers: { "Accept-Encoding": "gzip" }, agent: false });
+    const request = http.get({ port, host: "127.0.0.1", path: "/a/x", headers: { "Accept-Encoding": "gzip" }, agent: false });
     const stream = session.request({ ":path": "/a/x", "accept-encoding": "gzip" });
-    const [response] = (await once(asked, "response")) as [http.IncomingMessage];
-    await eventually(() => sending.length === 2);
+    const [response] = (await once(request, "response")) as [http.IncomingMessage];
+    await eventually(() => sending.length === 2, "both requests at the upstream");
     const got = ["", ""];
     const plain = [response, stream].map((each, i) => each.pipe(zlib.createGunzip()).on("data", (chunk: Buffer) => (got[i] += chunk.toString())));
     let sent = "";
@@ -185,7 +174,7 @@ describe("compress", () => {
     await Promise.all(plain.map((each) => once(each, "end")));
   });
 
-  it("a client that goes away ends the upstream's response too, over both protocols", async () => {
+  it("ends the upstream's response when the client disconnects, over both protocols", async () => {
     let open = 0;
     const origin = await rawBackend((_request, response) => {
       open++;
@@ -194,18 +183,18 @@ describe("compress", () => {
       response.write("x");
     });
     const { port, session } = await clients(config(origin.port));
-    const asked = http.get({ port, host: "127.0.0.1", path: "/a/x", headers: { "Accept-Encoding": "br" }, agent: false });
+    const request = http.get({ port, host: "127.0.0.1", path: "/a/x", headers: { "Accept-Encoding": "br" }, agent: false });
     const stream = session.request({ ":path": "/a/x", "accept-encoding": "br" });
-    asked.on("error", () => {});
+    request.on("error", () => {});
     stream.on("error", () => {});
-    await Promise.all([once(asked, "response"), once(stream, "response")]);
+    await Promise.all([once(request, "response"), once(stream, "response")]);
     expect(open).toBe(2);
-    asked.destroy();
+    request.destroy();
     stream.close(8);
     await eventually(() => open === 0, "the end of the upstream's responses");
   });
 
-  it("an upstream that breaks off leaves no whole reply, over both protocols", async () => {
+  it("ends its reply with an error when the upstream breaks off, over both protocols", async () => {
     const origin = await rawBackend((_request, response) => {
       response.writeHead(200, { "Content-Type": "text/plain", "Content-Length": "100000" });
       response.write("x".repeat(2_000), () => response.destroy());
@@ -214,7 +203,7 @@ describe("compress", () => {
     for (const [, client] of both) await expect(client({ headers: { "Accept-Encoding": "gzip" } })).rejects.toThrow();
   });
 
-  it("an upstream is read no faster than the client reads", async () => {
+  it("reads the upstream no faster than the client reads", async () => {
     let written = 0;
     const chunk = randomBytes(65_536);
     const origin = await rawBackend((_request, response) => {
@@ -247,7 +236,7 @@ describe("request_validation", () => {
   const config = (port: number, parts: object = {}) => oneService(port, { plugins: [plugin("request_validation", { body: schema, query: { properties: { page: { type: "integer" } } }, max_bytes: 1000 })], ...parts });
   const json = { "Content-Type": "application/json" };
 
-  it("serves other requests while a long body is checked, and checks it to its end", async () => {
+  it("serves other requests while it checks a long body, and checks that body to its end", async () => {
     const origin = await backend();
     const items = { anyOf: [...Array<object>(30).fill({ type: "object" }), { type: "integer" }] };
     const { port } = await running(oneService(origin.port, { plugins: [plugin("request_validation", { body: { items } })] }));
@@ -266,7 +255,7 @@ describe("request_validation", () => {
     expect(origin.seen).toHaveLength(5);
   });
 
-  it("lets through what fits, byte for byte, and refuses the rest with every violation, over both protocols", async () => {
+  it("passes valid requests on byte for byte, and refuses others with every violation, over both protocols", async () => {
     const origin = await backend();
     const { both } = await clients(config(origin.port));
     const exact = '{ "id":1,\t"ü":"\\u0041" }\r\n';
@@ -286,7 +275,7 @@ describe("request_validation", () => {
     }
   });
 
-  it("chunked bodies are read up to the bound and passed on chunked, trailers too; the connection serves on after a refusal", async () => {
+  it("reads a chunked body up to the limit, forwards it chunked with its trailers, and keeps the connection after a refusal", async () => {
     const origin = await backend();
     const { port } = await clients(config(origin.port));
     const connection = await client(port);
@@ -300,7 +289,7 @@ describe("request_validation", () => {
     await connection.until("HTTP/1.1 413");
   });
 
-  it("a client that waits for 100 Continue gets it once, though the upstream is asked only later", async () => {
+  it("sends 100 Continue once to a client that waits for it, before the upstream is asked", async () => {
     const origin = await backend();
     const { port, session } = await clients(config(origin.port));
     const connection = await client(port);
@@ -320,8 +309,8 @@ describe("request_validation", () => {
     expect(origin.seen.map(({ headers }) => valueOf(headers, "expect"))).toEqual([[], []]);
   });
 
-  it("a body that was looked at can be sent to another upstream", async () => {
-    const dead = await mortalBackend();
+  it("lets a checked body be sent to another upstream", async () => {
+    const dead = await restartableBackend();
     const origin = await backend();
     await dead.kill();
     const { both } = await clients(config(dead.port, { retries: {}, upstreams: [dead, origin].map(({ port }) => ({ host: "127.0.0.1", port })) }));
@@ -331,7 +320,7 @@ describe("request_validation", () => {
     expect(new Set(origin.seen.map(({ body }) => body.toString()))).toEqual(new Set(['{"id":1}']));
   });
 
-  it("WebSockets pass, their query having been looked at", async () => {
+  it("checks the query of a WebSocket request, and lets valid ones pass", async () => {
     const origin = await byteBackend((socket) =>
       socket.on("data", () => void socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")),
     );

@@ -1,44 +1,39 @@
 import { createHmac, generateKeyPairSync, sign } from "node:crypto";
-import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import http2, { type IncomingHttpHeaders } from "node:http2";
+import http2 from "node:http2";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
-import { h2Session } from "../support/h2_client.ts";
+import { h2Ask, h2Open, h2Session } from "../support/h2_client.ts";
 import type { Origin } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { backend, byteBackend, client, codeIn, gate, rawBackend, readableLog } from "./harness.ts";
+import { backend, byteBackend, client, codeIn, gate, rawBackend, recordedLog } from "./harness.ts";
 
-interface Got {
+interface Response {
   readonly status: number;
   readonly headers: Readonly<Record<string, unknown>>;
   readonly body: string;
 }
 
-type Asking = (port: number, path: string, headers?: Readonly<Record<string, string>>) => Promise<Got>;
+type Send = (port: number, path: string, headers?: Readonly<Record<string, string>>) => Promise<Response>;
 
-const over1: Asking = async (port, path, headers = {}) => {
-  const { status, headers: got, body } = await ask(port, { path, headers });
-  return { status, headers: got, body: body.toString() };
+const overHttp1: Send = async (port, path, headers = {}) => {
+  const response = await ask(port, { path, headers });
+  return { ...response, body: response.body.toString() };
 };
 
-const over2: Asking = async (port, path, headers = {}) => {
+const overHttp2: Send = async (port, path, headers = {}) => {
   const session = h2Session(port);
-  const stream = session.request({ ":path": path, ...headers });
-  const [got] = (await once(stream, "response")) as [IncomingHttpHeaders];
-  let body = "";
-  stream.setEncoding("utf8").on("data", (chunk: string) => (body += chunk));
-  await once(stream, "close");
+  const reply = await h2Ask(session, { path, headers });
   session.close();
-  return { status: Number(got[":status"]), headers: got, body };
+  return reply;
 };
 
-const CLIENTS: readonly (readonly [string, Asking])[] = [
-  ["HTTP/1.1", over1],
-  ["HTTP/2", over2],
+const CLIENTS: readonly (readonly [string, Send])[] = [
+  ["HTTP/1.1", overHttp1],
+  ["HTTP/2", overHttp2],
 ];
 const H2C = { h2c: true };
 
@@ -54,7 +49,7 @@ function token(claims: object = {}, secret = SECRET): string {
 const bearer = (text = token()) => ({ authorization: `Bearer ${text}` });
 const valuesOf = (origin: Origin, name: string) => origin.seen.map(({ headers }) => headers.filter((_text, i) => i % 2 === 1 && headers[i - 1]!.toLowerCase() === name));
 
-/** A backend that takes WebSockets and says what came in its request's head. */
+/** A backend that accepts WebSockets and records the heads of their requests. */
 async function webSocketBackend() {
   const heads: string[] = [];
   const made = await byteBackend((socket) => {
@@ -72,23 +67,23 @@ const handshake = (...lines: string[]) => HANDSHAKE.replace("\r\n\r\n", "\r\n" +
 describe("jwt", () => {
   const JWT = { name: "jwt", config: { alg: "HS256", secret: SECRET, claims_to_headers: { sub: "X-User" } } };
 
-  it.each(CLIENTS)("over %s lets tokens pass, tells the upstream, and refuses the rest with a challenge", async (_protocol, asking) => {
+  it.each(CLIENTS)("over %s lets valid tokens pass, adds their claims to the request, and refuses others with a challenge", async (_protocol, send) => {
     const origin = await backend();
     const lines: string[] = [];
     const { port } = await running(oneService(origin.port, { plugins: [JWT] }, H2C), { accessLog: (text) => void lines.push(text) });
-    expect((await asking(port, "/a/x", { ...bearer(), "x-user": "root" })).status).toBe(200);
+    expect((await send(port, "/a/x", { ...bearer(), "x-user": "root" })).status).toBe(200);
     expect(valuesOf(origin, "x-user")).toEqual([["ann"]]);
-    const none = await asking(port, "/a/x");
+    const none = await send(port, "/a/x");
     expect([none.status, codeIn(none.body), none.headers["www-authenticate"]]).toEqual([401, "token_missing", 'Bearer realm="edge-gateway"']);
-    const expired = await asking(port, "/a/x", bearer(token({ exp: 1 })));
+    const expired = await send(port, "/a/x", bearer(token({ exp: 1 })));
     expect([expired.status, codeIn(expired.body)]).toEqual([401, "token_expired"]);
     expect(expired.headers["www-authenticate"]).toBe('Bearer realm="edge-gateway", error="invalid_token", error_description="The access token has expired."');
     expect(origin.seen).toHaveLength(1);
-    await eventually(() => lines.join("").split("\n").length === 4);
+    await eventually(() => lines.join("").split("\n").length === 4, "the lines of the access log");
     expect(lines.join("")).toContain('"caller":"ann"');
   });
 
-  it("guards WebSockets, from headers, cookies and the query", async () => {
+  it("guards WebSockets with tokens from headers, cookies and the query", async () => {
     const origin = await webSocketBackend();
     const config = { ...JWT.config, from: ["header", "cookie:t", "query:t"] };
     const { port } = await running(oneService(origin.port, { plugins: [{ name: "jwt", config }] }));
@@ -102,44 +97,40 @@ describe("jwt", () => {
     expect(origin.heads[0]!.match(/x-user: .*/gi)).toEqual(["X-User: ann"]);
   });
 
-  it("a client cannot take the header out by naming it in Connection", async () => {
+  it("keeps the header that it has set when the client names it in Connection", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, { plugins: [JWT] }));
-    await over1(port, "/a/x", { ...bearer(), Connection: "close, X-User" });
+    await overHttp1(port, "/a/x", { ...bearer(), Connection: "close, X-User" });
     expect(valuesOf(origin, "x-user")).toEqual([["ann"]]);
   });
 
-  it("a client cannot say it in trailers, over HTTP/1.1 and HTTP/2; others pass", async () => {
+  it("drops the header that it sets from trailers, over HTTP/1.1 and HTTP/2, and lets other trailers pass", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, { plugins: [JWT] }, H2C));
     const one = await client(port);
     one.send(`POST /a/x HTTP/1.1\r\nHost: gw\r\nConnection: close\r\nAuthorization: Bearer ${token()}\r\nTransfer-Encoding: chunked\r\n\r\n`);
     one.send("1\r\na\r\n0\r\nX-User: root\r\nx_user: root\r\nX-Sum: 1\r\n\r\n");
     await one.closed();
-    const session = h2Session(port);
-    const stream = session.request({ ":method": "POST", ":path": "/a/x", ...bearer() }, { waitForTrailers: true });
-    stream.on("wantTrailers", () => stream.sendTrailers({ "x-user": "root", "x-sum": "1" }));
-    stream.end("a").resume();
-    await once(stream, "close");
+    await h2Ask(h2Session(port), { method: "POST", headers: bearer(), body: "a", trailers: { "x-user": "root", "x-sum": "1" } });
     expect(origin.seen.map(({ trailers }) => trailers)).toEqual([
       ["X-Sum", "1"],
       ["x-sum", "1"],
     ]);
   });
 
-  it("stands at every level, and its sub is the caller that rate_limit counts", async () => {
+  it("works at every level, and rate_limit counts its sub as the caller", async () => {
     const origin = await backend();
     const limit = { name: "rate_limit", config: { limit_hour: 1, limit_by: "credential" } };
     const strict = { name: "jwt", config: { alg: "HS256", secret: SECRET, claims: { role: "admin" } } };
     const config = oneService(origin.port, { plugins: [limit], routes: [{ path: "/open" }, { path: "/admin", plugins: [strict] }] }, { plugins: [JWT] });
     const { port } = await running(config);
-    expect((await over1(port, "/a/open", bearer())).status).toBe(200);
-    expect((await over1(port, "/a/open", bearer())).status).toBe(429);
-    expect((await over1(port, "/a/admin", bearer(token({ sub: "bob" })))).status).toBe(401);
-    expect((await over1(port, "/a/admin", bearer(token({ sub: "eve", role: "admin" })))).status).toBe(200);
+    expect((await overHttp1(port, "/a/open", bearer())).status).toBe(200);
+    expect((await overHttp1(port, "/a/open", bearer())).status).toBe(429);
+    expect((await overHttp1(port, "/a/admin", bearer(token({ sub: "bob" })))).status).toBe(401);
+    expect((await overHttp1(port, "/a/admin", bearer(token({ sub: "eve", role: "admin" })))).status).toBe(200);
   });
 
-  it("takes another secret with a reload, and the content of jwks_file anew", async () => {
+  it("uses the new secret and the new content of jwks_file after a reload", async () => {
     const origin = await backend();
     const folder = mkdtempSync(join(tmpdir(), "edge-gateway-"));
     onTestFinished(() => rmSync(folder, { recursive: true }));
@@ -152,16 +143,16 @@ describe("jwt", () => {
     };
     write(old);
     const { gateway, port } = await running(oneService(origin.port, { plugins: [{ name: "jwt", config: { alg: "EdDSA", jwks_file: file } }] }));
-    expect((await over1(port, "/a/x", bearer(signedBy(old)))).status).toBe(200);
+    expect((await overHttp1(port, "/a/x", bearer(signedBy(old)))).status).toBe(200);
     write(fresh);
     gateway.reload();
-    expect((await over1(port, "/a/x", bearer(signedBy(old)))).status).toBe(401);
-    expect((await over1(port, "/a/x", bearer(signedBy(fresh)))).status).toBe(200);
+    expect((await overHttp1(port, "/a/x", bearer(signedBy(old)))).status).toBe(401);
+    expect((await overHttp1(port, "/a/x", bearer(signedBy(fresh)))).status).toBe(200);
     gateway.reload(oneService(origin.port, { plugins: [JWT] }));
-    expect((await over1(port, "/a/x", bearer())).status).toBe(200);
+    expect((await overHttp1(port, "/a/x", bearer())).status).toBe(200);
   });
 
-  it("keeps the keys of a jwks_uri over reloads, and asks for none before a request comes", async () => {
+  it("keeps the keys of a jwks_uri over reloads, and fetches none before the first request", async () => {
     const origin = await backend();
     const pair = generateKeyPairSync("ec", { namedCurve: "P-256" });
     const issuer = await backend((_request, response) => void response.end(JSON.stringify({ keys: [pair.publicKey.export({ format: "jwk" })] })));
@@ -171,49 +162,49 @@ describe("jwt", () => {
     const { gateway, port } = await running(config(1));
     gateway.reload(config(2));
     expect(issuer.connections.total).toBe(0);
-    expect((await over1(port, "/a/x", bearer(signed))).status).toBe(200);
+    expect((await overHttp1(port, "/a/x", bearer(signed))).status).toBe(200);
     gateway.reload(config(3));
-    expect((await over1(port, "/a/x", bearer(signed))).status).toBe(200);
+    expect((await overHttp1(port, "/a/x", bearer(signed))).status).toBe(200);
     expect(issuer.seen).toHaveLength(1);
     await gateway.close(0);
-    await eventually(() => issuer.connections.open === 0);
+    await eventually(() => issuer.connections.open === 0, "the connections to the issuer closing");
   });
 });
 
 describe("forward_auth", () => {
   const plugin = (port: number, config: object = {}) => ({ name: "forward_auth", config: { url: `http://127.0.0.1:${port}/check`, response_headers: ["X-User"], timeout_ms: 60_000, ...config } });
 
-  it.each(CLIENTS)("over %s asks about each request, and returns what is no 2xx", async (_protocol, asking) => {
+  it.each(CLIENTS)("over %s asks about each request, and returns every response other than 2xx", async (_protocol, send) => {
     const origin = await backend();
-    const judge = await backend(({ headers }, response) => {
+    const authServer = await backend(({ headers }, response) => {
       if (headers.authorization === "Bearer ann") response.writeHead(200, { "X-User": "ann" }).end();
       else response.writeHead(302, { Location: "https://login.example/", "Set-Cookie": ["a=1", "b=2"] }).end("log in");
     });
-    const { port } = await running(oneService(origin.port, { plugins: [plugin(judge.port)] }, H2C));
-    expect((await asking(port, "/a/x?q=1", { authorization: "Bearer ann", "x-user": "root" })).body).toBe("ok");
+    const { port } = await running(oneService(origin.port, { plugins: [plugin(authServer.port)] }, H2C));
+    expect((await send(port, "/a/x?q=1", { authorization: "Bearer ann", "x-user": "root" })).body).toBe("ok");
     expect(valuesOf(origin, "x-user")).toEqual([["ann"]]);
-    expect(valuesOf(judge, "x-forwarded-uri")).toEqual([["/a/x?q=1"]]);
-    expect(valuesOf(judge, "x-forwarded-host")).toEqual([[`127.0.0.1:${port}`]]);
-    const refused = await asking(port, "/a/x");
+    expect(valuesOf(authServer, "x-forwarded-uri")).toEqual([["/a/x?q=1"]]);
+    expect(valuesOf(authServer, "x-forwarded-host")).toEqual([[`127.0.0.1:${port}`]]);
+    const refused = await send(port, "/a/x");
     expect(refused).toMatchObject({ status: 302, body: "log in", headers: { location: "https://login.example/", "set-cookie": ["a=1", "b=2"], "content-length": "6" } });
     expect(origin.seen).toHaveLength(1);
-    expect(judge.connections.total).toBe(1);
+    expect(authServer.connections.total).toBe(1);
   });
 
-  it("a body waits for the answer, and comes whole", async () => {
+  it("holds a body back until the authorization server has answered, and forwards it whole", async () => {
     const origin = await backend((_request, response, body) => void response.end(String(body.length)));
-    const judge = await backend();
-    const { port } = await running(oneService(origin.port, { plugins: [plugin(judge.port)] }));
+    const authServer = await backend();
+    const { port } = await running(oneService(origin.port, { plugins: [plugin(authServer.port)] }));
     const { body } = await ask(port, { method: "POST", path: "/a/x", body: Buffer.alloc(1024 * 1024, 1) });
     expect(body.toString()).toBe(String(1024 * 1024));
-    expect(judge.seen[0]!.body).toHaveLength(0);
+    expect(authServer.seen[0]!.body).toHaveLength(0);
   });
 
   it("guards WebSockets", async () => {
     const origin = await webSocketBackend();
     let status = 403;
-    const judge = await backend((_request, response) => void response.writeHead(status, { "X-User": "ann" }).end("no"));
-    const { port } = await running(oneService(origin.port, { plugins: [plugin(judge.port)] }));
+    const authServer = await backend((_request, response) => void response.writeHead(status, { "X-User": "ann" }).end("no"));
+    const { port } = await running(oneService(origin.port, { plugins: [plugin(authServer.port)] }));
     const refused = await client(port);
     refused.send(HANDSHAKE);
     expect(await refused.closed()).toMatch(/^HTTP\/1\.1 403 [^]*no$/);
@@ -224,37 +215,41 @@ describe("forward_auth", () => {
     expect(origin.heads[0]).toContain("X-User: ann");
   });
 
-  it("is given up when the client goes away, over HTTP/1.1 and HTTP/2", async () => {
+  it("cancels its request when the client disconnects, over HTTP/1.1 and HTTP/2", async () => {
     const origin = await backend();
-    let asked = gate();
-    const judge = await rawBackend(() => asked.open());
-    const { gateway, port } = await running(oneService(origin.port, { plugins: [plugin(judge.port)] }, H2C));
+    let requested = gate();
+    const authServer = await rawBackend(() => requested.open());
+    const { gateway, port } = await running(oneService(origin.port, { plugins: [plugin(authServer.port)] }, H2C));
     const leaving = await client(port);
     leaving.send("GET /a/x HTTP/1.1\r\nHost: gw\r\n\r\n");
-    await asked.opened;
+    await requested.opened;
     leaving.socket.destroy();
-    await eventually(() => judge.connections.open === 0 && gateway.inFlight === 0);
-    asked = gate();
-    const session = h2Session(port);
-    const stream = session.request({ ":path": "/a/x" });
-    stream.on("error", () => {});
-    await asked.opened;
+    await eventually(
+      () => authServer.connections.open === 0 && gateway.inFlight === 0,
+      "the connections to the authorization server closing and no request being in flight",
+    );
+    requested = gate();
+    const { stream } = h2Open(h2Session(port), {}, true);
+    await requested.opened;
     stream.close(http2.constants.NGHTTP2_CANCEL);
-    await eventually(() => judge.connections.open === 0 && gateway.inFlight === 0);
+    await eventually(
+      () => authServer.connections.open === 0 && gateway.inFlight === 0,
+      "the connections to the authorization server closing and no request being in flight",
+    );
     expect(origin.seen).toEqual([]);
   });
 
-  it("a request that waits for its answer ends as it began although a reload takes the plugin away", async () => {
+  it("finishes a request that waits for its answer although a reload removes the plugin", async () => {
     const origin = await backend();
     const held = gate<() => void>();
-    const judge = await rawBackend((_request, response) => held.open(() => void response.end()));
-    const { gateway, port } = await running(oneService(origin.port, { plugins: [plugin(judge.port)] }));
-    const waiting = over1(port, "/a/x");
+    const authServer = await rawBackend((_request, response) => held.open(() => void response.end()));
+    const { gateway, port } = await running(oneService(origin.port, { plugins: [plugin(authServer.port)] }));
+    const waiting = overHttp1(port, "/a/x");
     const answer = await held.opened;
     gateway.reload(oneService(origin.port));
     answer();
     expect((await waiting).status).toBe(200);
-    await eventually(() => judge.connections.open === 0);
+    await eventually(() => authServer.connections.open === 0, "the connections to the authorization server closing");
   });
 });
 
@@ -263,7 +258,7 @@ describe("http_log", () => {
   type Entry = { request: Record<string, unknown>; response: Record<string, unknown>; caller: string | null };
   const entries = ({ seen }: Origin) => seen.flatMap(({ body }) => JSON.parse(body.toString()) as Entry[]);
 
-  it.each(CLIENTS)("over %s tells of answers, of refusals and of streams, with what was sent", async (_protocol, asking) => {
+  it.each(CLIENTS)("over %s logs replies, refusals and streams, with the bytes that were sent", async (_protocol, send) => {
     const origin = await backend((request, response) => {
       if (request.url!.includes("stream")) response.write("abc");
       response.end("de");
@@ -271,12 +266,12 @@ describe("http_log", () => {
     const server = await backend();
     const plugins = [plugin(server.port), { name: "key_auth", config: { keys: [{ id: "web", key: "geheim" }] } }];
     const { port } = await running(oneService(origin.port, { plugins }, H2C));
-    await asking(port, "/a/x?apiKey=geheim");
-    await asking(port, "/a/stream", { apikey: "geheim" });
-    await asking(port, "/a/x");
-    await eventually(() => entries(server).length === 3);
-    const told = entries(server).map(({ request, response, caller }) => [request["query"], response["status"], response["bytes"], response["code"], caller]);
-    expect(told).toEqual([
+    await send(port, "/a/x?apiKey=geheim");
+    await send(port, "/a/stream", { apikey: "geheim" });
+    await send(port, "/a/x");
+    await eventually(() => entries(server).length === 3, "three log entries at the log server");
+    const logged = entries(server).map(({ request, response, caller }) => [request["query"], response["status"], response["bytes"], response["code"], caller]);
+    expect(logged).toEqual([
       ["?apiKey=[redacted]", 200, 2, null, "web"],
       ["", 200, 5, null, "web"],
       ["", 401, expect.any(Number), "key_missing", null],
@@ -284,42 +279,42 @@ describe("http_log", () => {
     expect(JSON.stringify(entries(server))).not.toContain("geheim");
   });
 
-  it("sends what it has when the gateway ends", async () => {
+  it("sends the waiting entries when the gateway closes", async () => {
     const origin = await backend();
     const server = await backend();
     const { gateway, port } = await running(oneService(origin.port, {}, { plugins: [plugin(server.port, { flush_ms: 600_000 })] }));
-    for (let i = 0; i < 3; i++) await over1(port, "/a/x");
+    for (let i = 0; i < 3; i++) await overHttp1(port, "/a/x");
     await gateway.close(1_000);
     expect(entries(server)).toHaveLength(3);
-    await eventually(() => server.connections.open === 0);
+    await eventually(() => server.connections.open === 0, "the connections to the server closing");
   });
 
-  it("keeps what waits over a reload that leaves it as it is, and sends it at once when it is taken away", async () => {
+  it("keeps waiting entries over a reload that does not change it, and sends them at once when it is removed", async () => {
     const origin = await backend();
     const server = await backend();
-    const logged = oneService(origin.port, { plugins: [plugin(server.port, { flush_ms: 600_000 })] });
-    const { gateway, port } = await running(logged);
-    await over1(port, "/a/x");
-    gateway.reload({ ...logged, global: { name: "other" } });
-    await over1(port, "/a/x");
+    const config = oneService(origin.port, { plugins: [plugin(server.port, { flush_ms: 600_000 })] });
+    const { gateway, port } = await running(config);
+    await overHttp1(port, "/a/x");
+    gateway.reload({ ...config, global: { name: "other" } });
+    await overHttp1(port, "/a/x");
     expect(server.seen).toEqual([]);
     gateway.reload(oneService(origin.port));
-    await eventually(() => entries(server).length === 2);
+    await eventually(() => entries(server).length === 2, "two log entries at the log server");
   });
 
-  it("never breaks or slows a response while its server is away, and says what it has lost", async () => {
+  it("never breaks or delays a response while its server is down, and reports the lost entries", async () => {
     const origin = await backend();
     const stuck = await rawBackend(() => {});
-    const { log, lines } = readableLog();
+    const { log, lines } = recordedLog();
     const { gateway, port } = await running(oneService(origin.port, { plugins: [plugin(stuck.port, { batch_size: 1, max_queue: 2, timeout_ms: 60_000 })] }), { log });
-    for (let i = 0; i < 10; i++) expect((await over1(port, "/a/x")).status).toBe(200);
+    for (let i = 0; i < 10; i++) expect((await overHttp1(port, "/a/x")).status).toBe(200);
     await gateway.close(0);
-    await eventually(() => stuck.connections.open === 0);
+    await eventually(() => stuck.connections.open === 0, "the connections to the log server closing");
     const lost = lines.filter(({ message }) => message === "http_log has lost entries").map(({ entries: count }) => Number(count));
     expect(lost.reduce((sum, count) => sum + count, 0)).toBe(10);
   });
 
-  it("tells of a WebSocket when it ends", async () => {
+  it("logs a WebSocket when it ends", async () => {
     const origin = await webSocketBackend();
     const server = await backend();
     const { port } = await running(oneService(origin.port, { plugins: [plugin(server.port)] }));
@@ -327,7 +322,7 @@ describe("http_log", () => {
     opened.send(HANDSHAKE);
     await opened.until("\r\n\r\n");
     opened.socket.destroy();
-    await eventually(() => entries(server).length === 1);
+    await eventually(() => entries(server).length === 1, "a log entry at the log server");
     expect(entries(server)[0]!.response).toMatchObject({ status: 101, bytes: null, code: null });
   });
 });

@@ -18,7 +18,7 @@ async function started() {
 const RELOADED = /"message":"configuration reloaded"/;
 const REFUSED = /"message":"reload refused, configuration [0-9a-f]{12} stays in force"/;
 
-/** What a logged-in administrator asks of a running program. */
+/** Requests of a logged-in administrator to a running program. */
 async function admin({ started }: RunningProgram) {
   const port = Number(new URL(String(started.admin)).port);
   const login = await ask(port, { method: "POST", path: "/login", headers: { Authorization: `Basic ${Buffer.from("a:b").toString("base64")}` } });
@@ -34,7 +34,7 @@ async function statuses({ port }: RunningProgram): Promise<number[]> {
 }
 
 describe("the configuration file", () => {
-  it("written in place is taken, without a signal", async () => {
+  it("is reloaded when it is written in place, without a signal", async () => {
     const running = await started();
     expect(await statuses(running)).toEqual([200, 404]);
     writeFileSync(running.file, running.next);
@@ -46,7 +46,7 @@ describe("the configuration file", () => {
     expect(line).toMatchObject({ by: "file", added: 0, altered: 1, removed: 0, changes: ['altered  service "s"'] });
   });
 
-  it("replaced by a rename, as editors save, is taken, and so is the next one", async () => {
+  it("is reloaded when an editor replaces it by a rename, each time", async () => {
     const running = await started();
     for (const text of [running.next, textOf(oneService(running.origin.port))]) {
       const seen = logLines(running.stderr()).length;
@@ -57,14 +57,14 @@ describe("the configuration file", () => {
     expect(await statuses(running)).toEqual([200, 404]);
   });
 
-  it("is read again on SIGHUP, and it is said when only secrets may have changed", async () => {
+  it("is reloaded on SIGHUP, which reports when only secrets may have changed", async () => {
     const running = await started();
     running.child.kill("SIGHUP");
     await running.says("configuration read again: its text is the same, its secrets were resolved again");
     expect(logLines(running.stderr()).at(-1)).toMatchObject({ digest: running.started.digest });
   });
 
-  it("what it refers to is read again on SIGHUP", async () => {
+  it("reloads the files it refers to on SIGHUP", async () => {
     const origin = await backend();
     const running = await runningProgram({ services: [] });
     const key = `${running.file}.key`;
@@ -84,7 +84,7 @@ describe("the configuration file", () => {
     ["is broken JSON", '{ "services": [', ":1:"],
     ["has errors", '{\n  "services": [{}],\n  "servces": []\n}', ":3:3"],
     ["is empty", "", ":1:1"],
-  ])("that %s is refused: the last good one stays, and every error is in the log with its place", async (_what, text, place) => {
+  ])("is refused when it %s: the last good configuration stays, and every error is logged with its place", async (_what, text, place) => {
     const running = await started();
     writeFileSync(running.file, text);
     await running.says(REFUSED);
@@ -98,7 +98,7 @@ describe("the configuration file", () => {
     expect(await statuses(running)).toEqual([404, 200]);
   });
 
-  it("that is refused is told line by line with LOG_FORMAT text", async () => {
+  it("reports its errors line by line with LOG_FORMAT=text", async () => {
     const file = fileWith(oneService(9));
     const running = program(["--config", file, "--http-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text"]);
     await running.says(/^ {2}reload/m);
@@ -122,7 +122,7 @@ describe("the configuration file", () => {
 });
 
 describe("POST /gateway/reload", () => {
-  it("takes what stands in the file, tells what changed, and is remembered in the status", async () => {
+  it("loads the file, reports what has changed, and appears in the status", async () => {
     const running = await started();
     const asked = await admin(running);
     expect((await asked("GET", "/gateway/status")).json).toMatchObject({ state: "serving", digest: running.started.digest, last_reload: null });
@@ -131,14 +131,14 @@ describe("POST /gateway/reload", () => {
     expect(status).toBe(200);
     await running.says(RELOADED);
     expect(await statuses(running)).toEqual([404, 200]);
-    // The watcher may have been first: then the answer has nothing new to tell, and the status still has it.
+    // The file watcher may have reloaded first: then the reply reports no change, and the status still does.
     const { json: now } = await asked("GET", "/gateway/status");
     expect(json).toMatchObject({ changes: expect.any(Array) as unknown, digest: now.digest });
     expect(now.last_change).toMatchObject({ digest: json.digest, changes: [{ kind: "service", change: "altered" }] });
     expect((await asked("GET", "/gateway/health")).json).toMatchObject({ services: [{ name: "s", upstreams: [{ port: running.origin.port }] }] });
   });
 
-  it("refuses what is wrong with every place, keeps the old one, and says so in the status until a good one is taken", async () => {
+  it("reports every error with its place, keeps the old configuration, and appears as failed until a reload succeeds", async () => {
     const running = await started();
     const asked = await admin(running);
     writeFileSync(running.file, '{\n  "services": [{}],\n  "servces": []\n}');
@@ -154,7 +154,7 @@ describe("POST /gateway/reload", () => {
 });
 
 describe("fifty reloads under load", () => {
-  it("fail no request, refill no limit, end no WebSocket, and leave no connection behind", async () => {
+  it("fail no request, reset no rate limit, close no WebSocket, and leave no connection behind", async () => {
     const origin = await backend((request, response) => response.end(request.url));
     origin.server.on("upgrade", (_request, socket: Duplex) => {
       socket.on("error", () => {});
@@ -164,7 +164,7 @@ describe("fifty reloads under load", () => {
     const other = await backend();
     const limited = { name: "limited", base_path: "/limited", upstreams: [{ host: "127.0.0.1", port: origin.port }] };
     const limit = { name: "rate_limit", config: { limit_hour: 20 } };
-    /** All but the service under load changes from one to the next. */
+    /** Each configuration changes everything except the service under load. */
     const config = (round: number) => ({
       global: { name: `round ${round}`, access_log: { enabled: false } },
       services: [
@@ -197,7 +197,7 @@ describe("fifty reloads under load", () => {
     expect(clients.failures).toEqual([]);
     expect(clients.answered()).toBeGreaterThan(1_200);
     expect(limits.filter((status) => status === 200)).toHaveLength(20);
-    // One for each client, the WebSocket, and the limited route.
+    // One connection for each client, one for the WebSocket, and one for the limited route.
     expect(origin.connections.total).toBeLessThanOrEqual(8);
     expect(openFiles()).toBeLessThanOrEqual(before + 3);
   });

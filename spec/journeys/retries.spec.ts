@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { Http2ServerResponse } from "node:http2";
 import https from "node:https";
 import net, { type AddressInfo } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
@@ -12,22 +12,22 @@ import { h2Session } from "../support/h2_client.ts";
 import { CODES, frame, GOAWAY, HEADERS, number32, PREFACE, SETTINGS } from "../support/h2_raw.ts";
 import { closedPort } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { backend, byteBackend, client, codeIn, get, headBackend, mortalBackend, PROTOCOLS, rawBackend, speaking, statusesIn, type Head, type Protocol } from "./harness.ts";
+import { backend, byteBackend, client, codeIn, get, headBackend, restartableBackend, PROTOCOLS, rawBackend, speaking, statusesIn, type Head, type Protocol } from "./harness.ts";
 
 type Parts = Partial<ConfigInput["services"][number]>;
 
 const KIB = 1024;
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-/** No two stretches of it are alike. */
+/** A body in which no two stretches are alike. */
 const bytes = (length: number) => Buffer.from(Array.from({ length }, (_, i) => (i * 31 + (i >> 8) * 7) & 0xff));
-/** Nobody is ejected: round robin goes on in the order of the configuration. */
+/** No upstream is ejected, so round robin keeps the order of the configuration. */
 const calm: Parts = { health: { passive: { max_failures: 0 } } };
 
-/** Upstreams in the order in which they are asked. */
+/** A gateway that tries these upstreams in this order. */
 const inOrder = (ports: readonly number[], parts: Parts = {}, options: Partial<GatewayOptions> = {}, global: ConfigInput["global"] = {}) =>
   running(oneService(ports, { retries: {}, ...calm, ...parts }, global), options);
 
-/** Reads a request to its end, then breaks the connection. */
+/** Reads a request to its end, then destroys the connection. */
 async function breaking() {
   const requests: { method: string; body: Buffer }[] = [];
   const made = await rawBackend((request) => {
@@ -41,10 +41,10 @@ async function breaking() {
   return { port: made.port, requests };
 }
 
-const said = ({ status, body }: { status: number; body: Buffer }) => `${status} ${codeIn(body.toString()) ?? body}`;
+const outcome = ({ status, body }: { status: number; body: Buffer }) => `${status} ${codeIn(body.toString()) ?? body}`;
 
-describe("a request without a body", () => {
-  test.each(["GET", "HEAD", "OPTIONS", "DELETE"])("%s that was read and not answered is answered by the next upstream", async (method) => {
+describe("a retry of a request without a body", () => {
+  it.each(["GET", "HEAD", "OPTIONS", "DELETE"])("sends a %s that the first upstream read and did not answer to the next one", async (method) => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     expect((await ask(port, { method, path: "/a/x?q=1" })).status).toBe(200);
@@ -52,7 +52,7 @@ describe("a request without a body", () => {
     expect(second.seen[0]).toMatchObject({ method, url: "/x?q=1" });
   });
 
-  test("of HTTP/2 as well", async () => {
+  it("applies to requests over HTTP/2", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port], {}, {}, { h2c: true });
     const session = h2Session(port);
@@ -61,30 +61,33 @@ describe("a request without a body", () => {
     expect([first.requests.length, second.seen.length]).toEqual([1, 1]);
   });
 
-  test("is tried attempts times more, each time elsewhere, and then gets the last failure", async () => {
+  it("happens `attempts` times, each on another upstream, and then passes the last failure on", async () => {
     const all = [await breaking(), await breaking(), await breaking(), await breaking()];
     const { port } = await inOrder(all.map((each) => each.port));
-    expect(said(await ask(port, { path: "/a/x" }))).toBe("502 upstream_reset");
+    expect(outcome(await ask(port, { path: "/a/x" }))).toBe("502 upstream_reset");
     expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0]);
   });
 
-  test("whose client has gone is not tried again", async () => {
+  it("does not happen when the client has disconnected", async () => {
     const first = await headBackend(() => {});
     const second = await backend();
     const { port, gateway } = await inOrder([first.port, second.port]);
-    const talk = await client(port);
-    talk.send(get());
-    await eventually(() => first.heads.length === 1);
-    talk.socket.destroy();
-    await eventually(() => gateway.inFlight === 0 && first.sockets.size === 0);
+    const connection = await client(port);
+    connection.send(get());
+    await eventually(() => first.heads.length === 1, "a request at the first upstream");
+    connection.socket.destroy();
+    await eventually(
+      () => gateway.inFlight === 0 && first.sockets.size === 0,
+      "no request being in flight and the connections to the first upstream closing",
+    );
     expect(second.connections.total).toBe(0);
   });
 });
 
-describe("a PUT that was read and not answered", () => {
+describe("a retry of a PUT that the upstream read and did not answer", () => {
   const body = bytes(60_000);
 
-  test("is sent again byte for byte, with the length the client stated", async () => {
+  it("sends the same bytes, with the Content-Length of the client", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     expect((await ask(port, { method: "PUT", path: "/a/x", body })).status).toBe(200);
@@ -93,39 +96,39 @@ describe("a PUT that was read and not answered", () => {
     expect(second.seen[0]!.headers.join("\n")).toMatch(/content-length\n60000/i);
   });
 
-  test("in chunks is sent again byte for byte, in chunks, with its trailers", async () => {
+  it("sends a chunked body byte for byte, chunked, with its trailers", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
-    const talk = await client(port);
-    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n");
+    const connection = await client(port);
+    connection.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n");
     for (let at = 0; at < body.length; at += 7_000) {
       const piece = body.subarray(at, at + 7_000);
-      talk.send(`${piece.length.toString(16)}\r\n`);
-      talk.send(piece);
-      talk.send("\r\n");
+      connection.send(`${piece.length.toString(16)}\r\n`);
+      connection.send(piece);
+      connection.send("\r\n");
     }
-    talk.send("0\r\nX-Sum: 42\r\n\r\n");
-    expect(statusesIn(await talk.until("\r\n\r\nok"))).toEqual([200]);
+    connection.send("0\r\nX-Sum: 42\r\n\r\n");
+    expect(statusesIn(await connection.until("\r\n\r\nok"))).toEqual([200]);
     expect(second.seen[0]!.body.equals(body)).toBe(true);
     expect(second.seen[0]!.trailers).toEqual(["X-Sum", "42"]);
   });
 
-  test("is sent again while the client is still sending it", async () => {
+  it("begins while the client is still sending the body", async () => {
     const first = await byteBackend((socket) => socket.on("data", (chunk: Buffer) => chunk.includes("one") && socket.destroy()));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port]);
-    const talk = await client(port);
-    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
-    await eventually(() => second.connections.total === 1);
-    talk.send("two");
-    await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
+    await eventually(() => second.connections.total === 1, "a connection to the second upstream");
+    connection.send("two");
+    await connection.until("\r\nok");
     expect(second.seen.map((each) => each.body.toString())).toEqual(["onetwo"]);
   });
 
-  test.each<[title: string, length: number, max: number, status: number]>([
-    ["as long as max_replay_bytes is sent again", 64 * KIB, 64 * KIB, 200],
-    ["a byte longer is not", 64 * KIB + 1, 64 * KIB, 502],
-    ["is not with max_replay_bytes 0", 1, 0, 502],
+  it.each<[title: string, length: number, max: number, status: number]>([
+    ["retries a PUT of exactly max_replay_bytes", 64 * KIB, 64 * KIB, 200],
+    ["does not retry a PUT one byte longer than max_replay_bytes", 64 * KIB + 1, 64 * KIB, 502],
+    ["does not retry a PUT when max_replay_bytes is 0", 1, 0, 502],
   ])("%s", async (_title, length, max, status) => {
     for (const lines of ["Content-Length", "Transfer-Encoding"]) {
       const [first, second] = [await breaking(), await backend()];
@@ -138,46 +141,46 @@ describe("a PUT that was read and not answered", () => {
   });
 });
 
-describe("a POST", () => {
-  test.each(["", "text"])("that was read is never sent twice (body %j)", async (body) => {
+describe("a retry of a POST", () => {
+  it.each(["", "text"])("never sends a POST twice that the upstream has read (body %j)", async (body) => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
-    expect(said(await ask(port, { method: "POST", path: "/a/x", body }))).toBe("502 upstream_reset");
+    expect(outcome(await ask(port, { method: "POST", path: "/a/x", body }))).toBe("502 upstream_reset");
     expect([first.requests.length, second.connections.total]).toEqual([1, 0]);
   });
 
-  test("over a kept connection that breaks is never sent twice", async () => {
+  it("never sends a POST twice when a kept connection breaks", async () => {
     const first = await headBackend(({ socket, nth }) => void (nth === 0 ? socket.write(ok) : socket.destroy()));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port]);
-    // One each, in turn: the next is the first's again, on the connection it has kept.
+    // One request for each in turn; the third goes to the first upstream again, on its kept connection.
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
-    expect(said(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("502 upstream_reset");
+    expect(outcome(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("502 upstream_reset");
     expect([first.heads.length, second.seen.length]).toEqual([2, 1]);
   });
 
-  test("that ends in per_try_ms is never sent twice", async () => {
+  it("never sends a POST twice that exceeds per_try_ms", async () => {
     const clock = manualClock();
     const [first, second] = [await headBackend(() => {}), await backend()];
     const { port } = await inOrder([first.port, second.port], { retries: { per_try_ms: 100 } }, { clock });
     const answer = ask(port, { method: "POST", path: "/a/x", body: "" });
-    await eventually(() => first.heads.length === 1);
+    await eventually(() => first.heads.length === 1, "a request at the first upstream");
     clock.advance(100);
-    expect(said(await answer)).toBe("504 upstream_timeout");
+    expect(outcome(await answer)).toBe("504 upstream_timeout");
     expect(second.connections.total).toBe(0);
   });
 
-  test("with a listed status is never sent twice", async () => {
+  it("never sends a POST twice for a listed status", async () => {
     const [first, second] = [await backend((_request, response) => void response.writeHead(503).end("no")), await backend()];
     const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
-    expect(said(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("503 no");
+    expect(outcome(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("503 no");
     expect(second.connections.total).toBe(0);
   });
 
-  test.each<[title: string, length: number]>([
-    ["that fits max_replay_bytes", 60_000],
-    ["that does not", 1_000_000],
-  ])("that finds no connection is sent elsewhere, with a body %s", async (_title, length) => {
+  it.each<[title: string, length: number]>([
+    ["within max_replay_bytes", 60_000],
+    ["beyond max_replay_bytes", 1_000_000],
+  ])("sends a POST elsewhere when no connection could be made, with a body %s", async (_title, length) => {
     const second = await backend();
     const { port } = await inOrder([await closedPort(), second.port]);
     const body = bytes(length);
@@ -185,17 +188,17 @@ describe("a POST", () => {
     expect(second.seen.map((each) => each.body.equals(body))).toEqual([true]);
   });
 
-  test("to an upstream that breaks its TLS once it has the request is never sent twice", async () => {
-    const [first, second] = [await brokenTls(), await mortalBackend("https")];
+  it("never sends a POST twice when the upstream breaks its TLS connection after it has the request", async () => {
+    const [first, second] = [await brokenTls(), await restartableBackend("https")];
     const { port } = await inOrder([first.port, second.port], speaking("https"));
     expect((await ask(port, { method: "POST", path: "/a/x", body: "text" })).status).toBe(502);
-    expect([first.requests, second.asked]).toEqual([1, 0]);
+    expect([first.requests, second.requests]).toEqual([1, 0]);
   });
 });
 
-/** Takes a request over TLS, then goes on in plain text. */
+/** Reads a request over TLS, then answers in plain text. */
 async function brokenTls() {
-  const secure = await mortalBackend("https");
+  const secure = await restartableBackend("https");
   const front = await byteBackend((socket) => {
     const behind = net.connect(secure.port, "127.0.0.1");
     behind.on("error", () => {});
@@ -207,63 +210,63 @@ async function brokenTls() {
   return {
     port: front.port,
     get requests() {
-      return secure.asked;
+      return secure.requests;
     },
   };
 }
 
-describe("a response that has begun", () => {
-  test.each(PROTOCOLS)("over %s and breaks off is not asked for again: the client sees it broken", async (protocol) => {
-    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+describe("a response that breaks off after it has begun", () => {
+  it.each(PROTOCOLS)("is not retried over %s: the client sees it broken", async (protocol) => {
+    const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
     first.answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("half", () => request.socket.destroy());
     };
     const { port } = await inOrder([first.port, second.port], speaking(protocol));
     await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    expect([first.asked, second.asked]).toEqual([1, 0]);
+    expect([first.requests, second.requests]).toEqual([1, 0]);
   });
 });
 
 describe("per_try_ms", () => {
-  test.each(PROTOCOLS)("over %s: an upstream that takes longer to answer is left for the next, and its answer is not waited for", async (protocol) => {
+  it.each(PROTOCOLS)("gives up an upstream over %s that answers later, and tries the next without waiting for it", async (protocol) => {
     const clock = manualClock();
-    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+    const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
     let closed = false;
     first.answer = (_request, response) => void response.on("close", () => (closed = true));
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { per_try_ms: 100 } }, { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => first.asked === 1);
+    await eventually(() => first.requests === 1, "a request at the first upstream");
     clock.advance(99);
     await ask(port, { path: "/none" });
     expect(closed).toBe(false);
     clock.advance(1);
-    expect(said(await answer)).toBe(`200 from ${second.id}`);
-    await eventually(() => closed);
+    expect(outcome(await answer)).toBe(`200 from ${second.id}`);
+    await eventually(() => closed, "the stream closing");
   });
 
-  test("ends with the head of the response", async () => {
+  it("stops counting with the head of the response", async () => {
     const clock = manualClock();
     const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbe"));
     const { port } = await inOrder([first.port, (await backend()).port], { retries: { per_try_ms: 100 } }, { clock });
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("be");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("be");
     clock.advance(1_000);
     for (const socket of first.sockets) socket.write("gun");
-    await talk.until("begun");
+    await connection.until("begun");
   });
 
-  test("counts the wait for a connection that another request has", async () => {
+  it("includes the wait for a connection that another request holds", async () => {
     const clock = manualClock();
     const [first, second] = [await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbe")), await backend()];
     const { port, gateway } = await inOrder([first.port, second.port], { pool: { max_connections: 1 }, retries: { per_try_ms: 100 } }, { clock });
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("be");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("be");
     await ask(port, { path: "/a/x" });
     const waiting = ask(port, { path: "/a/x" });
-    await eventually(() => gateway.inFlight === 2);
+    await eventually(() => gateway.inFlight === 2, "two requests in flight");
     clock.advance(100);
     expect((await waiting).status).toBe(200);
     expect(second.seen).toHaveLength(2);
@@ -273,22 +276,22 @@ describe("per_try_ms", () => {
 describe("total_ms", () => {
   const hangs = () => headBackend(() => {});
 
-  test("holds over all tries: 504, and no further one", async () => {
+  it("limits all tries together, answers 504 and makes no further try", async () => {
     const clock = manualClock();
     const all = [await hangs(), await hangs(), await backend()] as const;
     const { port } = await inOrder(all.map((each) => each.port), { retries: { per_try_ms: 100 }, timeouts: { total_ms: 150 } }, { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => all[0].heads.length === 1);
+    await eventually(() => all[0].heads.length === 1, "a request at the first upstream");
     clock.advance(100);
-    await eventually(() => all[1].heads.length === 1);
+    await eventually(() => all[1].heads.length === 1, "a request at the second upstream");
     clock.advance(50);
-    expect(said(await answer)).toBe("504 upstream_timeout");
+    expect(outcome(await answer)).toBe("504 upstream_timeout");
     expect(all[2].connections.total).toBe(0);
   });
 
-  test.each(PROTOCOLS)("over %s ends a response in its middle: the client sees it broken", async (protocol) => {
+  it.each(PROTOCOLS)("breaks off a response over %s in its middle, so the client sees it broken", async (protocol) => {
     const clock = manualClock();
-    const upstream = await mortalBackend(protocol);
+    const upstream = await restartableBackend(protocol);
     let closed = false;
     upstream.answer = (_request, response) => {
       response.on("close", () => (closed = true));
@@ -296,101 +299,101 @@ describe("total_ms", () => {
       response.write("be");
     };
     const { port } = await inOrder([upstream.port], { ...speaking(protocol), timeouts: { total_ms: 150 } }, { clock });
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("be");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("be");
     clock.advance(149);
     await ask(port, { path: "/none" });
-    expect([closed, talk.socket.destroyed]).toEqual([false, false]);
+    expect([closed, connection.socket.destroyed]).toEqual([false, false]);
     clock.advance(1);
-    expect(statusesIn(await talk.closed())).toEqual([200]);
-    await eventually(() => closed);
+    expect(statusesIn(await connection.closed())).toEqual([200]);
+    await eventually(() => closed, "the stream closing");
   });
 
-  test("holds while a request waits for a connection", async () => {
+  it("limits the wait for a connection", async () => {
     const clock = manualClock();
     const upstream = await hangs();
     const { port, gateway } = await inOrder([upstream.port], { pool: { max_connections: 1 }, timeouts: { total_ms: 150, connect_ms: 5_000, response_ms: 5_000 } }, { clock });
     const answers = [ask(port, { path: "/a/x" }), ask(port, { path: "/a/x" })];
-    await eventually(() => gateway.inFlight === 2 && upstream.heads.length === 1);
+    await eventually(() => gateway.inFlight === 2 && upstream.heads.length === 1, "two requests in flight and a request at the upstream");
     clock.advance(150);
     expect((await Promise.all(answers)).map(({ status }) => status).sort()).toEqual([503, 504]);
   });
 
-  test.each<Protocol>(["https", "h2", "h2c"])("over %s holds while a connection is made", async (protocol) => {
+  it.each<Protocol>(["https", "h2", "h2c"])("limits the time to connect over %s", async (protocol) => {
     const clock = manualClock();
-    // Takes the connection and says nothing: for h2c that is a connection, and what is missing is the response.
+    // Accepts the connection and sends nothing: for h2c the connection counts as made, and the response is missing.
     const upstream = await byteBackend(() => {});
     const { port, gateway } = await inOrder([upstream.port], { ...speaking(protocol), timeouts: { total_ms: 150, connect_ms: 5_000, response_ms: 5_000 } }, { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => upstream.sockets.size === 1 && gateway.inFlight === 1);
+    await eventually(() => upstream.sockets.size === 1 && gateway.inFlight === 1, "a connection to the upstream and a request in flight");
     clock.advance(150);
-    expect(said(await answer)).toBe("504 upstream_timeout");
+    expect(outcome(await answer)).toBe("504 upstream_timeout");
   });
 });
 
 describe("listed statuses", () => {
-  test.each(PROTOCOLS)("over %s are tried elsewhere; the connection that brought a short one stays", async (protocol) => {
-    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+  it.each(PROTOCOLS)("are retried elsewhere over %s, and the connection of a short reply is kept", async (protocol) => {
+    const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
     first.answer = (_request, response) => void response.writeHead(503, { "Content-Length": "4" }).end("busy");
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { on: [503] } });
-    for (let i = 0; i < 4; i++) expect(said(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
-    expect(second.asked).toBe(4);
+    for (let i = 0; i < 4; i++) expect(outcome(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
+    expect(second.requests).toBe(4);
   });
 
-  test("are passed on whole by the last one left", async () => {
+  it("are passed on whole when no upstream is left", async () => {
     const all = await Promise.all([1, 2].map((nth) => backend((_request, response) => void response.writeHead(503, { "X-Nth": nth }).end(`busy ${nth}`))));
     const { port } = await inOrder(all.map((each) => each.port), { retries: { on: [503] } });
     const answer = await ask(port, { path: "/a/x" });
-    expect([said(answer), answer.headers["x-nth"]]).toEqual(["503 busy 2", "2"]);
+    expect([outcome(answer), answer.headers["x-nth"]]).toEqual(["503 busy 2", "2"]);
   });
 
-  test("that come before a PUT is all there are tried elsewhere with the whole body", async () => {
+  it("are retried with the whole body when they arrive before a PUT is complete", async () => {
     const first = await rawBackend((_request, response) => void response.writeHead(503).end("busy"));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
-    const talk = await client(port);
-    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
-    await eventually(() => second.connections.total === 1);
-    talk.send("two");
-    await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
+    await eventually(() => second.connections.total === 1, "a connection to the second upstream");
+    connection.send("two");
+    await connection.until("\r\nok");
     expect(second.seen.map((each) => each.body.toString())).toEqual(["onetwo"]);
   });
 });
 
-describe("an upstream over HTTP/2", () => {
-  test.each(["GET", "POST"])("that refuses the stream of a %s has not looked at it: the next one gets it", async (method) => {
-    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+describe("a retry to an upstream over HTTP/2", () => {
+  it.each(["GET", "POST"])("sends a %s elsewhere when the stream was refused unread", async (method) => {
+    const [first, second] = [await restartableBackend("h2c"), await restartableBackend("h2c")];
     first.answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(CODES.REFUSED_STREAM);
     second.answer = (request, response) => void request.pipe(response);
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     const body = method === "GET" ? {} : { body: "text" };
-    expect(said(await ask(port, { method, path: "/a/x", ...body }))).toBe(method === "GET" ? "200 " : "200 text");
-    expect(second.asked).toBe(1);
+    expect(outcome(await ask(port, { method, path: "/a/x", ...body }))).toBe(method === "GET" ? "200 " : "200 text");
+    expect(second.requests).toBe(1);
   });
 
-  test.each(["GET", "POST"])("that says GOAWAY before it has looked at a %s: the next one gets it", async (method) => {
+  it.each(["GET", "POST"])("sends a %s elsewhere when a GOAWAY says it was not processed", async (method) => {
     const first = await goingAway();
-    const second = await mortalBackend("h2c");
+    const second = await restartableBackend("h2c");
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     const body = method === "GET" ? {} : { body: "text" };
-    expect(said(await ask(port, { method, path: "/a/x", ...body }))).toBe(`200 from ${second.id}`);
+    expect(outcome(await ask(port, { method, path: "/a/x", ...body }))).toBe(`200 from ${second.id}`);
   });
 
-  test("whose connection dies: a GET goes elsewhere, a POST it may have looked at does not", async () => {
-    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+  it("sends a GET elsewhere when the connection dies, and never a POST that the upstream may have read", async () => {
+    const [first, second] = [await restartableBackend("h2c"), await restartableBackend("h2c")];
     first.answer = (request) => void request.socket.destroy();
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
-    expect(said(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
-    const asked = second.asked;
+    expect(outcome(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
+    const requests = second.requests;
     const answers = [];
-    for (let i = 0; i < 2; i++) answers.push(said(await ask(port, { method: "POST", path: "/a/x", body: "text" })));
+    for (let i = 0; i < 2; i++) answers.push(outcome(await ask(port, { method: "POST", path: "/a/x", body: "text" })));
     expect(answers.sort()).toEqual([`200 from ${second.id}`, "502 upstream_reset"]);
-    expect(second.asked).toBe(asked + 1);
+    expect(second.requests).toBe(requests + 1);
   });
 
-  test("that was idle and is gone costs no request", async () => {
-    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+  it("costs no request when an idle connection has been closed", async () => {
+    const [first, second] = [await restartableBackend("h2c"), await restartableBackend("h2c")];
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
     await first.kill();
@@ -398,7 +401,7 @@ describe("an upstream over HTTP/2", () => {
   });
 });
 
-/** Speaks HTTP/2, and says to every request that it has not looked at it and will look at none. */
+/** An HTTP/2 server that answers every request with a GOAWAY that excludes it. */
 function goingAway() {
   return byteBackend((socket) => {
     socket.write(frame(SETTINGS, 0, 0));
@@ -416,63 +419,63 @@ function goingAway() {
   });
 }
 
-describe("an upstream over TLS", () => {
-  test.each(["GET", "POST"])("that fails the handshake has seen nothing: the next one gets the %s", async (method) => {
+describe("a retry to an upstream over TLS", () => {
+  it.each(["GET", "POST"])("sends a %s elsewhere when the handshake fails", async (method) => {
     const first = await byteBackend((socket) => void socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
-    const second = await mortalBackend("https");
+    const second = await restartableBackend("https");
     const { port } = await inOrder([first.port, second.port], speaking("https"));
-    expect(said(await ask(port, { method, path: "/a/x", body: "" }))).toBe(`200 from ${second.id}`);
+    expect(outcome(await ask(port, { method, path: "/a/x", body: "" }))).toBe(`200 from ${second.id}`);
   });
 });
 
-test("an upstream that refuses our client certificate behind the handshake (TLS 1.3) has seen nothing: the next one gets the POST", async () => {
+it("sends a POST elsewhere when the upstream refuses the gateway's client certificate after the handshake (TLS 1.3)", async () => {
   const first = https.createServer({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, minVersion: "TLSv1.3" });
   first.listen(0, "127.0.0.1");
   await once(first, "listening");
   onTestFinished(() => void first.close());
-  const second = await mortalBackend("https");
+  const second = await restartableBackend("https");
   const { port } = await inOrder([(first.address() as AddressInfo).port, second.port], speaking("https"));
-  expect(said(await ask(port, { method: "POST", path: "/a/x", body: "text" }))).toBe(`200 from ${second.id}`);
+  expect(outcome(await ask(port, { method: "POST", path: "/a/x", body: "text" }))).toBe(`200 from ${second.id}`);
 });
 
-describe("Expect: 100-continue", () => {
+describe("a retry with Expect: 100-continue", () => {
   const put = "PUT /a/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
 
-  test("is asked of the next upstream when the first has no connection: the body is sent once", async () => {
+  it("asks the next upstream when the first has no connection, and sends the body once", async () => {
     const second = await backend();
     const { port } = await inOrder([await closedPort(), second.port]);
-    const talk = await client(port);
-    talk.send(put);
-    await talk.until("HTTP/1.1 100 Continue");
-    talk.send("body");
-    await talk.until("\r\nok");
-    expect(statusesIn(talk.text())).toEqual([100, 200]);
+    const connection = await client(port);
+    connection.send(put);
+    await connection.until("HTTP/1.1 100 Continue");
+    connection.send("body");
+    await connection.until("\r\nok");
+    expect(statusesIn(connection.text())).toEqual([100, 200]);
     expect(second.seen.map((each) => each.body.toString())).toEqual(["body"]);
   });
 
-  test("of an upstream that breaks once it has the body: the next one gets it without another word from the client", async () => {
+  it("sends the body to the next upstream when the first breaks after it has it, without asking the client again", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
-    const talk = await client(port);
-    talk.send(put);
-    await talk.until("HTTP/1.1 100 Continue");
-    talk.send("body");
-    await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send(put);
+    await connection.until("HTTP/1.1 100 Continue");
+    connection.send("body");
+    await connection.until("\r\nok");
     expect([first.requests[0]!.body.toString(), second.seen[0]!.body.toString()]).toEqual(["body", "body"]);
   });
 
-  test("of an upstream that refuses it: what it says is the answer, and the body is not asked for", async () => {
+  it("passes on the refusal of an upstream, and does not ask the client for the body", async () => {
     const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"));
     const { port } = await inOrder([first.port, (await backend()).port]);
-    const talk = await client(port);
-    talk.send(put);
-    await talk.until("417");
-    expect(statusesIn(talk.text())).toEqual([417]);
+    const connection = await client(port);
+    connection.send(put);
+    await connection.until("417");
+    expect(statusesIn(connection.text())).toEqual([417]);
   });
 });
 
-describe("a WebSocket", () => {
-  const asks = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+describe("a retry of a WebSocket", () => {
+  const upgradeHeaders = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
   const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
   const echo = () =>
     byteBackend((socket) =>
@@ -483,25 +486,25 @@ describe("a WebSocket", () => {
     );
   const firsts: [string, () => Promise<number>][] = [
     ["refuses the connection", closedPort],
-    ["breaks it before an answer", async () => (await byteBackend((socket) => socket.once("data", () => socket.destroy()))).port],
+    ["closes it before an answer", async () => (await byteBackend((socket) => socket.once("data", () => socket.destroy()))).port],
   ];
 
-  test.each(firsts)("whose first upstream %s is opened with the second, early bytes and all; total_ms does not end it", async (_how, first) => {
+  it.each(firsts)("opens it at the second upstream, early bytes included, when the first %s, and total_ms does not end it", async (_how, first) => {
     const clock = manualClock();
     const { port } = await inOrder([await first(), (await echo()).port], { timeouts: { total_ms: 1_000, idle_ms: 100_000 } }, { clock });
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks) + "early;");
-    expect(await talk.until("early;")).toMatch(/^HTTP\/1\.1 101 /);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders) + "early;");
+    expect(await connection.until("early;")).toMatch(/^HTTP\/1\.1 101 /);
     clock.advance(2_000);
-    talk.send("late;");
-    await talk.until("late;");
+    connection.send("late;");
+    await connection.until("late;");
   });
 });
 
-describe("the access log", () => {
-  test.each<[title: string, attempts: number]>([
-    ["counts the tries, and names the upstream of the last", 3],
-    ["counts one where nothing went wrong", 1],
+describe("retries in the access log", () => {
+  it.each<[title: string, attempts: number]>([
+    ["logs the number of tries and the upstream of the last one", 3],
+    ["logs one try when nothing went wrong", 1],
   ])("%s", async (_title, attempts) => {
     let lines = "";
     const last = await backend();
@@ -512,7 +515,7 @@ describe("the access log", () => {
     expect(JSON.parse(lines)).toMatchObject({ status: 200, code: null, attempts, upstream: `127.0.0.1:${last.port}` });
   });
 
-  test("names the upstream of the last try also where that failed", async () => {
+  it("logs the upstream of the last try even when it failed", async () => {
     let lines = "";
     const dead = [await closedPort(), await closedPort()];
     const { port, gateway } = await inOrder(dead, {}, { accessLog: (text) => void (lines += text) }, { access_log: { enabled: true } });
@@ -522,8 +525,8 @@ describe("the access log", () => {
   });
 });
 
-describe("the budget", () => {
-  test("keeps retries under a share of the requests when the whole fleet is dying", async () => {
+describe("the retry budget", () => {
+  it("keeps retries below a share of the requests when every upstream fails", async () => {
     let tries = 0;
     const dying = () => headBackend(({ socket }: Head) => (tries++, socket.destroy()));
     const all = [await dying(), await dying(), await dying()];

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import http from "node:http";
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -17,26 +17,26 @@ const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines,
 const MB = 1024 * 1024;
 const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 
-describe("bodies stream", () => {
-  test("to the upstream while the client is still sending", async () => {
+describe("streaming of bodies", () => {
+  it("sends an upload to the upstream while the client is still sending it", async () => {
     const pieces: string[] = [];
     const upstream = await rawBackend((request, response) => {
       request.on("data", (chunk: Buffer) => pieces.push(chunk.toString()));
       request.on("end", () => response.end("ok"));
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked"));
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked"));
     await eventually(() => upstream.connections.total === 1, "the head on its own");
     for (const piece of ["one", "two", "three"]) {
-      talk.send(`${piece.length.toString(16)}\r\n${piece}\r\n`);
+      connection.send(`${piece.length.toString(16)}\r\n${piece}\r\n`);
       await eventually(() => pieces.includes(piece), piece);
     }
-    talk.send("0\r\n\r\n");
-    await talk.until("\r\nok");
+    connection.send("0\r\n\r\n");
+    await connection.until("\r\nok");
   });
 
-  test("to the client while the upstream is still sending", async () => {
+  it("sends a response to the client while the upstream is still sending it", async () => {
     const step = [gate(), gate()];
     const upstream = await rawBackend(async (_request, response) => {
       response.write("one");
@@ -46,24 +46,24 @@ describe("bodies stream", () => {
       response.end();
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("one");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("one");
     step[0]!.open();
-    await talk.until("two");
+    await connection.until("two");
     step[1]!.open();
-    await talk.until("0\r\n\r\n");
+    await connection.until("0\r\n\r\n");
   });
 
-  test("the head of a response goes out before its body comes", async () => {
+  it("sends the head of a response before its body arrives", async () => {
     const upstream = await rawBackend((_request, response) => void response.writeHead(200, { "X-Early": "1" }).flushHeaders());
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("X-Early: 1");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("X-Early: 1");
   });
 
-  test("whole, byte for byte, both ways at once", async () => {
+  it("passes bodies byte for byte, both ways at once", async () => {
     const upstream = await rawBackend((request, response) => void request.pipe(response));
     const { port } = await running(oneService(upstream.port));
     const body = Buffer.alloc(5 * MB, "0123456789abcdef-");
@@ -75,7 +75,7 @@ describe("bodies stream", () => {
 });
 
 describe("server-sent events", () => {
-  /** Sends the next event when the test has seen the one before, and not sooner. */
+  /** Sends the next event only when the test has received the one before. */
   async function events() {
     let send = (_event: string) => {};
     const upstream = await rawBackend((_request, response) => {
@@ -87,22 +87,22 @@ describe("server-sent events", () => {
     return { upstream, port, gateway, send: (event: string) => send(event) };
   }
 
-  test("arrive as sent, each before the next is sent, over HTTP/1.1", async () => {
+  it("arrive one by one over HTTP/1.1, each before the next is sent", async () => {
     const { port, send, upstream } = await events();
-    const talk = await client(port);
-    talk.send(get("/a/x", "Accept: text/event-stream"));
-    await talk.until("text/event-stream");
+    const connection = await client(port);
+    connection.send(get("/a/x", "Accept: text/event-stream"));
+    await connection.until("text/event-stream");
     for (let i = 0; i < 50; i++) {
       const event = `id: ${i}\ndata: event ${i}\n\n`;
       send(event);
-      // A chunk of its own, whole: nothing is gathered, nothing is split.
-      await talk.until(`\r\n${event.length.toString(16)}\r\n${event}\r\n`);
+      // The event arrives as one chunk: neither joined with others nor split.
+      await connection.until(`\r\n${event.length.toString(16)}\r\n${event}\r\n`);
     }
-    talk.socket.destroy();
+    connection.socket.destroy();
     await eventually(() => upstream.connections.open === 0, "the upstream hearing of the end");
   });
 
-  test("arrive as sent, each before the next is sent, over HTTP/2", async () => {
+  it("arrive one by one over HTTP/2, each before the next is sent", async () => {
     const { gateway, send, upstream } = await events();
     const { port } = await gateway.listen({ port: 0, tls: FILES });
     const session = await h2TlsSession(port);
@@ -123,7 +123,7 @@ describe("server-sent events", () => {
 });
 
 describe("back-pressure", () => {
-  test("a gibibyte to a client that does not read takes less than 32 MiB of memory", async () => {
+  it("keeps memory under 32 MiB when a client does not read a response of one gibibyte", async () => {
     const zeros = Buffer.alloc(64 * 1024);
     let written = 0;
     const upstream = await headBackend(({ socket, text }) => {
@@ -143,32 +143,36 @@ describe("back-pressure", () => {
     });
     const { port, child } = await runningProgram(oneService(upstream.port));
     const download = async (megabytes: number) => {
-      const talk = await client(port);
-      talk.socket.removeAllListeners("data");
-      let got = 0;
-      talk.socket.on("data", (piece: Buffer) => (got += piece.length));
-      talk.send(get(`/a/${megabytes}`));
-      return { socket: talk.socket, got: () => got };
+      const connection = await client(port);
+      connection.socket.removeAllListeners("data");
+      let received = 0;
+      connection.socket.on("data", (piece: Buffer) => (received += piece.length));
+      connection.send(get(`/a/${megabytes}`));
+      /** Many megabytes may take long on a busy machine: the test's own time limit is the bound. */
+      const until = async (bytes: number) => {
+        while (received <= bytes) await once(connection.socket, "data");
+      };
+      return { socket: connection.socket, received: () => received, until };
     };
-    // Code, buffers and heap that any such answer needs are there then.
+    // By then the process holds the code and buffers that any such response needs.
     const first = await download(64);
-    await eventually(() => first.got() > 64 * MB, "the first answer");
+    await first.until(64 * MB);
     const before = residentBytes(child.pid!);
     const stalled = await download(1024);
     stalled.socket.pause();
     let most = 0;
-    await still(() => {
+    await settled(() => {
       most = Math.max(most, residentBytes(child.pid!));
       return written;
     });
     expect(written - 64 * MB).toBeLessThan(64 * MB);
     expect(most - before).toBeLessThan(32 * MB);
-    const seen = stalled.got();
+    const seen = stalled.received();
     stalled.socket.resume();
-    await eventually(() => stalled.got() > seen + 32 * MB, "going on once it reads");
+    await stalled.until(seen + 32 * MB);
   });
 
-  test("a client that does not read stops the upstream: what lies between is bounded", async () => {
+  it("stops the upstream when the client does not read, and limits what lies between", async () => {
     let written = 0;
     let full = false;
     const piece = Buffer.alloc(64 * 1024);
@@ -189,47 +193,47 @@ describe("back-pressure", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.socket.pause();
-    talk.send(get());
-    await eventually(() => full);
-    await still(() => written);
+    const connection = await client(port);
+    connection.socket.pause();
+    connection.send(get());
+    await eventually(() => full, "a full write buffer");
+    await settled(() => written);
     expect(written).toBeLessThan(40 * MB);
     const before = written;
-    talk.socket.removeAllListeners("data");
-    talk.socket.on("data", () => {});
-    talk.socket.resume();
+    connection.socket.removeAllListeners("data");
+    connection.socket.on("data", () => {});
+    connection.socket.resume();
     await eventually(() => written > before + 10 * MB, "going on once it reads");
   });
 
-  test("an upstream that does not read stops the client's upload", async () => {
+  it("stops the client's upload when the upstream does not read", async () => {
     const go = gate();
     const upstream = await byteBackend((socket) => {
       socket.pause();
       void go.opened.then(() => socket.resume());
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post(`Content-Length: ${200 * MB}`));
-    await eventually(() => upstream.connections === 1);
+    const connection = await client(port);
+    connection.send(post(`Content-Length: ${200 * MB}`));
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
     let written = 0;
     const piece = Buffer.alloc(64 * 1024);
     const push = () => {
       while (written < 200 * MB) {
         written += piece.length;
-        if (!talk.socket.write(piece)) return;
+        if (!connection.socket.write(piece)) return;
       }
     };
-    talk.socket.on("drain", push);
+    connection.socket.on("drain", push);
     push();
-    await still(() => written);
+    await settled(() => written);
     expect(written).toBeLessThan(40 * MB);
     const before = written;
     go.open();
     await eventually(() => written > before + 10 * MB, "going on once it reads");
   });
 
-  /** What a process has in memory, by the word of the system. */
+  /** The resident memory of a process as the system reports it. */
   function residentBytes(pid: number): number {
     const file = `/proc/${pid}/status`;
     const kilobytes = existsSync(file)
@@ -238,8 +242,8 @@ describe("back-pressure", () => {
     return Number(kilobytes) * 1024;
   }
 
-  /** Resolves when the value has not changed for twenty looks. */
-  async function still(value: () => number): Promise<void> {
+  /** Resolves when the value has been the same in twenty consecutive checks. */
+  async function settled(value: () => number): Promise<void> {
     let last = -1;
     let same = 0;
     await eventually(() => {
@@ -258,12 +262,12 @@ describe("framing of requests", () => {
     ["POST with neither", post(), /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
     ["PROPFIND with neither", "PROPFIND /a/x HTTP/1.1\r\nHost: h\r\n\r\n", /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
     ["DELETE with neither", "DELETE /a/x HTTP/1.1\r\nHost: h\r\n\r\n", /^DELETE/, /content-length|transfer-encoding/i],
-    ["chunked is chunked anew", post("Transfer-Encoding: chunked") + "1\r\na\r\n1\r\nb\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*0\r\n\r\n$/, /content-length/i],
+    ["a chunked body", post("Transfer-Encoding: chunked") + "1\r\na\r\n1\r\nb\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*0\r\n\r\n$/, /content-length/i],
     ["an empty chunked body", post("Transfer-Encoding: Chunked") + "0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*\r\n0\r\n\r\n$/, /content-length/i],
     ["GET with a chunked body", "GET /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n/, /content-length/i],
     ["POST from HTTP/1.0", "POST /a/x HTTP/1.0\r\nContent-Length: 2\r\n\r\nhi", /HTTP\/1\.1\r\n[^]*\r\nContent-Length: 2\r\n[^]*hi$/, /transfer-encoding/i],
   ];
-  test.each(cases)("%s", async (_title, sent, framed, not) => {
+  it.each(cases)("forwards %s with the right framing", async (_title, sent, framed, not) => {
     let received = "";
     const upstream = await byteBackend((socket) =>
       socket.on("data", (chunk: Buffer) => {
@@ -272,9 +276,9 @@ describe("framing of requests", () => {
       }),
     );
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(sent);
-    await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send(sent);
+    await connection.until("\r\nok");
     expect(received).toMatch(framed);
     expect(received).not.toMatch(not);
   });
@@ -287,52 +291,52 @@ describe("framing of responses", () => {
       if (end === "end") socket.end();
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(request + "GET /none HTTP/1.1\r\nHost: h\r\n\r\n");
-    return request.includes("HTTP/1.0") ? talk.closed() : talk.until("route_not_found");
+    const connection = await client(port);
+    connection.send(request + "GET /none HTTP/1.1\r\nHost: h\r\n\r\n");
+    return request.includes("HTTP/1.0") ? connection.closed() : connection.until("route_not_found");
   }
 
-  test("a Content-Length stays", async () => {
+  it("keeps a Content-Length", async () => {
     const all = await received("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     expect(all).toMatch(/\r\ncontent-length: 2\r\n[^]*\r\n\r\nokHTTP/);
     expect(all.split("HTTP/1.1 404")[0]).not.toMatch(/transfer-encoding/i);
   });
 
-  test("chunks are chunked anew", async () => {
+  it("chunks a chunked response again", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n");
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n/i);
     expect(all).not.toContain("ext=1");
     expect(all).toMatch(/0\r\n\r\nHTTP\/1\.1 404/);
   });
 
-  test("a body that lasts until the connection closes is chunked, and the client's connection goes on", async () => {
+  it("chunks a body that lasts until the upstream closes, and keeps the client's connection open", async () => {
     const all = await received("HTTP/1.1 200 OK\r\n\r\nuntil the end", get(), "end");
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n[^]*until the end\r\n0\r\n\r\nHTTP\/1\.1 404/i);
   });
 
-  test("HTTP/1.0 clients get no chunks: the body ends with the connection", async () => {
+  it("sends an HTTP/1.0 client no chunks: the body ends with the connection", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "GET /a/x HTTP/1.0\r\n\r\n");
     expect(all).toMatch(/\r\nConnection: close\r\n/i);
     expect(all).toMatch(/\r\n\r\nok$/);
     expect(all).not.toMatch(/transfer-encoding/i);
   });
 
-  test("an HTTP/1.0 upstream is served on as HTTP/1.1", async () => {
+  it("forwards the response of an HTTP/1.0 upstream as HTTP/1.1", async () => {
     expect(await received("HTTP/1.0 200 OK\r\n\r\nold", get(), "end")).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*old/);
   });
 
-  test.each([
+  it.each([
     ["HEAD with Content-Length", "HEAD", "200 OK", "Content-Length: 9000", /Content-Length: 9000\r\n/],
     ["HEAD with Transfer-Encoding", "HEAD", "200 OK", "Transfer-Encoding: chunked", /200 OK/],
     ["HEAD with Trailer", "HEAD", "200 OK", "Trailer: X-Sum\r\nTransfer-Encoding: chunked", /200 OK/],
     ["HEAD with nothing", "HEAD", "200 OK", "X-A: b", /X-A: b/],
     ["304 with Content-Length", "GET", "304 Not Modified", "Content-Length: 9000", /Content-Length: 9000\r\n/],
     ["304 with Trailer", "GET", "304 Not Modified", "Trailer: X-Sum", /304/],
-    ["204 with Content-Length loses it", "GET", "204 No Content", "Content-Length: 5", /204 No Content\r\n(?!Content-Length)/],
+    ["204 with Content-Length, which is removed,", "GET", "204 No Content", "Content-Length: 5", /204 No Content\r\n(?!Content-Length)/],
     ["204 with Trailer", "GET", "204 No Content", "Trailer: X-Sum", /204/],
     ["an empty 200 with Trailer", "GET", "200 OK", "Content-Length: 0\r\nTrailer: X-Sum", /Content-Length: 0/],
     ["an empty 200", "GET", "200 OK", "Content-Length: 0", /Content-Length: 0/],
-  ])("%s has no body, and the connection goes on", async (_title, method, status, line, expected) => {
+  ])("sends no body for %s, and keeps the connection open", async (_title, method, status, line, expected) => {
     const all = await received(`HTTP/1.1 ${status}\r\n${line}\r\n\r\n`, get().replace("GET", method));
     const first = all.slice(0, all.indexOf("HTTP/1.1 404"));
     expect(first).toMatch(expected);
@@ -341,7 +345,7 @@ describe("framing of responses", () => {
     expect(statusesIn(all)).toEqual([Number(status.slice(0, 3)), 404]);
   });
 
-  test("Trailer beside a Content-Length is left out, and does no harm", async () => {
+  it("drops Trailer beside a Content-Length, and keeps the connection open", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTrailer: X-Sum\r\n\r\nok");
     expect(all).toMatch(/\r\n\r\nokHTTP/);
     expect(all).not.toContain("X-Sum");
@@ -349,7 +353,7 @@ describe("framing of responses", () => {
 });
 
 describe("trailers", () => {
-  test("pass to the upstream and to the client", async () => {
+  it("pass to the upstream and to the client", async () => {
     const upstream = await backend((_request, response) => {
       response.writeHead(200, { Trailer: "X-Sum, X-Two" });
       response.write("body");
@@ -357,16 +361,16 @@ describe("trailers", () => {
       response.end();
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked", "Trailer: X-Check") + "2\r\nhi\r\n0\r\nX-Check: 42\r\nX-Check: 43\r\n\r\n");
-    const received = await talk.until("caf\xe9\r\n\r\n");
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked", "Trailer: X-Check") + "2\r\nhi\r\n0\r\nX-Check: 42\r\nX-Check: 43\r\n\r\n");
+    const received = await connection.until("caf\xe9\r\n\r\n");
     expect(received).toMatch(/\r\nTrailer: X-Sum, X-Two\r\n/);
     expect(received).toMatch(/0\r\nX-Sum: abc\r\nX-Two: caf\xe9\r\n\r\n$/);
     expect(upstream.seen[0]!.trailers).toEqual(["X-Check", "42", "X-Check", "43"]);
     expect(upstream.seen[0]!.headers).toContain("X-Check");
   });
 
-  test("that would rewrite what was checked in the headers are dropped, both ways", async () => {
+  it("are dropped both ways when they would change a header that was already checked", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nVia: x\r\nSet-Cookie: a=b\r\nX-Sum: 1\r\n\r\n");
     });
@@ -376,26 +380,26 @@ describe("trailers", () => {
 
     const other = await backend();
     const { port: second } = await running(oneService(other.port));
-    const talk = await client(second);
+    const connection = await client(second);
     const bad = "Host: evil\r\nX-Forwarded-For: 1.2.3.4\r\nAuthorization: Basic x\r\nConnection: x\r\nX-Sum: 1";
-    talk.send(post("Transfer-Encoding: chunked") + `2\r\nhi\r\n0\r\n${bad}\r\n\r\n`);
-    await talk.until("\r\nok");
+    connection.send(post("Transfer-Encoding: chunked") + `2\r\nhi\r\n0\r\n${bad}\r\n\r\n`);
+    await connection.until("\r\nok");
     expect(other.seen[0]!.trailers).toEqual(["X-Sum", "1"]);
   });
 
-  test("are dropped for an HTTP/1.0 client", async () => {
+  it("are dropped for an HTTP/1.0 client", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n");
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
-    expect(await talk.closed()).not.toContain("X-Sum");
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(await connection.closed()).not.toContain("X-Sum");
   });
 });
 
 describe("Expect: 100-continue", () => {
-  test("the 100 is the upstream's, and the body comes after it", async () => {
+  it("forwards the 100 of the upstream, and then the body", async () => {
     const upstream = await byteBackend((socket) => {
       let received = "";
       socket.on("data", (chunk: Buffer) => {
@@ -406,60 +410,60 @@ describe("Expect: 100-continue", () => {
     });
     const asked = gate();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Expect: 100-continue", "Content-Length: 5"));
-    await eventually(() => upstream.connections === 1);
-    expect(talk.text()).toBe("");
+    const connection = await client(port);
+    connection.send(post("Expect: 100-continue", "Content-Length: 5"));
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
+    expect(connection.text()).toBe("");
     asked.open();
-    await talk.until("HTTP/1.1 100 Continue\r\n\r\n");
-    talk.send("hello");
-    expect(statusesIn(await talk.until("\r\nok"))).toEqual([100, 200]);
-    talk.send(get("/none"));
-    await talk.until("route_not_found");
+    await connection.until("HTTP/1.1 100 Continue\r\n\r\n");
+    connection.send("hello");
+    expect(statusesIn(await connection.until("\r\nok"))).toEqual([100, 200]);
+    connection.send(get("/none"));
+    await connection.until("route_not_found");
   });
 
-  test.each([
+  it.each([
     ["by the gateway", "/none", 404],
     ["by a plugin", "/a/x", 401],
-  ])("a request refused %s gets no 100, and the connection ends: a body sent all the same is not read as a request", async (_by, path, status) => {
+  ])("refuses a request %s without a 100 and closes the connection, so a body sent anyway is not read as a request", async (_by, path, status) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, { plugins: [{ name: "key_auth", config: { key: "k" } }] }));
-    const talk = await client(port);
-    talk.send(`POST ${path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n`);
-    await talk.until("problem+json");
-    talk.send(get("/a/smuggled?apiKey=k"));
-    expect(statusesIn(await talk.closed())).toEqual([status]);
+    const connection = await client(port);
+    connection.send(`POST ${path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n`);
+    await connection.until("problem+json");
+    connection.send(get("/a/smuggled?apiKey=k"));
+    expect(statusesIn(await connection.closed())).toEqual([status]);
     expect(upstream.seen).toEqual([]);
   });
 
-  test("an upstream that refuses at once is passed on without a 100, and the connection ends", async () => {
+  it("forwards the refusal of an upstream without a 100, and closes the connection", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"));
     const { port } = await running(oneService(upstream.port, one));
     for (let i = 0; i < 2; i++) {
-      const talk = await client(port);
-      talk.send(post("Expect: 100-continue", "Content-Length: 5"));
-      expect(statusesIn(await talk.closed())).toEqual([413]);
+      const connection = await client(port);
+      connection.send(post("Expect: 100-continue", "Content-Length: 5"));
+      expect(statusesIn(await connection.closed())).toEqual([413]);
     }
   });
 
-  test("a client that does not wait is served all the same", async () => {
+  it("serves a client that does not wait for the 100", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Expect: 100-Continue", "Content-Length: 5") + "hello");
-    expect(statusesIn(await talk.until("\r\nok"))).toEqual([100, 200]);
+    const connection = await client(port);
+    connection.send(post("Expect: 100-Continue", "Content-Length: 5") + "hello");
+    expect(statusesIn(await connection.until("\r\nok"))).toEqual([100, 200]);
     expect(upstream.seen[0]!.body.toString()).toBe("hello");
   });
 
-  test("HTTP/1.0 clients get no 100", async () => {
+  it("sends no 100 to an HTTP/1.0 client", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
+    expect(statusesIn(await connection.closed())).toEqual([200]);
   });
 
-  test("another expectation is 417, and the upstream hears nothing of it", async () => {
+  it("answers 417 to another expectation, and sends the upstream nothing", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x", headers: { Expect: "tea" } });
@@ -468,7 +472,7 @@ describe("Expect: 100-continue", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  test("a 100 nobody asked for is not passed on", async () => {
+  it("drops a 100 that the client did not ask for", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x" });
@@ -484,25 +488,25 @@ describe("informational responses", () => {
       socket.write("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
 
-  test("103 and 102 pass, with their end-to-end headers", async () => {
+  it("pass 103 and 102 with their end-to-end headers", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get());
-    const received = await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send(get());
+    const received = await connection.until("\r\nok");
     expect(received).toMatch(/^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>\r\nLink: <\/b\.css>\r\n\r\nHTTP\/1\.1 102 Processing\r\n\r\nHTTP\/1\.1 200/);
     expect(received).not.toContain("secret");
   });
 
-  test("none pass to HTTP/1.0", async () => {
+  it("are not sent to an HTTP/1.0 client", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(statusesIn(await connection.closed())).toEqual([200]);
   });
 
-  test("without end they end in 504, and are not heaped up for a client that does not read", async () => {
+  it("end in 504 when they never stop, and do not pile up for a client that does not read", async () => {
     const upstream = await byteBackend((socket) => {
       const hint = `HTTP/1.1 103 Early Hints\r\nLink: ${"x".repeat(8000)}\r\n\r\n`.repeat(8);
       const push = () => {
@@ -512,20 +516,20 @@ describe("informational responses", () => {
       socket.once("data", push);
     });
     const { port } = await running(oneService(upstream.port, { ...one, timeouts: { response_ms: 300 } }));
-    const talk = await client(port);
-    talk.socket.pause();
+    const connection = await client(port);
+    connection.socket.pause();
     const before = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed;
-    talk.send(get());
-    await eventually(() => upstream.connections === 1);
+    connection.send(get());
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
     await eventually(() => upstream.sockets.size === 0, "the response timeout");
     expect(process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed - before).toBeLessThan(100 * MB);
-    talk.socket.resume();
-    expect(await talk.until("upstream_timeout")).toContain("HTTP/1.1 504");
+    connection.socket.resume();
+    expect(await connection.until("upstream_timeout")).toContain("HTTP/1.1 504");
   });
 });
 
-describe("a response that comes before the request is whole", () => {
-  test("passes at once, and the upload goes on", async () => {
+describe("a response that arrives before the request is complete", () => {
+  it("is sent at once while the upload continues", async () => {
     let received = 0;
     const ended = gate();
     const upstream = await rawBackend((request, response) => {
@@ -537,16 +541,16 @@ describe("a response that comes before the request is whole", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 100000"));
-    await talk.until("early");
-    talk.send("x".repeat(100_000));
+    const connection = await client(port);
+    connection.send(post("Content-Length: 100000"));
+    await connection.until("early");
+    connection.send("x".repeat(100_000));
     await ended.opened;
     expect(received).toBe(100_000);
-    await talk.until("late");
+    await connection.until("late");
   });
 
-  test("a refusal by an upstream that then closes reaches the client whole, and the rest of the upload is read over", async () => {
+  it("reaches the client whole when the upstream refuses and closes, and the rest of the upload is read and dropped", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
@@ -555,62 +559,62 @@ describe("a response that comes before the request is whole", () => {
     });
     const seen = gate();
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 400000") + "x".repeat(1000));
-    await talk.until("too much");
+    const connection = await client(port);
+    connection.send(post("Content-Length: 400000") + "x".repeat(1000));
+    await connection.until("too much");
     seen.open();
-    await eventually(() => upstream.sockets.size === 0);
-    talk.send("x".repeat(399_000) + get("/none"));
-    expect(statusesIn(await talk.until("route_not_found"))).toEqual([413, 404]);
+    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
+    connection.send("x".repeat(399_000) + get("/none"));
+    expect(statusesIn(await connection.until("route_not_found"))).toEqual([413, 404]);
     expect((await ask(port, { path: "/none" })).status).toBe(404);
   });
 
-  test("a complete answer before the upload leaves the pool usable", async () => {
+  it("leaves the connection pool usable when it is complete before the upload", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (/(POST|GET) /.test(text)) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 10"));
-    await talk.until("\r\nok");
-    talk.send("0123456789");
+    const connection = await client(port);
+    connection.send(post("Content-Length: 10"));
+    await connection.until("\r\nok");
+    connection.send("0123456789");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 });
 
-describe("plugins and bodies", () => {
+describe("bodies that plugins replace or ignore", () => {
   const replying = (make: () => object) =>
     definePlugin({ name: "replying", schema: schema.object({}), create: () => () => () => make() as never });
 
-  test("a body longer or shorter than its stated length goes out with its own", async () => {
+  it("are sent with their real length when it differs from the Content-Length", async () => {
     for (const stated of ["1", "100"]) {
       const plugin = replying(() => ({ status: 200, headers: ["Content-Length", stated], body: Buffer.from("four") }));
       const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
-      const talk = await client(port);
-      talk.send(get() + get("/none"));
-      const received = await talk.until("route_not_found");
+      const connection = await client(port);
+      connection.send(get() + get("/none"));
+      const received = await connection.until("route_not_found");
       expect(received).toMatch(/\r\nContent-Length: 4\r\n[^]*\r\n\r\nfourHTTP\/1\.1 404/);
     }
   });
 
-  test("an empty chunk in the middle of a body ends nothing", async () => {
+  it("do not end at an empty chunk in the middle", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Readable.from([Buffer.from("be"), Buffer.alloc(0), Buffer.from("gun")]) }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
-    const talk = await client(port);
-    talk.send(get() + get("/none"));
-    expect(await talk.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
+    const connection = await client(port);
+    connection.send(get() + get("/none"));
+    expect(await connection.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
   });
 
-  test("an unread upload is disposed of when a plugin answers by itself", async () => {
+  it("discard an unread upload when a plugin answers by itself", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Buffer.from("four") }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
-    const talk = await client(port);
-    talk.send(post("Content-Length: 300000") + "x".repeat(300_000) + get("/none"));
-    expect(statusesIn(await talk.until("route_not_found"))).toEqual([200, 404]);
+    const connection = await client(port);
+    connection.send(post("Content-Length: 300000") + "x".repeat(300_000) + get("/none"));
+    expect(statusesIn(await connection.until("route_not_found"))).toEqual([200, 404]);
   });
 });
 
-test("many requests on one connection leave no listeners behind, on either side", async () => {
+it("leaves no listeners behind after many requests on one connection, on either side", async () => {
   const warnings: Error[] = [];
   const note = (warning: Error) => void warnings.push(warning);
   process.on("warning", note);

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -7,14 +7,14 @@ import { backend, byteBackend, client, codeIn, gate, get, headBackend, rawBacken
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 describe("response_ms", () => {
-  test("without a response in time: 504, the upstream's connection closed, the pool free", async () => {
+  it("answers 504 without a response in time, closes the upstream's connection and frees its place in the pool", async () => {
     const clock = manualClock();
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
     });
     const { port } = await running(oneService(upstream.port, { pool: { max_connections: 1 }, timeouts: { response_ms: 500 } }), { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => upstream.heads.length === 1);
+    await eventually(() => upstream.heads.length === 1, "a request at the upstream");
     clock.advance(499);
     await ask(port, { path: "/none" });
     expect(upstream.sockets.size).toBe(1);
@@ -22,23 +22,23 @@ describe("response_ms", () => {
     const { status, body } = await answer;
     expect(`${status} ${codeIn(body.toString())}`).toBe("504 upstream_timeout");
     expect(body.toString()).not.toContain("500 ms");
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("is counted from the end of the request", async () => {
+  it("counts from the end of the request", async () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, { timeouts: { response_ms: 500 } }), { clock });
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\na");
-    await eventually(() => upstream.connections.total === 1);
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\na");
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     clock.advance(5000);
-    talk.send("b");
-    expect(statusesIn(await talk.until("\r\nok"))).toEqual([200]);
+    connection.send("b");
+    expect(statusesIn(await connection.until("\r\nok"))).toEqual([200]);
   });
 
-  test("ends with the head: a body may take longer", async () => {
+  it("ends with the head of the response: the body may take longer", async () => {
     const clock = manualClock();
     const more = gate();
     const upstream = await rawBackend(async (_request, response) => {
@@ -47,15 +47,15 @@ describe("response_ms", () => {
       response.end("ended");
     });
     const { port } = await running(oneService(upstream.port, { timeouts: { response_ms: 500 } }), { clock });
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("begun");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("begun");
     clock.advance(5000);
     more.open();
-    await talk.until("ended");
+    await connection.until("ended");
   });
 
-  test("no timer outlives its exchange", async () => {
+  it("leaves no timer behind", async () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port), { clock });
@@ -69,22 +69,22 @@ describe("response_ms", () => {
 });
 
 describe("connect_ms", () => {
-  test("covers the TLS handshake: an upstream that accepts and says nothing is a 504", async () => {
+  it("answers 504 when the upstream accepts and never finishes the TLS handshake", async () => {
     const clock = manualClock();
     const upstream = await byteBackend((socket) => void socket.resume());
     const parts = { protocol: "https", pool: { max_connections: 1 }, timeouts: { connect_ms: 400 } } as const;
     const { port } = await running(oneService(upstream.port, parts), { clock });
     for (let i = 1; i <= 2; i++) {
       const answer = ask(port, { method: "POST", path: "/a/x", body: "hello" });
-      await eventually(() => upstream.connections === i);
+      await eventually(() => upstream.connections === i, "the next connection to the upstream");
       clock.advance(400);
       const { status, body } = await answer;
       expect(`${status} ${codeIn(body.toString())}`).toBe("504 upstream_timeout");
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     }
   });
 
-  test("an upstream that answers a handshake with anything else is a 502", async () => {
+  it("answers 502 when the upstream answers a TLS handshake with something else", async () => {
     const upstream = await byteBackend((socket) => void socket.once("data", () => socket.write("HTTP/1.1 400 Bad Request\r\n\r\n")));
     const { port } = await running(oneService(upstream.port, { protocol: "https", pool: { max_connections: 1 } }));
     for (let i = 0; i < 2; i++) {
@@ -97,59 +97,59 @@ describe("connect_ms", () => {
 describe("idle_ms", () => {
   const idle = { pool: { max_connections: 1 }, timeouts: { idle_ms: 60 } };
 
-  test("an upstream that falls silent within a body breaks the response off", async () => {
+  it("breaks off the response when the upstream falls silent in the middle of a body", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       socket.write(text.includes("/next") ? ok : "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nbegun");
     });
     const { port } = await running(oneService(upstream.port, idle));
     await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("a client that stops in the middle of its upload gets 408, and the upstream's request is cancelled", async () => {
+  it("answers 408 when the client stops in the middle of its upload, and cancels the upstream request", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
     });
     const { port } = await running(oneService(upstream.port, idle));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
-    expect(await talk.until("request_timeout")).toContain("HTTP/1.1 408");
-    await eventually(() => upstream.sockets.size === 0);
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
+    expect(await connection.until("request_timeout")).toContain("HTTP/1.1 408");
+    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("an upstream that stops reading an upload gets the client a 504", async () => {
+  it("answers 504 when the upstream stops reading an upload", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
     const { port } = await running(oneService(upstream.port, idle));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n");
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n");
     const piece = Buffer.alloc(64 * 1024);
     const push = () => {
-      while (talk.socket.write(piece));
+      while (connection.socket.write(piece));
     };
-    talk.socket.on("drain", push);
+    connection.socket.on("drain", push);
     push();
-    expect(await talk.until("upstream_timeout")).toContain("HTTP/1.1 504");
+    expect(await connection.until("upstream_timeout")).toContain("HTTP/1.1 504");
   });
 
-  test("an upstream that never asks for an awaited body is to blame: 504", async () => {
+  it("answers 504 when the upstream never sends the 100 that the client waits for", async () => {
     const upstream = await headBackend(() => {});
     const { port } = await running(oneService(upstream.port, idle));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    const received = await connection.closed();
     expect(received).toContain("HTTP/1.1 504");
     expect(codeIn(received)).toBe("upstream_timeout");
   });
 
-  test("does not limit the wait for the response", async () => {
+  it("does not limit the wait for the response", async () => {
     const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 200));
     const { port } = await running(oneService(upstream.port, idle));
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  test("bytes now and then keep a body alive", async () => {
+  it("keeps a body alive that sends bytes now and then", async () => {
     const upstream = await rawBackend((_request, response) => {
       let left = 13;
       const tick = setInterval(() => {
@@ -158,14 +158,14 @@ describe("idle_ms", () => {
         response.end("done");
       }, 50);
     });
-    // A machine that stands still for half a second must not pass for silence.
+    // A machine that stalls for half a second must not look like a silent upstream.
     const { port } = await running(oneService(upstream.port, { timeouts: { idle_ms: 500 } }));
     expect((await ask(port, { path: "/a/x" })).body.toString()).toMatch(/done$/);
   });
 });
 
-describe("the pool", () => {
-  test("max_connections: the next waits, and 503 upstream_saturated after connect_ms", async () => {
+describe("the pool of upstream connections", () => {
+  it("queues a request beyond max_connections, and answers 503 upstream_saturated after connect_ms", async () => {
     const clock = manualClock();
     const hold = gate();
     const upstream = await rawBackend(async (request, response) => {
@@ -175,7 +175,7 @@ describe("the pool", () => {
     const parts = { pool: { max_connections: 1 }, timeouts: { connect_ms: 700 } };
     const { port } = await running(oneService(upstream.port, parts), { clock });
     const slow = ask(port, { path: "/a/slow" });
-    await eventually(() => upstream.connections.total === 1);
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     const before = clock.pending;
     const waiting = ask(port, { path: "/a/x" });
     await eventually(() => clock.pending > before, "the second waiting");
@@ -188,7 +188,7 @@ describe("the pool", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  test("who waits gets the connection as soon as it is free, in order, and it is the same one", async () => {
+  it("gives waiting requests the freed connection at once, in order of arrival", async () => {
     const order: string[] = [];
     const hold = gate();
     const upstream = await rawBackend(async (request, response) => {
@@ -198,20 +198,20 @@ describe("the pool", () => {
     });
     const clock = manualClock();
     const { port } = await running(oneService(upstream.port, { pool: { max_connections: 1 } }), { clock });
-    const asked = [ask(port, { path: "/a/0" })];
-    await eventually(() => order.length === 1);
+    const answers = [ask(port, { path: "/a/0" })];
+    await eventually(() => order.length === 1, "a request at the upstream");
     for (let i = 1; i <= 5; i++) {
       const before = clock.pending;
-      asked.push(ask(port, { path: `/a/${i}` }));
+      answers.push(ask(port, { path: `/a/${i}` }));
       await eventually(() => clock.pending > before, `request ${i} waiting`);
     }
     hold.open();
-    for (const answer of await Promise.all(asked)) expect(answer.status).toBe(200);
+    for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
     expect(order).toEqual(["/0", "/1", "/2", "/3", "/4", "/5"]);
     expect(upstream.connections.total).toBe(1);
   });
 
-  test("an idle connection serves the next request within keepalive_idle_ms", async () => {
+  it("reuses an idle connection within keepalive_idle_ms", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
     const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 60_000 } }));
     await ask(port, { path: "/a/x" });
@@ -219,7 +219,7 @@ describe("the pool", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  test("an idle connection is closed after keepalive_idle_ms, and the next request gets a new one", async () => {
+  it("closes an idle connection after keepalive_idle_ms, and opens a new one for the next request", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
     const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 1 } }));
     await ask(port, { path: "/a/x" });
@@ -228,7 +228,7 @@ describe("the pool", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  test("never more connections than allowed, whatever comes", async () => {
+  it("never opens more than max_connections, whatever clients do", async () => {
     let most = 0;
     const upstream = await rawBackend((request, response) => {
       most = Math.max(most, upstream.connections.open);

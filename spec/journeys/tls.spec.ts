@@ -25,31 +25,31 @@ async function secure(config: ConfigInput, files: TlsFiles = FILES, options: Par
   return { gateway: started.gateway, port };
 }
 
-interface Got {
+interface Response {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
   readonly trailers: IncomingHttpHeaders;
 }
 
-const get = (over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string | Buffer, trailers?: OutgoingHttpHeaders) => h2Ask(over, { headers, body, trailers });
+const get = (session: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string | Buffer, trailers?: OutgoingHttpHeaders) => h2Ask(session, { headers, body, trailers });
 
 /** One HTTP/1.1 request over TLS. */
-function get1(port: number, options: https.RequestOptions = {}, body?: string): Promise<Got> {
+function get1(port: number, options: https.RequestOptions = {}, body?: string): Promise<Response> {
   return new Promise((resolve, reject) => {
-    const asked = https.request({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
+    const request = https.request({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
       response.on("error", reject);
       response.on("end", () => resolve({ status: response.statusCode!, headers: response.headers, body: text, trailers: response.trailers }));
     });
-    asked.on("error", reject).end(body);
+    request.on("error", reject).end(body);
   });
 }
 
 const sent = ({ headers }: Seen, lower: string) => headers.flatMap((name, i) => (i % 2 === 0 && name.toLowerCase() === lower ? [headers[i + 1]!] : []));
 
-/** Resolves with the socket once the handshake is done and the server has had its say; rejects when it turned us away. */
+/** Resolves with the socket when the handshake is done and the server has accepted it; rejects when the server refuses. */
 function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = tls.connect({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, ...options });
@@ -61,7 +61,7 @@ function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSo
 }
 
 describe("the HTTPS listener", () => {
-  it("chooses HTTP/2 and HTTP/1.1 by ALPN, and HTTP/1.1 without ALPN", async () => {
+  it("selects HTTP/2 or HTTP/1.1 by ALPN, and HTTP/1.1 without ALPN", async () => {
     const { port } = await secure(oneService(9));
     const chosen = async (protocols?: string[]) => (await handshake(port, protocols === undefined ? {} : { ALPNProtocols: protocols })).alpnProtocol;
     expect(await chosen(["h2", "http/1.1"])).toBe("h2");
@@ -69,7 +69,7 @@ describe("the HTTPS listener", () => {
     expect(await chosen()).toBe(false);
   });
 
-  it("shows the server certificate", async () => {
+  it("presents the server certificate", async () => {
     const { port } = await secure(oneService(9));
     const socket = await handshake(port);
     expect(socket.authorized).toBe(true);
@@ -78,17 +78,17 @@ describe("the HTTPS listener", () => {
 
   it.each(["TLSv1", "TLSv1.1"] as const)("refuses %s", async (version) => {
     const { port } = await secure(oneService(9));
-    // OpenSSL lets a client speak these only at security level 0; the refusal has to come from the server, as an alert.
+    // OpenSSL allows a client these versions only at security level 0; the server has to refuse them with an alert.
     const attempt = handshake(port, { minVersion: version, maxVersion: version, ciphers: "DEFAULT@SECLEVEL=0" });
     await expect(attempt).rejects.toMatchObject({ code: expect.stringMatching(/ALERT_PROTOCOL_VERSION/) as string });
   });
 
-  it.each(["TLSv1.2", "TLSv1.3"] as const)("speaks %s", async (version) => {
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("accepts %s", async (version) => {
     const { port } = await secure(oneService(9));
     expect((await handshake(port, { minVersion: version, maxVersion: version })).getProtocol()).toBe(version);
   });
 
-  it("survives what is no handshake", async () => {
+  it("keeps serving after a connection that is no TLS handshake", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port));
     const raw = overSocket(tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false, ALPNProtocols: ["bogus"] }));
@@ -101,7 +101,7 @@ describe("the HTTPS listener", () => {
 });
 
 describe("HTTP/1.1 over TLS", () => {
-  it("serves requests, several on one connection, and says https to the upstream", async () => {
+  it("serves several requests on one connection, and names https as the scheme to the upstream", async () => {
     const origin = await backend((_request, response, body) => response.end(`got ${body.toString()}`));
     const { port } = await secure(oneService(origin.port));
     const agent = new https.Agent({ keepAlive: true, maxSockets: 1 });
@@ -114,7 +114,7 @@ describe("HTTP/1.1 over TLS", () => {
     expect(sent(origin.seen[0]!, "x-forwarded-for")).toEqual(["127.0.0.1"]);
   });
 
-  it("passes WebSockets", async () => {
+  it("tunnels WebSockets", async () => {
     const { port: upstream, server } = await backend();
     server.on("upgrade", (_request, socket: Duplex) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
@@ -128,27 +128,27 @@ describe("HTTP/1.1 over TLS", () => {
     await client.until("over TLS");
     client.socket.end();
     await client.closed();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
-  it("answers a client that says with its request that it sends no more", async () => {
+  it("answers a client that half-closes its connection with its request", async () => {
     const { port } = await secure(oneService(9));
     for (let i = 0; i < 10; i++) {
       const socket = tls.connect({ port, host: "127.0.0.1", ca: CA.cert, servername: "localhost", allowHalfOpen: true } as ConnectionOptions);
       onTestFinished(() => void socket.destroy());
-      const talk = overSocket(socket);
+      const connection = overSocket(socket);
       await once(socket, "secureConnect");
       socket.end("GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n");
-      expect(await talk.closed()).toMatch(/^HTTP\/1\.1 404 /);
+      expect(await connection.closed()).toMatch(/^HTTP\/1\.1 404 /);
     }
   });
 
-  it("is drained: the connection closes after the answer", async () => {
+  it("closes the connection after its reply during a drain", async () => {
     let finish = () => {};
     const origin = await backend((_request, response) => (finish = () => void response.end("ok")));
     const { gateway, port } = await secure(oneService(origin.port));
     const answer = get1(port, { path: "/a/x" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const closing = gateway.close();
     finish();
     expect((await answer).headers.connection).toBe("close");
@@ -156,12 +156,12 @@ describe("HTTP/1.1 over TLS", () => {
   });
 });
 
-describe("HTTP/2", () => {
-  it("serves requests: path, query and method reach the upstream as HTTP/1.1", async () => {
+describe("HTTP/2 over TLS", () => {
+  it("forwards path, query and method as HTTP/1.1 to the upstream", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const got = await get(over, { ":path": "/a/x/y?q=%20&q=2" });
+    const session = await h2TlsSession(port);
+    const got = await get(session, { ":path": "/a/x/y?q=%20&q=2" });
     expect(got).toMatchObject({ status: 200, body: "ok" });
     expect(origin.seen[0]).toMatchObject({ method: "GET", url: "/x/y?q=%20&q=2" });
     expect(sent(origin.seen[0]!, "x-forwarded-proto")).toEqual(["https"]);
@@ -170,22 +170,22 @@ describe("HTTP/2", () => {
     expect(got.headers["x-request-id"]).toBe(sent(origin.seen[0]!, "x-request-id")[0]);
   });
 
-  it("serves many requests at once on one connection", async () => {
+  it("serves many concurrent requests on one connection", async () => {
     const origin = await backend((request, response) => response.end(request.url));
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const all = await Promise.all(Array.from({ length: 50 }, (_, i) => get(over, { ":path": `/a/${i}` })));
+    const session = await h2TlsSession(port);
+    const all = await Promise.all(Array.from({ length: 50 }, (_, i) => get(session, { ":path": `/a/${i}` })));
     expect(all.map(({ body }) => body)).toEqual(Array.from({ length: 50 }, (_, i) => `/${i}`));
   });
 
-  it("maps headers: names keep their values and duplicates, cookies become one line, nothing of a connection passes", async () => {
+  it("keeps header values and duplicates, joins cookies into one line, and drops connection headers", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(200, ["X-Two", "1", "X-Two", "2", "Set-Cookie", "a=1", "Set-Cookie", "b=2", "Keep-Alive", "timeout=5", "Content-Length", "0"]);
       response.end();
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const { headers } = await get(over, { ":path": "/a/x", "x-mine": ["1", "2"], cookie: ["c=1", "d=2"], te: "trailers" });
+    const session = await h2TlsSession(port);
+    const { headers } = await get(session, { ":path": "/a/x", "x-mine": ["1", "2"], cookie: ["c=1", "d=2"], te: "trailers" });
     expect(headers["x-two"]).toBe("1, 2");
     expect(headers["set-cookie"]).toEqual(["a=1", "b=2"]);
     expect(headers).not.toHaveProperty("keep-alive");
@@ -197,18 +197,18 @@ describe("HTTP/2", () => {
     expect(sent(origin.seen[0]!, "host")).toEqual([`127.0.0.1:${origin.port}`]);
   });
 
-  it("takes bodies, with a length and without", async () => {
+  it("accepts bodies with a length and without", async () => {
     const origin = await backend((_request, response, body) => response.end(`${body.length}`));
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
+    const session = await h2TlsSession(port);
     const body = Buffer.alloc(300_000, "x");
-    expect((await get(over, { ":method": "POST", ":path": "/a/x" }, body)).body).toBe("300000");
-    expect((await get(over, { ":method": "PUT", ":path": "/a/x", "content-length": "5" }, "hello")).body).toBe("5");
+    expect((await get(session, { ":method": "POST", ":path": "/a/x" }, body)).body).toBe("300000");
+    expect((await get(session, { ":method": "PUT", ":path": "/a/x", "content-length": "5" }, "hello")).body).toBe("5");
     expect(sent(origin.seen[0]!, "transfer-encoding")).toEqual(["chunked"]);
     expect(sent(origin.seen[1]!, "content-length")).toEqual(["5"]);
   });
 
-  it("streams: each part arrives before the next is written", async () => {
+  it("streams each part before the next is written", async () => {
     let write = (_text: string) => {};
     let end = () => {};
     const origin = await backend((_request, response) => {
@@ -217,13 +217,13 @@ describe("HTTP/2", () => {
       write("first ");
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const stream = over.request({ ":path": "/a/x" });
+    const session = await h2TlsSession(port);
+    const stream = session.request({ ":path": "/a/x" });
     let text = "";
     stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
-    await eventually(() => text === "first ");
+    await eventually(() => text === "first ", "the bytes 'first '");
     write("second");
-    await eventually(() => text === "first second");
+    await eventually(() => text === "first second", "the bytes 'first second'");
     end();
     await once(stream, "close");
   });
@@ -236,58 +236,58 @@ describe("HTTP/2", () => {
       response.end();
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const got = await get(over, { ":method": "POST", ":path": "/a/x", trailer: "x-mine" }, "body", { "x-mine": "7" });
+    const session = await h2TlsSession(port);
+    const got = await get(session, { ":method": "POST", ":path": "/a/x", trailer: "x-mine" }, "body", { "x-mine": "7" });
     expect(got).toMatchObject({ body: "body", trailers: { "x-sum": "42" } });
     expect(origin.seen[0]!.trailers).toEqual(["x-mine", "7"]);
   });
 
   it("answers errors with problem documents", async () => {
     const { port } = await secure(oneService(9, { routes: [{ path: "/x", methods: ["GET"] }] }));
-    const over = await h2TlsSession(port);
-    const none = await get(over, { ":path": "/none" });
+    const session = await h2TlsSession(port);
+    const none = await get(session, { ":path": "/none" });
     expect(none.headers["content-type"]).toBe("application/problem+json");
     expect([none.status, JSON.parse(none.body)]).toEqual([404, expect.objectContaining({ code: "route_not_found", request_id: none.headers["x-request-id"] })]);
-    const wrong = await get(over, { ":method": "DELETE", ":path": "/a/x" });
+    const wrong = await get(session, { ":method": "DELETE", ":path": "/a/x" });
     expect([wrong.status, wrong.headers.allow]).toEqual([405, "GET, HEAD"]);
-    expect((await get(over, { ":path": "/a/%zz" })).status).toBe(400);
-    expect((await get(over, { ":path": "/a/x" })).status).toBe(502);
-    const head = await get(over, { ":method": "HEAD", ":path": "/none" });
+    expect((await get(session, { ":path": "/a/%zz" })).status).toBe(400);
+    expect((await get(session, { ":path": "/a/x" })).status).toBe(502);
+    const head = await get(session, { ":method": "HEAD", ":path": "/none" });
     expect([head.status, head.body]).toEqual([404, ""]);
   });
 
-  it("resets the stream, and only it, when the upstream breaks off mid-body", async () => {
+  it("resets only the affected stream when the upstream breaks off its body", async () => {
     const origin = await backend((request, response) => {
       if (request.url === "/fine") return void response.end("fine");
       response.writeHead(200, { "Content-Length": "100" });
       response.write("part", () => response.destroy());
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    await expect(get(over, { ":path": "/a/broken" })).rejects.toMatchObject({ code: "ERR_HTTP2_STREAM_ERROR" });
-    expect((await get(over, { ":path": "/a/fine" })).body).toBe("fine");
+    const session = await h2TlsSession(port);
+    await expect(get(session, { ":path": "/a/broken" })).rejects.toMatchObject({ code: "ERR_HTTP2_STREAM_ERROR" });
+    expect((await get(session, { ":path": "/a/fine" })).body).toBe("fine");
   });
 
-  it("gives up the upstream's request when the client resets its stream", async () => {
+  it("cancels the upstream request when the client resets its stream", async () => {
     const origin = await backend((_request, response) => void response.write("begun"));
     const { gateway, port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const stream = over.request({ ":path": "/a/x" });
+    const session = await h2TlsSession(port);
+    const stream = session.request({ ":path": "/a/x" });
     stream.on("error", () => {});
     await once(stream, "data");
     stream.close(http2.constants.NGHTTP2_CANCEL);
-    await eventually(() => origin.connections.open === 0);
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => origin.connections.open === 0, "the connections to the upstream closing");
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
-  it("is drained: streams under way finish, the session ends, no new one is taken", async () => {
+  it("finishes open streams during a drain, accepts no new one, and ends the session", async () => {
     let finish = () => {};
     const origin = await backend((_request, response) => (finish = () => void response.end("whole")));
     const { gateway, port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const gone = once(over, "close");
-    const answer = get(over, { ":path": "/a/x" });
-    await eventually(() => origin.seen.length === 1);
+    const session = await h2TlsSession(port);
+    const gone = once(session, "close");
+    const answer = get(session, { ":path": "/a/x" });
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const closing = gateway.close();
     finish();
     expect((await answer).body).toBe("whole");
@@ -299,23 +299,23 @@ describe("HTTP/2", () => {
 describe("client certificates", () => {
   const speak = async (port: number, identity: object) => {
     const first = await get1(port, { path: "/a/x", ...identity });
-    const over = await h2TlsSession(port, identity);
-    return [first.status, (await get(over, { ":path": "/a/x" })).status];
+    const session = await h2TlsSession(port, identity);
+    return [first.status, (await get(session, { ":path": "/a/x" })).status];
   };
 
-  it("asked for but not required: with one, without one and with a stranger's, requests pass", async () => {
+  it("are optional when requested and not required: requests pass with one, without one and with one of another CA", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("request"));
     for (const identity of [CLIENT, {}, STRANGER]) expect(await speak(port, identity)).toEqual([200, 200]);
   });
 
-  it("required: one that the CA signed passes", async () => {
+  it("pass when they are required and signed by the configured CA", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("require"));
     expect(await speak(port, CLIENT)).toEqual([200, 200]);
   });
 
-  it.each([["none", {}], ["a stranger's", STRANGER]])("required: with %s the handshake fails and the upstream is not asked", async (_what, identity) => {
+  it.each([["no certificate", {}], ["one of another CA", STRANGER]])("fail the handshake when they are required and the client presents %s", async (_what, identity) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("require"));
     for (const maxVersion of ["TLSv1.2", "TLSv1.3"] as const) {
@@ -325,7 +325,7 @@ describe("client certificates", () => {
   });
 });
 
-/** CN of the certificate that is shown for a name. */
+/** The CN of the certificate that the gateway presents for a name. */
 async function shownFor(port: number, servername: string, options: ConnectionOptions = {}): Promise<string | undefined> {
   const socket = await handshake(port, { servername, rejectUnauthorized: false, ...options });
   const { subject } = socket.getPeerX509Certificate()!;
@@ -333,11 +333,11 @@ async function shownFor(port: number, servername: string, options: ConnectionOpt
   return subject;
 }
 
-describe("certificates by host name (SNI)", () => {
+describe("server certificates by host name (SNI)", () => {
   const files = () => pem({ shop_cert: SHOP.cert, shop_key: SHOP.key, wild_cert: WILDCARD.cert, wild_key: WILDCARD.key });
   const entry = (paths: Record<string, string>, which: string, ...hosts: string[]) => ({ hosts, cert: paths[`${which}_cert`]!, key: paths[`${which}_key`]! });
 
-  it("are shown for their hosts, an exact name before a wildcard; for all else the default", async () => {
+  it("are presented for their hosts, an exact name before a wildcard, and the default for all others", async () => {
     const paths = files();
     const certificates = [entry(paths, "wild", "*.example.com"), entry(paths, "shop", "shop.example.com")];
     const { port } = await secure(oneService(9, {}, { certificates }));
@@ -362,12 +362,12 @@ describe("certificates by host name (SNI)", () => {
     expect((await get(await h2TlsSession(port, trusting), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("come and go with a reload, while connections stay", async () => {
+  it("change with a reload, while connections stay open", async () => {
     const origin = await backend();
     const paths = files();
     const config = (...certificates: ReturnType<typeof entry>[]) => oneService(origin.port, {}, { certificates });
     const { gateway, port } = await secure(config());
-    const over = await h2TlsSession(port);
+    const session = await h2TlsSession(port);
     expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
     gateway.reload(config(entry(paths, "shop", "shop.example.com")));
     expect(await shownFor(port, "shop.example.com")).toBe("CN=shop.example.com");
@@ -375,10 +375,10 @@ describe("certificates by host name (SNI)", () => {
     expect(await shownFor(port, "shop.example.com")).toBe("CN=*.example.com");
     gateway.reload(config());
     expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
-    expect((await get(over, { ":path": "/a/x" })).status).toBe(200);
+    expect((await get(session, { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("do not come with a reload that is refused", async () => {
+  it("do not change with a reload that is refused", async () => {
     const paths = files();
     const { gateway, port } = await secure(oneService(9));
     const mixed = { hosts: ["shop.example.com"], cert: paths.shop_cert!, key: paths.wild_key! };
@@ -386,7 +386,7 @@ describe("certificates by host name (SNI)", () => {
     expect(await shownFor(port, "a.example.com")).toBe("CN=localhost");
   });
 
-  it("are asked of clients with a certificate alike: the CA holds for every host", async () => {
+  it("share one CA for client certificates", async () => {
     const origin = await backend();
     const paths = files();
     const config = oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] });
@@ -397,7 +397,7 @@ describe("certificates by host name (SNI)", () => {
     await expect(get1(port, { ...trusting, ...STRANGER })).rejects.toThrow();
   });
 
-  it("are read again from their files, whatever the configuration file says by now", async () => {
+  it("are reloaded from their files, whatever the configuration file says by then", async () => {
     const paths = files();
     const certificates = [entry(paths, "shop", "shop.example.com")];
     const file = fileWith(oneService(9, {}, { certificates }));
@@ -426,7 +426,7 @@ describe("renewTls", () => {
     return serialNumber;
   };
 
-  it("shows the new certificate on every HTTPS listener; a request under way and its connection do not notice", async () => {
+  it("presents the new certificate on every HTTPS listener without disturbing open connections and requests", async () => {
     let finish = () => {};
     const origin = await backend((request, response) => {
       if (request.url === "/slow") finish = () => void response.end("whole");
@@ -434,9 +434,9 @@ describe("renewTls", () => {
     });
     const { gateway, port } = await secure(oneService(origin.port));
     const other = await gateway.listen({ port: 0, tls: FILES });
-    const over = await h2TlsSession(port);
-    const answer = get(over, { ":path": "/a/slow" });
-    await eventually(() => origin.seen.length === 1);
+    const session = await h2TlsSession(port);
+    const answer = get(session, { ":path": "/a/slow" });
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const before = await serial(port);
     gateway.renewTls(renewed);
     const after = await Promise.all([serial(port), serial(other.port)]);
@@ -444,10 +444,10 @@ describe("renewTls", () => {
     expect(after[1]).toBe(after[0]);
     finish();
     expect((await answer).body).toBe("whole");
-    expect((await get(over, { ":path": "/a/x" })).status).toBe(200);
+    expect((await get(session, { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("throws for what cannot be used, and keeps the old certificate", async () => {
+  it("throws for an unusable certificate, and keeps the old one", async () => {
     const { gateway, port } = await secure(oneService(9));
     const before = await serial(port);
     expect(() => gateway.renewTls({ ...renewed, key: FILES.key })).toThrow();

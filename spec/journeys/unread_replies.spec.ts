@@ -1,8 +1,8 @@
-/** Replies that their clients do not read, and uploads that go on behind their reply: every wait has an end. */
+/** Limits the wait for clients that do not read their reply or continue an upload after it. */
 import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { discard, withoutHeader, type Reply } from "../../lib/index.ts";
 import { behaving, HANDSHAKE } from "../gateway/plugins.ts";
 import { manualClock } from "../support/clock.ts";
@@ -11,12 +11,12 @@ import { ACK, CODES, DATA, frame, GET, number32, PING, rawSession, SETTINGS } fr
 import { eventually } from "../support/raw_client.ts";
 import { backend, client, get, rawBackend } from "./harness.ts";
 
-/** More than the system keeps between two sockets. */
+/** More than the socket buffers of the system hold. */
 const CHUNK = Buffer.alloc(64 * 1024);
 const CHUNKS = 400;
 const endless = () => Readable.from(Array.from({ length: CHUNKS }, () => CHUNK), { objectMode: false });
 
-/** A gateway whose replies are all long, and finished as far as their upstream is concerned. */
+/** A gateway whose plugin gives long replies that are already complete. */
 async function long(body: () => Reply["body"], timeouts: object = {}) {
   const clock = manualClock();
   const lines: string[] = [];
@@ -29,20 +29,20 @@ async function long(body: () => Reply["body"], timeouts: object = {}) {
   const global = { access_log: { enabled: true }, limits: { max_requests_in_flight: 1 } };
   const config = oneService(upstream.port, { plugins: [{ name: "behave" }], timeouts }, global);
   const made = await running(config, { clock, plugins: [plugin], accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
-  /** A client that asks and reads nothing; resolves when the gateway waits for it. */
+  /** A client that sends a request and reads nothing; resolves when the gateway waits for it. */
   const stalled = async (request = get()) => {
-    const talk = await client(made.port);
-    talk.socket.pause();
-    talk.send(request);
+    const connection = await client(made.port);
+    connection.socket.pause();
+    connection.send(request);
     await eventually(() => made.gateway.inFlight === 1, "the request");
-    // What the system takes for the client, it takes at once; later on it may make room for some more.
+    // The socket buffers fill at once and may accept a little more later.
     for (let turns = 0; turns < 50; turns++) await new Promise((resolve) => setImmediate(resolve));
-    return talk;
+    return connection;
   };
   return { ...made, clock, lines, stalled };
 }
 
-/** The port of an upstream that speaks HTTP/2 without TLS. */
+/** The port of an HTTP/2 upstream without TLS. */
 async function h2Backend(answer: (stream: http2.ServerHttp2Stream) => void): Promise<number> {
   const server = http2.createServer();
   const sessions = new Set<http2.ServerHttp2Session>();
@@ -58,15 +58,15 @@ async function h2Backend(answer: (stream: http2.ServerHttp2Stream) => void): Pro
 
 const BODIES: readonly [string, () => Reply["body"]][] = [
   ["a stream that has ended", endless],
-  ["a body at hand", () => Buffer.alloc(CHUNK.length * CHUNKS)],
+  ["a body in memory", () => Buffer.alloc(CHUNK.length * CHUNKS)],
 ];
 
-describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, body) => {
-  test("is cut off after a minute, whatever it sends meanwhile, and the log says why", async () => {
+describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, body) => {
+  it("is disconnected after a minute, whatever it sends meanwhile, and the log shows why", async () => {
     const { gateway, clock, stalled, lines } = await long(body);
-    const talk = await stalled();
+    const connection = await stalled();
     for (let at = 0; at < 50_000; at += 10_000) {
-      talk.send("GET /a/later HTTP/1.1\r\n");
+      connection.send("GET /a/later HTTP/1.1\r\n");
       clock.advance(10_000);
     }
     expect(gateway.inFlight).toBe(1);
@@ -80,7 +80,7 @@ describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, b
     expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 60000 ms" });
   });
 
-  test("is cut off at total_ms", async () => {
+  it("is disconnected at total_ms", async () => {
     const { gateway, clock, stalled } = await long(body, { total_ms: 5_000 });
     await stalled();
     clock.advance(4_999);
@@ -90,7 +90,7 @@ describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, b
   });
 });
 
-test("a client that is refused a WebSocket with a long body, and reads nothing of it, is cut off", async () => {
+it("disconnects a client that is refused a WebSocket with a long body and reads nothing of it", async () => {
   const { gateway, clock, stalled } = await long(endless);
   await stalled(HANDSHAKE);
   clock.advance(59_000);
@@ -102,49 +102,52 @@ test("a client that is refused a WebSocket with a long body, and reads nothing o
   expect(gateway.inFlight).toBe(0);
 });
 
-test("a client of HTTP/2 with a window of 0 gives its place up after a minute, whatever PINGs it sends", async () => {
+it("resets an HTTP/2 stream whose client keeps its window at 0 for a minute, whatever PINGs it sends", async () => {
   const clock = manualClock();
   const upstream = await rawBackend((_request, response) => void response.end(Buffer.alloc(60_000)));
   const config = oneService(upstream.port, {}, { h2c: true, limits: { max_requests_in_flight: 1 } });
   const { port, gateway } = await running(config, { clock });
-  const talk = await rawSession(port, { settings: Buffer.concat([Buffer.from([0, 4]), number32(0)]) });
-  onTestFinished(() => void talk.socket.destroy());
-  await talk.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
-  talk.headers(1, GET);
+  const connection = await rawSession(port, { settings: Buffer.concat([Buffer.from([0, 4]), number32(0)]) });
+  onTestFinished(() => void connection.socket.destroy());
+  await connection.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
+  connection.headers(1, GET);
   await eventually(() => gateway.stats.total.requestsPerS > 0 || upstream.connections.open === 1, "the upstream");
-  await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && talk.frames.some(({ stream }) => stream === 1), "the whole response");
+  await eventually(
+    () => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && connection.frames.some(({ stream }) => stream === 1),
+    "the whole response",
+  );
   for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
   const payload = Buffer.alloc(8);
   for (let seconds = 0; seconds < 60; seconds += 10) {
     expect(gateway.inFlight).toBe(1);
     payload.writeUInt32BE(seconds);
-    talk.send(frame(PING, 0, 0, payload));
-    await talk.until((got) => got.type === PING && (got.flags & ACK) !== 0 && got.payload.equals(payload));
+    connection.send(frame(PING, 0, 0, payload));
+    await connection.until((got) => got.type === PING && (got.flags & ACK) !== 0 && got.payload.equals(payload));
     clock.advance(10_000);
   }
-  expect(await talk.reset(1)).toBe(CODES.CANCEL);
-  expect(talk.frames.some(({ type }) => type === DATA)).toBe(false);
+  expect(await connection.reset(1)).toBe(CODES.CANCEL);
+  expect(connection.frames.some(({ type }) => type === DATA)).toBe(false);
   await eventually(() => gateway.inFlight === 0, "the place");
 });
 
-test.each([
+it.each([
   ["http", "wire"],
   ["http", "node"],
   ["h2c", "wire"],
-] as const)("a client that reads nothing of a reply under way for idle_ms is at fault in the access log, and not the upstream (%s, %s)", async (protocol, upstream_client) => {
+] as const)("blames the client, not the upstream, in the access log when the client reads nothing of a reply for idle_ms (%s, %s)", async (protocol, upstream_client) => {
   const lines: string[] = [];
   const whole = Buffer.alloc(CHUNK.length * CHUNKS);
   const port = protocol === "http" ? (await rawBackend((_request, response) => void response.end(whole))).port : await h2Backend((stream) => void stream.end(whole));
-  const config = oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 50 } }, { access_log: { enabled: true } });
+  const config = oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 300 } }, { access_log: { enabled: true } });
   const made = await running(config, { accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
-  const talk = await client(made.port);
-  talk.socket.pause();
-  talk.send(get());
+  const connection = await client(made.port);
+  connection.socket.pause();
+  connection.send(get());
   await eventually(() => lines.length > 0, "the access log");
-  expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 50 ms" });
+  expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 300 ms" });
 });
 
-describe("an upload that goes on behind its whole reply", () => {
+describe("an upload that continues after its complete reply", () => {
   async function early(protocol: "http" | "h2c"): Promise<number> {
     if (protocol === "http") {
       const upstream = await rawBackend((request, response) => {
@@ -159,19 +162,19 @@ describe("an upload that goes on behind its whole reply", () => {
     });
   }
 
-  test.each([
+  it.each([
     ["http", "wire"],
     ["http", "node"],
     ["h2c", "wire"],
-  ] as const)("does not hold its place at the upstream (%s, %s)", async (protocol, upstream_client) => {
+  ] as const)("releases its connection to the upstream (%s, %s)", async (protocol, upstream_client) => {
     const { port, gateway } = await running(oneService(await early(protocol), { protocol, upstream_client }));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
-    await talk.until("early");
-    // The client has five seconds to finish, which is more than this waits.
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    await connection.until("early");
+    // The gateway waits five seconds for the rest of the upload, longer than this test does.
     await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
-    expect(talk.socket.destroyed).toBe(false);
-    talk.send("0\r\n\r\n" + get("/none"));
-    await talk.until("route_not_found");
+    expect(connection.socket.destroyed).toBe(false);
+    connection.send("0\r\n\r\n" + get("/none"));
+    await connection.until("route_not_found");
   });
 });

@@ -1,13 +1,13 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { upstreamFaults } from "../contracts/upstream_faults.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
 import { headBackend } from "./harness.ts";
 
-describe.each(["wire", "node"] as const)("by the client %s:", upstreamFaults);
+describe.each(["wire", "node"] as const)("the upstream client %s", upstreamFaults);
 
-test("upstream_client says which of them asks, a reload changes it, and what is in force is shown", async () => {
-  // A blank line before a response is nothing to node.
+it("upstream_client selects the client, a reload changes it, and the admin interface shows the one in force", async () => {
+  // Node accepts a blank line before a response.
   const upstream = await headBackend(({ socket }) => void socket.write("\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
   const config = oneService(upstream.port);
   const { gateway, port } = await running(config);

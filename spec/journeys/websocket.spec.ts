@@ -1,16 +1,16 @@
 import type { Socket } from "node:net";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { closedPort } from "../support/origin.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, gate, get, headBackend, statusesIn } from "./harness.ts";
 
-const asks = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+const upgradeHeaders = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
 const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const one = { pool: { max_connections: 1 } };
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/** Says yes to WebSockets and echoes in upper case; answers anything else with "ok". */
+/** An upstream that accepts WebSockets and echoes in upper case, and answers other requests with "ok". */
 async function upperCase(behindHead = "") {
   const heads: string[] = [];
   const tunnels: Socket[] = [];
@@ -31,12 +31,12 @@ async function upperCase(behindHead = "") {
 }
 
 describe("a WebSocket upgrade", () => {
-  test("becomes a tunnel: bytes pass both ways", async () => {
+  it("becomes a tunnel that passes bytes both ways", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port));
-    const talk = await client(port);
-    talk.send(get("/a/chat?room=1", ...asks));
-    const head = await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(get("/a/chat?room=1", ...upgradeHeaders));
+    const head = await connection.until("\r\n\r\n");
     expect(head).toMatch(/^HTTP\/1\.1 101 Switching Protocols\r\n/);
     expect(head).toMatch(/\r\nUpgrade: websocket\r\n/);
     expect(head).toMatch(/\r\nConnection: Upgrade\r\n/);
@@ -46,20 +46,20 @@ describe("a WebSocket upgrade", () => {
     expect(echo.heads[0]).toMatch(/\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n/);
     expect(echo.heads[0]).toMatch(/\r\nX-Forwarded-For: 127\.0\.0\.1\r\n/);
     for (let i = 0; i < 5; i++) {
-      talk.send(`hello${i};\x00\xe9`);
-      await talk.until(`HELLO${i};\x00\xc9`);
+      connection.send(`hello${i};\x00\xe9`);
+      await connection.until(`HELLO${i};\x00\xc9`);
     }
   });
 
-  test("bytes behind the head, on either side, are part of the tunnel", async () => {
+  it("tunnels bytes that follow the head on either side", async () => {
     const echo = await upperCase("<first>");
     const { port } = await running(oneService(echo.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks) + "early");
-    expect(await talk.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders) + "early");
+    expect(await connection.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
   });
 
-  test("what the client sends while the upstream is thinking is kept for it, in order", async () => {
+  it("keeps bytes that the client sends before the upstream answers, and forwards them in order", async () => {
     const answer = gate();
     let received = "";
     const upstream = await byteBackend((socket) => {
@@ -71,19 +71,19 @@ describe("a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks) + "one,");
-    await eventually(() => upstream.connections === 1);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders) + "one,");
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
     const piece = "x".repeat(100_000);
-    talk.send(`two,${piece},end`);
+    connection.send(`two,${piece},end`);
     await ask(port, { path: "/none" });
     answer.open();
-    await talk.until("101");
-    await eventually(() => received.endsWith("end"));
+    await connection.until("101");
+    await eventually(() => received.endsWith("end"), "the end of the bytes");
     expect(received).toBe(`one,two,${piece},end`);
   });
 
-  test("megabytes pass whole, both ways", async () => {
+  it("passes megabytes unchanged, both ways", async () => {
     const echo = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write(yes);
@@ -91,19 +91,19 @@ describe("a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(echo.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    const head = (await talk.until("\r\n\r\n")).length;
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    const head = (await connection.until("\r\n\r\n")).length;
     const sent = Buffer.alloc(4_000_000, "0123456789-");
-    talk.send(sent);
-    await eventually(() => talk.text().length - head >= sent.length, "all of it");
-    expect(talk.text().slice(head)).toBe(sent.toString("latin1"));
+    connection.send(sent);
+    await eventually(() => connection.text().length - head >= sent.length, "all of it");
+    expect(connection.text().slice(head)).toBe(sent.toString("latin1"));
   });
 
-  test("passes half-closes on: each side may go on alone", async () => {
+  it("passes half-closes on: each side may continue alone", async () => {
     let upstreamEnd: Socket | null = null;
     const upstream = await byteBackend((socket) => {
-      // allowHalfOpen is the server's choice; this one answers after the client's end.
+      // The server allows half-open connections: it answers after the client's FIN.
       socket.allowHalfOpen = true;
       socket.once("data", () => {
         socket.write(yes);
@@ -113,15 +113,15 @@ describe("a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.socket.allowHalfOpen = true;
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
-    talk.socket.end("bye");
-    expect(await talk.closed()).toMatch(/last words$/);
-    await eventually(() => upstreamEnd!.destroyed);
+    const connection = await client(port);
+    connection.socket.allowHalfOpen = true;
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
+    connection.socket.end("bye");
+    expect(await connection.closed()).toMatch(/last words$/);
+    await eventually(() => upstreamEnd!.destroyed, "the connection closing");
 
-    // The other way round.
+    // And in the other direction.
     let received = "";
     const other = await byteBackend((socket) => {
       socket.allowHalfOpen = true;
@@ -135,75 +135,74 @@ describe("a WebSocket upgrade", () => {
     back.socket.allowHalfOpen = true;
     let ended = false;
     back.socket.on("end", () => (ended = true));
-    back.send(get("/a/x", ...asks));
+    back.send(get("/a/x", ...upgradeHeaders));
     await eventually(() => ended, "the upstream's end");
     back.socket.end("last words");
-    await eventually(() => received === "last words");
-    await eventually(() => other.sockets.size === 0);
+    await eventually(() => received === "last words", "the bytes 'last words'");
+    await eventually(() => other.sockets.size === 0, "the connections to the other upstream closing");
   });
 
-  test.each([
-    ["client closes", (talk: Socket) => talk.destroy()],
-    ["client resets", (talk: Socket) => talk.resetAndDestroy()],
-  ])("a %s: the upstream's connection closes and the lease is free", async (_who, leave) => {
+  it.each([
+    ["client closes", (connection: Socket) => connection.destroy()],
+    ["client resets", (connection: Socket) => connection.resetAndDestroy()],
+  ])("closes the upstream's connection and frees its place when the %s", async (_who, leave) => {
     const echo = await upperCase();
     const { port, gateway } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 1000 } }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
-    leave(talk.socket);
-    await eventually(() => echo.upstream.sockets.size === 0);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
+    leave(connection.socket);
+    await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("an upstream that breaks the tunnel off ends the client's connection", async () => {
+  it("closes the client's connection when the upstream breaks the tunnel off", async () => {
     for (const end of ["destroy", "resetAndDestroy"] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, one));
-      const talk = await client(port);
-      talk.send(get("/a/x", ...asks));
-      await talk.until("\r\n\r\n");
+      const connection = await client(port);
+      connection.send(get("/a/x", ...upgradeHeaders));
+      await connection.until("\r\n\r\n");
       echo.tunnels[0]![end]();
-      await talk.closed();
+      await connection.closed();
       expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     }
   });
 
-  test("the tunnel holds its lease", async () => {
+  it("counts as a request in flight at its upstream while the tunnel is open", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 50 } }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
     const refused = await ask(port, { path: "/a/next" });
     expect(codeIn(refused.body.toString())).toBe("upstream_saturated");
-    talk.socket.destroy();
-    await eventually(() => echo.upstream.sockets.size === 0);
+    connection.socket.destroy();
+    await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("idle_ms without a byte either way ends the tunnel, bytes keep it", async () => {
+  it("closes a tunnel after idle_ms without a byte either way, and keeps one that has traffic", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 100 } }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
-    const began = performance.now();
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
     let beats = 0;
     const beat = setInterval(() => {
-      talk.send("beat");
+      connection.send("beat");
       if (++beats === 8) clearInterval(beat);
     }, 40);
-    await talk.closed();
+    // The test's own time limit bounds the wait.
+    await connection.closed();
     clearInterval(beat);
     expect(beats).toBe(8);
-    expect(performance.now() - began).toBeLessThan(2_000);
-    await eventually(() => echo.upstream.sockets.size === 0);
+    await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("a tunnel in which one side is stuck is idle too", async () => {
+  it("counts a tunnel as idle when one side does not read", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write(yes);
@@ -211,25 +210,25 @@ describe("a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(upstream.port, { ...one, timeouts: { idle_ms: 80 } }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
     const piece = Buffer.alloc(64 * 1024);
-    talk.socket.on("drain", () => talk.socket.write(piece));
-    while (talk.socket.write(piece));
-    await talk.closed();
+    connection.socket.on("drain", () => connection.socket.write(piece));
+    while (connection.socket.write(piece));
+    await connection.closed();
   });
 });
 
-describe("an upgrade goes through the plugins", () => {
+describe("plugins of a WebSocket upgrade", () => {
   const guarded = { ...one, plugins: [{ name: "key_auth", config: { key: "secret" } }] };
 
-  test("key_auth refuses it without a key: 401 with a readable body, and the upstream hears nothing", async () => {
+  it("refuse it without a key: 401 with a readable body, and nothing is sent to the upstream", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, guarded));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks) + "frames that came too early");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders) + "frames that came too early");
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([401]);
     const [, body] = received.split("\r\n\r\n");
     expect(JSON.parse(body!)).toMatchObject({ code: "key_missing", status: 401 });
@@ -238,35 +237,35 @@ describe("an upgrade goes through the plugins", () => {
     expect(echo.heads).toEqual([]);
   });
 
-  test("and lets it pass with the key, from query or header", async () => {
+  it("let it pass with a key in the query or a header", async () => {
     for (const [path, lines] of [["/a/x?apiKey=secret", []], ["/a/x", ["apiKey: secret"]]] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, guarded));
-      const talk = await client(port);
-      talk.send(get(path, ...asks, ...lines));
-      await talk.until("101 Switching");
-      talk.send("hello");
-      await talk.until("HELLO");
+      const connection = await client(port);
+      connection.send(get(path, ...upgradeHeaders, ...lines));
+      await connection.until("101 Switching");
+      connection.send("hello");
+      await connection.until("HELLO");
     }
   });
 
-  test("a path without a route is a 404", async () => {
+  it("answer 404 for a path without a route", async () => {
     const { port } = await running(oneService((await upperCase()).port));
-    const talk = await client(port);
-    talk.send(get("/none", ...asks));
-    expect(codeIn(await talk.closed())).toBe("route_not_found");
+    const connection = await client(port);
+    connection.send(get("/none", ...upgradeHeaders));
+    expect(codeIn(await connection.closed())).toBe("route_not_found");
   });
 
-  test("a method that the route does not take is a 405", async () => {
+  it("answer 405 for a method that the route does not accept", async () => {
     const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["POST"] }] }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    expect(statusesIn(await talk.closed())).toEqual([405]);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    expect(statusesIn(await connection.closed())).toEqual([405]);
   });
 });
 
-describe("an upstream that does not switch", () => {
-  test("is passed on as the ordinary response it is, with its body", async () => {
+describe("an upstream that does not switch protocols", () => {
+  it("has its ordinary response passed on with its body", async () => {
     const upstream = await backend((_request, response) => {
       response.writeHead(426, { "X-Why": "old", Trailer: "X-Sum" });
       response.write("please ");
@@ -276,69 +275,69 @@ describe("an upstream that does not switch", () => {
       socket.end("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nTrailer: X\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nplease \r\n7\r\nupgrade\r\n0\r\n\r\n");
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    const received = await connection.closed();
     expect(received).toMatch(/^HTTP\/1\.1 426 Upgrade Required\r\nX-Why: old\r\n/);
     expect(received).not.toMatch(/transfer-encoding|trailer/i);
     expect(received).toMatch(/\r\nConnection: close\r\n\r\nplease upgrade$/);
     expect(upstream.seen).toEqual([]);
   });
 
-  test("and breaks its body off: the client is told by a reset where no length does", async () => {
+  it("makes the gateway reset the client's connection when it breaks off a body without a length", async () => {
     const begun = gate();
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
       void begun.opened.then(() => socket.destroy());
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
+    const connection = await client(port);
     let end = "clean";
-    talk.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code!));
-    talk.send(get("/a/x", ...asks));
-    await talk.until("begun");
+    connection.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code!));
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("begun");
     begun.open();
-    await talk.closed();
+    await connection.closed();
     expect(end).toBe("ECONNRESET");
   });
 
-  test.each([
+  it.each([
     ["is down", null, 502, "upstream_connect_failed"],
     ["closes", (socket: Socket) => socket.destroy(), 502, "upstream_reset"],
-    ["talks garbage", (socket: Socket) => void socket.write("garbage\r\n\r\n"), 502, "upstream_invalid"],
+    ["sends garbage", (socket: Socket) => void socket.write("garbage\r\n\r\n"), 502, "upstream_invalid"],
     [
       "switches to another protocol",
       (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
       502,
       "upstream_invalid",
     ],
-    ["does not say to what", (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\n\r\n"), 502, "upstream_invalid"],
-  ])("and %s: %s", async (_what, talks, status, code) => {
+    ["does not name the protocol", (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\n\r\n"), 502, "upstream_invalid"],
+  ])("makes the gateway answer 502 when it %s", async (_what, talks, status, code) => {
     const upstream = talks === null ? null : await byteBackend((socket) => void socket.once("data", () => talks(socket)));
     const { port } = await running(oneService(upstream?.port ?? (await closedPort()), one));
     for (let i = 0; i < 2; i++) {
-      const talk = await client(port);
-      talk.send(get("/a/x", ...asks));
-      const received = await talk.closed();
+      const connection = await client(port);
+      connection.send(get("/a/x", ...upgradeHeaders));
+      const received = await connection.closed();
       expect(statusesIn(received)).toEqual([status]);
       expect(codeIn(received)).toBe(code);
     }
-    if (upstream !== null) await eventually(() => upstream.sockets.size === 0);
+    if (upstream !== null) await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
   });
 
-  test.each([
+  it.each([
     ["closes", (socket: Socket) => socket.destroy()],
     ["resets", (socket: Socket) => socket.resetAndDestroy()],
-    ["ends its side", (socket: Socket) => void socket.end()],
-  ])("and a client that %s meanwhile: the upstream's request is cancelled", async (_how, leave) => {
+    ["half-closes", (socket: Socket) => void socket.end()],
+  ])("loses the request when its client %s before the answer", async (_how, leave) => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await eventually(() => upstream.heads.length === 1);
-    leave(talk.socket);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await eventually(() => upstream.heads.length === 1, "a request at the upstream");
+    leave(connection.socket);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
@@ -346,7 +345,7 @@ describe("an upstream that does not switch", () => {
 });
 
 describe("a large reply pipelined before a WebSocket upgrade", () => {
-  test("arrives whole at a slow reader, and the upgrade after it", async () => {
+  it("arrives whole at a slow reader, and so does the response to the upgrade", async () => {
     const bytes = 8 * 1024 * 1024;
     const upstream = await byteBackend((socket) => {
       socket.on("data", (chunk: Buffer) => {
@@ -356,9 +355,9 @@ describe("a large reply pipelined before a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/large") + get("/a/chat", ...asks));
-    const text = await talk.until("HTTP/1.1 101 Switching Protocols");
+    const connection = await client(port);
+    connection.send(get("/a/large") + get("/a/chat", ...upgradeHeaders));
+    const text = await connection.until("HTTP/1.1 101 Switching Protocols");
     expect(text.indexOf("HTTP/1.1 101")).toBe(text.indexOf("\r\n\r\n") + 4 + bytes);
   });
 });

@@ -11,7 +11,7 @@ import http2, {
 } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { CA, SERVER } from "../support/certs.ts";
 import { oneService, running, type Running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
@@ -26,14 +26,14 @@ interface Upstream {
   readonly port: number;
   readonly sessions: Set<ServerHttp2Session>;
   readonly sockets: Socket[];
-  /** The heads of the requests that came, and the streams of those for a WebSocket. */
+  /** The heads of all requests, and the streams of the WebSocket requests. */
   readonly heads: IncomingHttpHeaders[];
   readonly streams: ServerHttp2Stream[];
 }
 
 /** Serves HTTP/2: `talk` gets each extended CONNECT, anything else is answered with "ok". */
 async function upstream(
-  talk: (stream: ServerHttp2Stream) => void,
+  connection: (stream: ServerHttp2Stream) => void,
   settings: Settings = { enableConnectProtocol: true },
   create: (settings: Settings) => Http2Server = (given) => http2.createServer({ settings: given }),
 ): Promise<Upstream> {
@@ -52,7 +52,7 @@ async function upstream(
       return void stream.end("ok");
     }
     made.streams.push(stream);
-    talk(stream);
+    connection(stream);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -76,12 +76,12 @@ const before = (to: Upstream, parts: Parts = {}): Promise<Running> =>
 interface Opened {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** What carries the WebSocket, or the body of another answer. */
+  /** The stream of the WebSocket, or of the body of another response. */
   readonly side: Duplex;
   readonly received: () => Buffer;
-  /** Breaks it off as this protocol does. */
+  /** Aborts it: resets the connection over HTTP/1.1, the stream over HTTP/2. */
   readonly abort: () => void;
-  /** Whether it was broken off by the gateway. */
+  /** Whether the gateway has aborted it. */
   readonly broken: () => boolean;
 }
 
@@ -115,7 +115,7 @@ const overHttp1: Open = async (port, headers = {}) => {
 
 const overHttp2: Open = async (port, headers = {}) => {
   const session = h2Session(port);
-  // Only after this may it ask with CONNECT (RFC 8441 §3).
+  // A client may send an extended CONNECT only after the server's SETTINGS (RFC 8441 §3).
   await once(session, "remoteSettings");
   const asks = { ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http", ":path": "/a/chat?room=1", ":authority": "gw.example", ...WISHES, ...headers };
   const stream: ClientHttp2Stream = session.request(asks, { endStream: false });
@@ -127,7 +127,7 @@ const overHttp2: Open = async (port, headers = {}) => {
     side: stream,
     received: collect(stream),
     abort() {
-      // Node's own client would say END_STREAM before RST_STREAM.
+      // Node's own client would send END_STREAM before RST_STREAM.
       stream.end = () => stream;
       stream.close(NGHTTP2_CANCEL);
     },
@@ -135,7 +135,7 @@ const overHttp2: Open = async (port, headers = {}) => {
   };
 };
 
-/** A socket that may stay half open has heard the other's end. */
+/** Whether the side is closed; a half-open socket has at least received the other side's FIN. */
 const isGone = (side: Duplex) => side.closed || side.readableEnded;
 
 function collect(source: { on(event: "data", run: (chunk: Buffer) => void): unknown }, head: Buffer = Buffer.alloc(0)): () => Buffer {
@@ -150,7 +150,7 @@ const KINDS: [string, Open][] = [
 ];
 
 describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)", (kind, open) => {
-  test("is an extended CONNECT there, without a key", async () => {
+  it("is an extended CONNECT to the upstream, without a key", async () => {
     const to = await upstream((stream) => stream.respond({ ":status": 200, "sec-websocket-protocol": "chat", "sec-websocket-accept": "of the upstream" }));
     const { port } = await before(to);
     const { status, headers } = await open(port);
@@ -175,7 +175,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     }
   });
 
-  test("megabytes pass byte for byte, both ways at once", async () => {
+  it("passes megabytes unchanged, both ways at once", async () => {
     const { port } = await before(await upstream(echo));
     const { side, received } = await open(port);
     const sent = randomBytes(5 * 1024 * 1024 + 1);
@@ -184,21 +184,21 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(received().equals(sent)).toBe(true);
   });
 
-  test("shares its connection with other requests, and gives its place back once when it ends", async () => {
+  it("shares its upstream connection with other requests, and releases its stream once when it ends", async () => {
     const to = await upstream(echo, { enableConnectProtocol: true, maxConcurrentStreams: 1 });
     const { port, gateway } = await before(to, { timeouts: { connect_ms: 300 } });
     const { side, received } = await open(port);
     side.write("hello");
-    await eventually(() => received().toString() === "hello");
+    await eventually(() => received().toString() === "hello", "the bytes 'hello'");
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
     side.end();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     const answers = [await ask(port, { path: "/a/x" }), await ask(port, { path: "/a/x" })];
     expect(answers.map(({ status }) => status)).toEqual([200, 200]);
     expect(to.sessions.size).toBe(1);
   });
 
-  test("either side may end alone: END_STREAM stands for FIN", async () => {
+  it("lets either side end alone: END_STREAM stands for FIN", async () => {
     let far = "";
     const to = await upstream((stream) => {
       accept(stream);
@@ -210,7 +210,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     await once(to.streams[0]!, "end");
     expect(far).toBe("over");
     to.streams[0]!.write("still ");
-    await eventually(() => first.received().toString() === "still ");
+    await eventually(() => first.received().toString() === "still ", "the bytes 'still '");
     to.streams[0]!.end("here");
     await once(first.side, "end");
     expect(first.received().toString()).toBe("still here");
@@ -223,25 +223,28 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     second.side.end("last words");
     await once(to.streams[1]!, "end");
     expect(far).toBe("last words");
-    await eventually(() => gateway.inFlight === 0 && to.streams.every(({ closed }) => closed));
+    await eventually(
+      () => gateway.inFlight === 0 && to.streams.every(({ closed }) => closed),
+      "no request being in flight and the stream closing",
+    );
     expect([...to.streams.map(({ rstCode }) => rstCode), first.broken(), second.broken()]).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR, false, false]);
   });
 
-  test("a client that breaks off resets the stream with CANCEL", async () => {
+  it("resets the upstream's stream with CANCEL when the client disconnects", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { abort, side, received } = await open(port);
     side.write("x");
-    await eventually(() => received().length === 1);
+    await eventually(() => received().length === 1, "a byte");
     abort();
-    await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0);
+    await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0, "the stream closing and no request being in flight");
     expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
     expect(to.streams[0]!.aborted).toBe(true);
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
     expect(to.sessions.size).toBe(1);
   });
 
-  test.each<[string, (to: Upstream) => void]>([
+  it.each<[string, (to: Upstream) => void]>([
     [
       "resets the stream",
       ({ streams: [stream] }) => {
@@ -250,18 +253,18 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       },
     ],
     ["loses its connection", ({ sockets }) => void sockets[0]!.destroy()],
-  ])("an upstream that %s breaks the client off", async (_how, end) => {
+  ])("disconnects the client when the upstream %s", async (_how, end) => {
     const to = await upstream(accept);
     const { port, gateway } = await before(to);
     const { side, broken } = await open(port);
     end(to);
-    await eventually(() => side.closed);
+    await eventually(() => side.closed, "the stream closing");
     expect(broken()).toBe(true);
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  test("bytes keep it, silence for idle_ms ends both", async () => {
+  it("stays open while bytes pass, and ends on both sides after idle_ms of silence", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to, { timeouts: { idle_ms: 400 } });
     const { side, received } = await open(port);
@@ -269,12 +272,15 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       await new Promise((resolve) => setTimeout(resolve, 80));
       side.write("x");
     }
-    await eventually(() => received().length === 6);
-    await eventually(() => isGone(side) && to.streams[0]!.closed && gateway.inFlight === 0);
+    await eventually(() => received().length === 6, "six bytes");
+    await eventually(
+      () => isGone(side) && to.streams[0]!.closed && gateway.inFlight === 0,
+      "the connection closing and the stream closing and no request being in flight",
+    );
     expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
   });
 
-  test("a side that does not read holds the other back, either way", async () => {
+  it("applies back-pressure both ways when a side does not read", async () => {
     const to = await upstream(accept);
     const { port } = await before(to);
     const piece = Buffer.alloc(64 * 1024);
@@ -290,7 +296,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       push();
       return count;
     });
-    // Still for some turns, with bytes waiting on both.
+    // No progress for some turns, with bytes waiting on both sides.
     let earlier = -1;
     let turns = 0;
     await eventually(() => {
@@ -298,11 +304,11 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       turns = moved === earlier && side.writableNeedDrain && to.streams[0]!.writableNeedDrain ? turns + 1 : 0;
       earlier = moved;
       return turns === 20;
-    });
+    }, "both senders being held back");
     for (const { bytes } of written) expect(bytes).toBeLessThan(60_000_000);
   });
 
-  test("a refusal passes as the ordinary response it is, and the place is free", async () => {
+  it("passes a refusal on as an ordinary response, and releases its stream", async () => {
     const to = await upstream((stream) => {
       stream.respond({ ":status": 403, "x-why": "members only", "content-length": 3 });
       stream.end("no\n");
@@ -310,37 +316,40 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const { port, gateway } = await before(to);
     const { status, headers, received } = await open(port);
     expect([status, headers["x-why"]]).toEqual([403, "members only"]);
-    await eventually(() => received().toString() === "no\n" && gateway.inFlight === 0);
+    await eventually(() => received().toString() === "no\n" && gateway.inFlight === 0, "the bytes 'no\n' and no request being in flight");
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  test("an upstream whose settings do not allow it: 502, and it hears nothing", async () => {
+  it("answers 502 when the upstream's settings do not allow it, and sends the upstream no request", async () => {
     const to = await upstream(echo, {});
     const { port } = await before(to);
     const { status, received } = await open(port);
     expect(status).toBe(502);
-    await eventually(() => received().includes("\n"));
+    await eventually(() => received().includes("\n"), "the upstream's refusal");
     expect(JSON.parse(received().toString())).toMatchObject({ code: "upstream_invalid", detail: expect.stringMatching(/takes no WebSockets/) as string });
     expect(to.heads).toEqual([]);
   });
 
-  test("a drain waits for it, and cuts it off when the grace is over", async () => {
+  it("is waited for by a drain, and cut off when the grace period has passed", async () => {
     const to = await upstream(echo);
     const first = await before(to);
     const ended = await open(first.port);
     const closing = first.gateway.close(10_000);
     ended.side.write("meanwhile");
-    await eventually(() => ended.received().toString() === "meanwhile");
+    await eventually(() => ended.received().toString() === "meanwhile", "the bytes 'meanwhile'");
     ended.side.end();
     expect(await closing).toBe("drained");
 
     const second = await before(to);
     const cut = await open(second.port);
     expect(await second.gateway.close(50)).toBe("cut");
-    await eventually(() => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0);
+    await eventually(
+      () => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0,
+      "the connection closing and the stream closing and the connections to the upstream closing",
+    );
   });
 
-  test("a reload that drops the service leaves it alone", async () => {
+  it("stays open over a reload that removes its service", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { side, received } = await open(port);
@@ -348,20 +357,20 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     side.end("still here");
     await once(side, "end");
     expect(received().toString()).toBe("still here");
-    await eventually(() => to.sessions.size === 0);
+    await eventually(() => to.sessions.size === 0, "the connections to the upstream closing");
   });
 });
 
-test("a WebSocket passes over TLS on both sides", async () => {
+it("tunnels a WebSocket over TLS on both sides", async () => {
   const to = await upstream(echo, { enableConnectProtocol: true }, (settings) => http2.createSecureServer({ cert: SERVER.cert, key: SERVER.key, settings }));
   const { port } = await before(to, { protocol: "h2", tls: { ca: fileWith(CA.cert, "ca.pem") } });
   const { side, received } = await overHttp1(port);
   side.write("hello");
-  await eventually(() => received().toString() === "hello");
+  await eventually(() => received().toString() === "hello", "the bytes 'hello'");
   expect(to.heads[0]).toMatchObject({ ":scheme": "https", ":protocol": "websocket" });
 });
 
-test("an HTTP/1.1 client without a key is refused with 400: nobody else would look at it", async () => {
+it("answers 400 to an HTTP/1.1 client without a Sec-WebSocket-Key, which an HTTP/2 upstream would not check", async () => {
   const to = await upstream(echo);
   const { port } = await before(to);
   const { status } = await overHttp1(port, { "Sec-WebSocket-Key": "short" });
@@ -369,7 +378,7 @@ test("an HTTP/1.1 client without a key is refused with 400: nobody else would lo
   expect(to.heads).toEqual([]);
 });
 
-test("what clients send before the upstream has answered is kept for it", async () => {
+it("keeps what clients send before the upstream has answered, and forwards it", async () => {
   const to = await upstream(() => {});
   const { port } = await before(to);
   const first = await client(port);
@@ -380,29 +389,29 @@ test("what clients send before the upstream has answered is kept for it", async 
   const second = session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false });
   const received = collect(second.on("error", () => {}));
   second.write("early");
-  await eventually(() => to.streams.length === 2);
+  await eventually(() => to.streams.length === 2, "two streams");
   expect(to.streams.map(({ readableLength }) => readableLength)).toEqual([0, 0]);
   to.streams.forEach(echo);
   expect(await first.until("early")).toMatch(/^HTTP\/1\.1 101 [^]*\r\n\r\nearly$/);
-  await eventually(() => received().toString() === "early");
+  await eventually(() => received().toString() === "early", "the bytes 'early'");
 });
 
-test.each(KINDS)("a client over %s that goes while the upstream is thinking: its request is taken back", async (_kind, open) => {
+it.each(KINDS)("cancels the upstream request when a client over %s disconnects before the answer", async (_kind, open) => {
   const to = await upstream(() => {});
   const { port, gateway } = await before(to);
   if (open === overHttp1) {
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="));
-    await eventually(() => to.streams.length === 1);
-    talk.socket.destroy();
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="));
+    await eventually(() => to.streams.length === 1, "a stream");
+    connection.socket.destroy();
   } else {
     const session = h2Session(port);
     await once(session, "remoteSettings");
     session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false }).on("error", () => {});
-    await eventually(() => to.streams.length === 1);
+    await eventually(() => to.streams.length === 1, "a stream");
     session.destroy();
   }
-  await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0);
+  await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0, "the stream closing and no request being in flight");
   expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
   expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   expect(to.sessions.size).toBe(1);

@@ -82,7 +82,7 @@ describe("a request below /api", () => {
     const { ask } = await startManager(admin.port);
     const got = await ask("HEAD", "/api/gateway");
     expect([got.status, got.body.length]).toEqual([200, 0]);
-    await eventually(() => admin.connections.open === 0);
+    await eventually(() => admin.connections.open === 0, "the connections to the admin closing");
   });
 });
 
@@ -118,7 +118,7 @@ describe("an event stream", () => {
     talk.send(get("/api/gateway/events"));
     await talk.until("text/event-stream");
     talk.socket.destroy();
-    await eventually(() => admin.connections.open === 0 && streams[0]!.destroyed);
+    await eventually(() => admin.connections.open === 0 && streams[0]!.destroyed, "the connection to the admin interface closing");
   });
 
   it("breaks off when the admin interface disconnects, so that the page reconnects", async () => {
@@ -137,7 +137,7 @@ describe("an event stream", () => {
     const talk = await connect(port);
     talk.socket.pause();
     talk.send(get("/api/gateway/events"));
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "a stream");
     const [stream] = streams;
     const most = 48 * 1024 * 1024;
     stream!.write(Buffer.alloc(most, "x"));
@@ -189,12 +189,12 @@ describe("an admin interface that does not answer", () => {
     const admin = await backend(() => void asked++);
     const { ask, clock } = await startManager(admin.port);
     const got = ask(method, "/api/gateway");
-    await eventually(() => asked === 1);
+    await eventually(() => asked === 1, "a request at the upstream");
     clock.advance(ms - 1);
     expect(admin.connections.open).toBe(1);
     clock.advance(1);
     expect(problemOf(await got)).toEqual([504, "upstream_timeout", `The admin interface did not answer within ${ms / 1000} s.`]);
-    await eventually(() => admin.connections.open === 0);
+    await eventually(() => admin.connections.open === 0, "the connections to the admin closing");
   });
 
   it.each([
@@ -230,7 +230,7 @@ describe("an admin interface that does not answer", () => {
     }
     expect(logged.map(([severity, , fields]) => [severity, fields!.error])).toEqual([["warn", expect.stringContaining("is not an admin interface")]]);
     expect((await ask("GET", "/api/gateway/later")).status).toBe(status);
-    await eventually(() => admin.connections.open === 0);
+    await eventually(() => admin.connections.open === 0, "the connections to the admin closing");
   });
 
   it("leads to 502 that names ADMIN_HOSTS when it does not accept the name in its address", async () => {
@@ -286,9 +286,9 @@ describe("an admin interface that does not answer", () => {
     const { port, logged } = await startManager(admin.port);
     const talk = await connect(port);
     talk.send(get("/api/gateway"));
-    await eventually(() => asked === 1);
+    await eventually(() => asked === 1, "a request at the upstream");
     talk.socket.destroy();
-    await eventually(() => admin.connections.open === 0);
+    await eventually(() => admin.connections.open === 0, "the connections to the admin closing");
     expect(reason(logged)).toEqual([]);
   });
 
@@ -303,7 +303,7 @@ describe("an admin interface that does not answer", () => {
     const { ask } = await startManager(admin.port);
     const agent = new http.Agent();
     const slow = ask("GET", "/api/slow", { agent });
-    await eventually(() => held.length === 1);
+    await eventually(() => held.length === 1, "a request at the server");
     expect((await ask("GET", "/api/fast", { agent })).status).toBe(200);
     held[0]!.end("{}");
     expect((await slow).status).toBe(200);

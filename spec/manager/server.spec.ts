@@ -1,10 +1,9 @@
-import { once } from "node:events";
-import http2 from "node:http2";
 import { request as tlsRequest } from "node:https";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { PASSWORD, RIGHT, startAdmin, USER, WRONG } from "../admin/harness.ts";
 import { CA, SERVER } from "../support/certs.ts";
+import { h2Ask, h2TlsSession } from "../support/h2_client.ts";
 import { OTHER_CA, RENEWED } from "../support/more_certs.ts";
 import { closedPort, rawOrigin } from "../support/origin.ts";
 import { emptyFolder } from "../support/process.ts";
@@ -272,7 +271,7 @@ describe("connections", () => {
     await stream.until("data: 1\n\n");
     expect(asked).toBe(1);
     await Promise.all([manager.close(), manager.close(), idle.closed(), stream.closed()]);
-    await eventually(() => backend.connections.open === 0);
+    await eventually(() => backend.connections.open === 0, "the connections to the upstream closing");
     expect((await refused(port)).code).toBe("ECONNREFUSED");
   });
 
@@ -283,16 +282,16 @@ describe("connections", () => {
     const { manager, port, clock } = await startManager(backend.port);
     const [first, second] = [await connect(port), await connect(port)];
     for (const talk of [first, second]) talk.send("GET /api/gateway HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    await eventually(() => waiting.length === 2);
+    await eventually(() => waiting.length === 2, "two requests at the server");
     const closed = manager.close();
     waiting[0]!();
     const one = await Promise.race([first.closed(), second.closed()]);
     expect(one).toMatch(/^HTTP\/1\.1 200 OK/);
     clock.advance(1_999);
-    await eventually(() => backend.connections.open === 1);
+    await eventually(() => backend.connections.open === 1, "a connection to the upstream");
     clock.advance(1);
     await closed;
-    await eventually(() => backend.connections.open === 0);
+    await eventually(() => backend.connections.open === 0, "the connections to the upstream closing");
   });
 
   it("are not accepted when listening fails: listen rejects with the error", async () => {
@@ -322,11 +321,7 @@ describe("over TLS", () => {
     expect((await get(port, "/api/healthz")).status).toBe(200);
     expect((await get(port, "/api/logout", { Origin: `https://127.0.0.1:${port}` }, "DELETE")).status).toBe(204);
     expect((await get(port, "/api/logout", { Origin: `http://127.0.0.1:${port}` }, "DELETE")).status).toBe(403);
-    const session = http2.connect(`https://localhost:${port}`, { ca: CA.cert });
-    onTestFinished(() => session.destroy());
-    const stream = session.request({ ":path": "/api/readyz", cookie: "a=1" });
-    const [headers] = (await once(stream, "response")) as [http2.IncomingHttpHeaders];
-    stream.resume();
+    const { headers } = await h2Ask(await h2TlsSession(port), { path: "/api/readyz", headers: { cookie: "a=1" } });
     expect(headers).toMatchObject({ ":status": 200, ...FIRM });
   });
 

@@ -60,7 +60,7 @@ describe("an AccessLog", () => {
     const { batches, write } = accessLog();
     for (let i = 0; i < 3; i++) write(entry());
     expect(batches).toEqual([]);
-    await eventually(() => batches.length > 0);
+    await eventually(() => batches.length > 0, "a batch at the server");
     expect(batches).toHaveLength(1);
     expect(lines(batches[0]!)).toHaveLength(3);
   });
@@ -71,7 +71,7 @@ describe("an AccessLog", () => {
     for (let i = 0; i < 3; i++) write(entry());
     expect(clock.pending).toBe(1);
     clock.advance(50);
-    await eventually(() => lines(readFileSync(file, "utf8")).length === 3);
+    await eventually(() => lines(readFileSync(file, "utf8")).length === 3, "three lines in the file");
     await log.close();
     expect(batches).toEqual([]);
   });
@@ -235,7 +235,7 @@ describe("the access log of a gateway", () => {
     const { port, until } = await logged(oneService(origin.port), { clock });
     const client = await connect(port);
     client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     clock.advance(40);
     client.socket.destroy();
     expect((await until(1))[0]).toMatchObject({ code: "client_closed", upstream_ms: 40, plugins_ms: 0, bytes_received: 0, bytes_sent: null });
@@ -255,7 +255,7 @@ describe("the access log of a gateway", () => {
     const { port, until } = await logged(oneService(origin.port));
     const client = await connect(port);
     client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     client.socket.destroy();
     expect((await until(1))[0]).toMatchObject({ path: "/a/x", status: null, code: "client_closed", upstream: `127.0.0.1:${origin.port}` });
   });
@@ -274,7 +274,7 @@ describe("the access log of a gateway", () => {
     const config = (enabled: boolean) => oneService(origin.port, {}, { access_log: { enabled } });
     const { gateway, port, until } = await logged(config(false));
     await ask(port, { path: "/a/silent" });
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     gateway.reload(config(true));
     await ask(port, { path: "/a/spoken" });
     expect((await until(1)).map(({ path }) => path)).toEqual(["/a/spoken"]);

@@ -55,11 +55,11 @@ describe("a LineWriter", () => {
     clock.advance(49);
     expect(clock.pending).toBe(1);
     clock.advance(1);
-    await eventually(() => text(path) === "a\n");
+    await eventually(() => text(path) === "a\n", "the line in the file");
     const long = `${"x".repeat(64 * 1024)}\n`;
     lines.write(long);
     expect(clock.pending).toBe(0);
-    await eventually(() => text(path).endsWith(long));
+    await eventually(() => text(path).endsWith(long), "the long line in the file");
   });
 
   it("closes its file descriptor only once, since its number may belong to another file by then", async () => {
@@ -94,7 +94,7 @@ describe("a LineWriter", () => {
     const { lines, clock, said } = writer({ path });
     lines.write("old\n");
     clock.advance(50);
-    await eventually(() => text(path) === "old\n");
+    await eventually(() => text(path) === "old\n", "the old line in the file");
     renameSync(path, `${path}.1`);
     lines.reopen();
     lines.write("new\n");
@@ -154,7 +154,7 @@ describe("a LineWriter", () => {
     closeSync(reader);
     lines.write("a\nb\n");
     clock.advance(50);
-    await eventually(() => said().length === 1);
+    await eventually(() => said().length === 1, "a log line");
     reader = reading();
     onTestFinished(() => closeSync(reader));
     lines.write("c\n");
@@ -180,7 +180,7 @@ describe("a LineWriter", () => {
       clock.advance(20);
       read += readSome(reader, bytes).toString("latin1");
       return read.length >= all.length;
-    });
+    }, "all bytes");
     expect(read === all).toBe(true);
   });
 
@@ -206,7 +206,7 @@ describe("a LineWriter", () => {
         read.push(Buffer.from(readSome(reader, bytes)));
         length += read.at(-1)!.length;
         return length >= most;
-      });
+      }, "the bytes");
     // More than the pipe takes: there is always a batch under way.
     give(600);
     for (let turn = 1; turn < 5; turn++) {
@@ -224,18 +224,18 @@ describe("a LineWriter", () => {
     // Longer than what a pipe takes, twice.
     lines.write(`${"x".repeat(500_000)}\n`);
     const bytes = Buffer.alloc(100_000);
-    await eventually(() => readSome(reader, bytes).length > 0);
+    await eventually(() => readSome(reader, bytes).length > 0, "the first bytes");
     closeSync(reader);
     await eventually(() => {
       clock.advance(20);
       return said().length === 1;
-    });
+    }, "a log line");
     reader = reading();
     onTestFinished(() => closeSync(reader));
     for (const line of ["a\n", "b\n"]) {
       lines.write(line);
       clock.advance(50);
-      await eventually(() => said().length === 2);
+      await eventually(() => said().length === 2, "two log lines");
     }
     await lines.close();
     expect(readSome(reader, bytes).toString("latin1")).toMatch(/^x*\na\nb\n$/);
@@ -257,13 +257,13 @@ describe("a LineWriter", () => {
     await eventually(() => {
       clock.advance(20);
       return said().length === 1;
-    });
+    }, "a log line");
     clock.advance(20);
     let over = false;
     void closed.then(() => (over = true));
     await eventually(() => {
       clock.advance(20);
       return over;
-    });
+    }, "the end of the writer");
   });
 });

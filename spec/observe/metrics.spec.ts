@@ -217,7 +217,7 @@ describe("metrics of plugins, bodies and connections", () => {
     const { port } = await backend((_request, response) => void response.end("12345"));
     const { gateway, port: own } = await running(oneService(port, { routes: [{ path: "/{rest*}", name: "r" }] }, { access_log: { enabled } }), { accessLog: () => {} });
     for (const body of ["abc", "defgh"]) await ask(own, { method: "POST", path: "/a/x", body });
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     expect(["received", "sent"].map((way) => read(gateway).one(`edge_gateway_http_${way}_bytes_total`, { route: "r" }))).toEqual([8, 10]);
   });
 
@@ -226,10 +226,10 @@ describe("metrics of plugins, bodies and connections", () => {
     const [first] = [await connect(port), await connect(port)];
     // It may be reset before it is said to stand.
     await connect(port).catch(() => {});
-    await eventually(() => read(gateway).one("edge_gateway_client_connections_refused_total") === 1);
+    await eventually(() => read(gateway).one("edge_gateway_client_connections_refused_total") === 1, "a refused connection in the metrics");
     expect(read(gateway).one("edge_gateway_client_connections")).toBe(2);
     first.socket.destroy();
-    await eventually(() => read(gateway).one("edge_gateway_client_connections") === 1);
+    await eventually(() => read(gateway).one("edge_gateway_client_connections") === 1, "a connection in the metrics");
   });
 
   it("have the callers that a rate limit remembers, and the decisions for callers that share one allowance", async () => {
@@ -280,10 +280,10 @@ describe("metrics of requests", () => {
     const { gateway, port } = await running(oneService(held.port, { routes: [{ path: "/{rest*}", name: "r" }] }));
     const leaving = await connect(port);
     leaving.send("GET /a/x HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => held.seen.length === 1);
+    await eventually(() => held.seen.length === 1, "a request at the held");
     expect(read(gateway).one("edge_gateway_http_requests_in_flight")).toBe(1);
     leaving.socket.destroy();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     expect(read(gateway).one(REQUESTS, { route: "r", code: "none" })).toBe(1);
     expect(read(gateway).one("edge_gateway_upstream_duration_seconds_count")).toBeUndefined();
     const meter = new RouteMeter();
@@ -379,7 +379,7 @@ describe("the lag of the event loop", () => {
       const until = performance.now() + 100;
       while (performance.now() < until);
       return read(gateway).one("edge_gateway_event_loop_lag_max_seconds")! > 0.05;
-    });
+    }, "the lag of the event loop in the metrics");
   });
 });
 

@@ -93,10 +93,10 @@ describe("an OtlpExporter", () => {
     add(513);
     await to.until(512);
     expect(to.exports).toHaveLength(1);
-    await eventually(() => spans.exported === 512 && waits.at(-1) === 1_000);
+    await eventually(() => spans.exported === 512 && waits.at(-1) === 1_000, "512 exported spans and a timer of a second");
     clock.advance(1_000);
     await to.until(513);
-    await eventually(() => spans.exported === 513);
+    await eventually(() => spans.exported === 513, "513 exported spans");
     expect(spans.dropped).toBe(0);
   });
 
@@ -105,11 +105,11 @@ describe("an OtlpExporter", () => {
     to.answer = (response, nth) => void response.writeHead(nth < 2 ? status : 200).end();
     add(1);
     clock.advance(1_000);
-    await eventually(() => waits.length === 3);
+    await eventually(() => waits.length === 3, "three timers");
     clock.advance(1_000);
-    await eventually(() => waits.length === 5);
+    await eventually(() => waits.length === 5, "five timers");
     clock.advance(2_000);
-    await eventually(() => spans.exported === 1);
+    await eventually(() => spans.exported === 1, "an exported span");
     const answer = 10_000;
     expect(waits).toEqual([1_000, answer, 1_000, answer, 2_000, answer]);
     expect(to.exports[2]!.text).toBe(to.exports[0]!.text);
@@ -120,7 +120,7 @@ describe("an OtlpExporter", () => {
     to.answer = (response, nth) => void response.writeHead(nth === 0 ? 503 : 200, { "Retry-After": "7" }).end();
     add(1);
     clock.advance(1_000);
-    await eventually(() => waits.at(-1) === 7_000);
+    await eventually(() => waits.at(-1) === 7_000, "a timer of seven seconds");
     clock.advance(7_000);
     await to.until(2);
   });
@@ -139,7 +139,7 @@ describe("an OtlpExporter", () => {
     to.answer = (response) => void response.writeHead(status, { Location: "/elsewhere" }).end("no");
     add(1);
     clock.advance(1_000);
-    await eventually(() => spans.dropped === 1);
+    await eventually(() => spans.dropped === 1, "a dropped span");
     expect(to.exports).toHaveLength(1);
     expect(lines).toMatchObject([{ error: `the collector answered with status ${status}` }]);
   });
@@ -158,7 +158,7 @@ describe("an OtlpExporter", () => {
     to.answer = (response) => void response.end(body);
     add(3);
     clock.advance(1_000);
-    await eventually(() => spans.exported + spans.dropped === 3);
+    await eventually(() => spans.exported + spans.dropped === 3, "three exported or dropped spans");
     expect([spans.exported, spans.dropped]).toEqual([exported, dropped]);
     expect(lines.map(({ error }) => error)).toEqual(why === null ? [] : [why]);
   });

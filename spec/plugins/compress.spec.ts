@@ -264,11 +264,11 @@ describe("a stream", () => {
       const same = settled === made && made > 0;
       settled = made;
       return same;
-    });
+    }, "a pause");
     for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
     expect(made).toBeLessThan(30);
     body.destroy();
-    await eventually(() => source.destroyed);
+    await eventually(() => source.destroyed, "the connection closing");
   });
 
   it("whose reader stops destroys its source", async () => {
@@ -287,7 +287,7 @@ describe("a stream", () => {
     body.on("end", () => ends.push("end")).on("data", () => {});
     const why = new Error("the upstream went away");
     source.destroy(why);
-    await eventually(() => body.destroyed);
+    await eventually(() => body.destroyed, "the connection closing");
     expect([body.errored, ends]).toEqual([why, []]);
   });
 
@@ -295,7 +295,7 @@ describe("a stream", () => {
     const source = new PassThrough();
     const body = ask(reply([], source)).body as Readable;
     source.destroy();
-    await eventually(() => body.destroyed);
+    await eventually(() => body.destroyed, "the connection closing");
     expect(body.errored).toMatchObject({ code: "ERR_STREAM_PREMATURE_CLOSE" });
   });
 });

@@ -170,7 +170,7 @@ describe("no answer", () => {
       await begun.opened;
       gone.abort();
       expect((await waiting).forwarded).toBeNull();
-      await eventually(() => silent.connections.open === 0);
+      await eventually(() => silent.connections.open === 0, "the connections to the silent closing");
     }
   });
 });

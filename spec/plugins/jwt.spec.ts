@@ -465,7 +465,7 @@ describe("jwks_uri", () => {
     expect(issuer.seen).toHaveLength(1);
     clock.advance(1);
     expect(atOnce(request("a")).status).toBe(200);
-    await eventually(() => issuer.seen.length === 2);
+    await eventually(() => issuer.seen.length === 2, "two requests at the issuer");
   });
 
   it("may be unreachable: old keys stay valid, it is asked less and less often, and that is logged", async () => {
@@ -478,7 +478,7 @@ describe("jwks_uri", () => {
       const before = lines.length;
       clock.advance(600_000);
       expect(atOnce(request("a")).status).toBe(200);
-      await eventually(() => lines.length > before);
+      await eventually(() => lines.length > before, "a further log line");
     }
     expect(lines.map(({ level, message }) => `${level} ${message}`)).toEqual(
       Array(3).fill("warn jwt cannot fetch the keys of its issuer; it goes on with those it has"),
@@ -527,7 +527,7 @@ describe("jwks_uri", () => {
     expect(issuer.connections.open).toBe(1);
     call.abort();
     await asked;
-    await eventually(() => issuer.connections.open === 0);
+    await eventually(() => issuer.connections.open === 0, "the connections to the issuer closing");
   });
 
   it("causes a warning for plain HTTP to other machines, with the host only", () => {

@@ -6,11 +6,11 @@ import { SERVER } from "../support/certs.ts";
 import { backend } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 import { eventually } from "../support/raw_client.ts";
-import { json, PASSWORD, USER, whole, type Whole } from "./whole.ts";
+import { json, PASSWORD, USER, fullGateway, type FullGateway } from "./full_gateway.ts";
 
-const shown = async ({ admin, login }: Whole, path = "/gateway") => json(await admin("GET", path, { Cookie: `token=${await login()}` }));
+const shown = async ({ admin, login }: FullGateway, path = "/gateway") => json(await admin("GET", path, { Cookie: `token=${await login()}` }));
 
-/** Every field of sections 2.1 to 2.5, as a file would hold them. */
+/** Every field of sections 2.1 to 2.5, as in a file. */
 const everything = (port: number) => ({
   global: { name: "the-gateway", plugins: [{ id: "g", name: "rate_limit", enabled: true, config: { limit_second: 100, limit_min: 1000, limit_hour: 10000 } }] },
   services: [
@@ -30,10 +30,10 @@ const everything = (port: number) => ({
 });
 
 describe("2.1 Configuration file", () => {
-  it("a file with every field of the seed is taken, and shown as it was written", async () => {
+  it("accepts every field of the seed, and shows each as it was written", async () => {
     const origin = await backend();
     const config = everything(origin.port);
-    const gateway = await whole(config);
+    const gateway = await fullGateway(config);
     expect((await gateway.proxy("/shop/items/1")).status).toBe(200);
     const view = await shown(gateway);
     expect(view.services).toMatchObject(config.services);
@@ -42,22 +42,22 @@ describe("2.1 Configuration file", () => {
 
   it("global.name names the gateway", async () => {
     const origin = await backend();
-    const { proxy } = await whole(everything(origin.port));
+    const { proxy } = await fullGateway(everything(origin.port));
     expect((await proxy("/shop/locked")).headers["www-authenticate"]).toContain('"the-gateway"');
   });
 
-  it("global.plugins are applied to all services and routes", async () => {
+  it("applies global.plugins to all services and routes", async () => {
     const origin = await backend();
     const service = (name: string) => ({ name, base_path: `/${name}`, upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r" }, { path: "/s" }] });
-    const { proxy } = await whole({ global: { plugins: [{ name: "key_auth", config: { key: "k" } }] }, services: [service("a"), service("b")] });
+    const { proxy } = await fullGateway({ global: { plugins: [{ name: "key_auth", config: { key: "k" } }] }, services: [service("a"), service("b")] });
     for (const path of ["/a/r", "/a/s", "/b/r", "/b/s"]) {
       expect((await proxy(path)).status).toBe(401);
       expect((await proxy(`${path}?apiKey=k`)).status).toBe(200);
     }
   });
 
-  it("GET /gateway gives the ProxyConfig: an array services and a top-level array plugins, the global ones", async () => {
-    const view = await shown(await whole(everything(9)));
+  it("GET /gateway returns the ProxyConfig: an array services and a top-level array plugins, the global ones", async () => {
+    const view = await shown(await fullGateway(everything(9)));
     expect(Array.isArray(view.services)).toBe(true);
     expect(view.plugins).toEqual([expect.objectContaining({ id: "g", name: "rate_limit" })]);
   });
@@ -66,7 +66,7 @@ describe("2.1 Configuration file", () => {
 describe("2.2 Service", () => {
   it("base_path selects the service", async () => {
     const origin = await backend();
-    const { proxy } = await whole(everything(origin.port));
+    const { proxy } = await fullGateway(everything(origin.port));
     expect((await proxy("/shop/items/1")).status).toBe(200);
     expect((await proxy("/other/items/1")).status).toBe(404);
   });
@@ -74,36 +74,36 @@ describe("2.2 Service", () => {
   it("base_path starts with '/'", async () => {
     const config = everything(9);
     config.services[0]!.base_path = "shop";
-    await expect(whole(config)).rejects.toThrow(/services\[0\]\.base_path .*write "\/shop"/);
+    await expect(fullGateway(config)).rejects.toThrow(/services\[0\]\.base_path .*write "\/shop"/);
   });
 
-  it("protocol http is spoken towards upstreams, and https where the service asks for it", async () => {
+  it("protocol selects http or https towards upstreams", async () => {
     const server = createServer({ cert: SERVER.cert, key: SERVER.key }, (_request, response) => response.end("over TLS"));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     onTestFinished(() => new Promise((resolve) => (server.close(() => resolve()), server.closeAllConnections())));
     const service = { name: "s", base_path: "/s", protocol: "https", upstreams: [{ host: "127.0.0.1", port: (server.address() as AddressInfo).port }], routes: [{ path: "/r" }] };
-    // A certificate that nobody known has signed is not believed: the handshake is made, the answer is a 502.
+    // The upstream's certificate is not signed by a known CA: the handshake is attempted, and the answer is a 502.
     const handshakes: unknown[] = [];
     server.on("tlsClientError", (error) => handshakes.push(error)).on("secureConnection", (socket) => handshakes.push(socket));
-    const { proxy } = await whole({ services: [service] });
+    const { proxy } = await fullGateway({ services: [service] });
     expect((await proxy("/s/r")).status).toBe(502);
-    await eventually(() => handshakes.length > 0);
+    await eventually(() => handshakes.length > 0, "a TLS handshake");
   });
 
-  it("load_balancing_strategy round_robin takes the upstreams in turn", async () => {
+  it("load_balancing_strategy round_robin uses the upstreams in turn", async () => {
     const names: string[] = [];
     const origins = await Promise.all(["one", "two", "three"].map((name) => backend((_q, response) => (names.push(name), response.end()))));
     const upstreams = origins.map(({ port }) => ({ host: "127.0.0.1", port }));
-    const { proxy } = await whole({ services: [{ name: "s", base_path: "/s", load_balancing_strategy: "round_robin", upstreams, routes: [{ path: "/r" }] }] });
+    const { proxy } = await fullGateway({ services: [{ name: "s", base_path: "/s", load_balancing_strategy: "round_robin", upstreams, routes: [{ path: "/r" }] }] });
     for (let i = 0; i < 6; i++) await proxy("/s/r");
     expect(names).toEqual(["one", "two", "three", "one", "two", "three"]);
   });
 
-  it("plugins of a service are applied to all of its routes and to no other service", async () => {
+  it("applies plugins of a service to all of its routes and to no other service", async () => {
     const origin = await backend();
     const upstreams = [{ host: "127.0.0.1", port: origin.port }];
     const routes = [{ path: "/r" }, { path: "/s" }];
-    const { proxy } = await whole({
+    const { proxy } = await fullGateway({
       services: [
         { name: "a", base_path: "/a", upstreams, routes, plugins: [{ name: "key_auth", config: { key: "k" } }] },
         { name: "b", base_path: "/b", upstreams, routes },
@@ -116,34 +116,34 @@ describe("2.2 Service", () => {
 describe("2.3 Upstream", () => {
   it("host and port say where requests go; host may be a name", async () => {
     const origin = await backend();
-    const { proxy } = await whole({
+    const { proxy } = await fullGateway({
       services: [{ name: "s", base_path: "/s", upstreams: [{ id: "u", host: "localhost", port: origin.port }], routes: [{ path: "/r" }] }],
     });
     expect((await proxy("/s/r")).status).toBe(200);
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("id identifies the upstream within its service: one service cannot have it twice, two services can", async () => {
+  it("id identifies the upstream within its service: twice in one service is an error, once in each of two is not", async () => {
     const service = (name: string, ...ids: string[]) => ({
       name,
       base_path: `/${name}`,
       upstreams: ids.map((id, i) => ({ id, host: "127.0.0.1", port: 9 + i })),
       routes: [{ path: "/r" }],
     });
-    await expect(whole({ services: [service("a", "u", "u")] })).rejects.toThrow(/services\[0\]\.upstreams\[1\]/);
-    await whole({ services: [service("a", "u"), service("b", "u")] });
+    await expect(fullGateway({ services: [service("a", "u", "u")] })).rejects.toThrow(/services\[0\]\.upstreams\[1\]/);
+    await fullGateway({ services: [service("a", "u"), service("b", "u")] });
   });
 
   it.each([0, 65536, 1.5, "80a"])("port is an integer 1–65535, not %j", async (port) => {
     const services = [{ name: "s", base_path: "/s", upstreams: [{ host: "h", port }], routes: [] }];
-    await expect(whole({ services })).rejects.toThrow(/services\[0\]\.upstreams\[0\]\.port/);
+    await expect(fullGateway({ services })).rejects.toThrow(/services\[0\]\.upstreams\[0\]\.port/);
   });
 });
 
 describe("2.4 Route", () => {
-  it("a segment in curly braces matches any one value, and only one", async () => {
+  it("a segment in curly braces matches exactly one segment with any value", async () => {
     const origin = await backend();
-    const { proxy } = await whole(everything(origin.port));
+    const { proxy } = await fullGateway(everything(origin.port));
     for (const value of ["1", "x-y", "%20", "~"]) expect((await proxy(`/shop/items/${value}`)).status).toBe(200);
     expect((await proxy("/shop/items")).status).toBe(404);
     expect((await proxy("/shop/items/1/2")).status).toBe(404);
@@ -151,16 +151,16 @@ describe("2.4 Route", () => {
 
   it("accepts the methods it lists", async () => {
     const origin = await backend();
-    const { proxy } = await whole(everything(origin.port));
+    const { proxy } = await fullGateway(everything(origin.port));
     expect((await proxy("/shop/items/1", { method: "GET" })).status).toBe(200);
     const refused = await proxy("/shop/items/1", { method: "POST" });
     expect([refused.status, refused.headers.allow]).toEqual([405, "GET, HEAD"]);
     expect((await proxy("/shop/locked?apiKey=k", { method: "POST" })).status).toBe(200);
   });
 
-  it("plugins may be empty, and are applied to that route only", async () => {
+  it("applies its plugins to that route only, and accepts an empty list", async () => {
     const origin = await backend();
-    const { proxy } = await whole(everything(origin.port));
+    const { proxy } = await fullGateway(everything(origin.port));
     expect((await proxy("/shop/items/1")).status).toBe(200);
     expect((await proxy("/shop/locked")).status).toBe(401);
   });
@@ -179,29 +179,29 @@ describe("2.5 Plugin", () => {
         },
       ],
     });
-    expect((await (await whole(at(true))).proxy("/s/r")).status).toBe(401);
-    expect((await (await whole(at(false))).proxy("/s/r")).status).toBe(200);
+    expect((await (await fullGateway(at(true))).proxy("/s/r")).status).toBe(401);
+    expect((await (await fullGateway(at(false))).proxy("/s/r")).status).toBe(200);
   });
 
-  it("name is its kind: rate_limit and key_auth are known, others are an error that names them", async () => {
+  it("name is its kind: rate_limit and key_auth are known, an unknown kind is an error that names it", async () => {
     const config = { global: { plugins: [{ name: "key_aut" }] }, services: [] };
-    await expect(whole(config)).rejects.toThrow(/global\.plugins\[0\]\.name .*key_auth/);
+    await expect(fullGateway(config)).rejects.toThrow(/global\.plugins\[0\]\.name .*key_auth/);
   });
 
   it("config is checked by the kind", async () => {
     const config = { global: { plugins: [{ name: "rate_limit", config: { limit_min: "many" } }] }, services: [] };
-    await expect(whole(config)).rejects.toThrow(/global\.plugins\[0\]\.config\.limit_min/);
+    await expect(fullGateway(config)).rejects.toThrow(/global\.plugins\[0\]\.config\.limit_min/);
   });
 
   it("id is kept and shown", async () => {
-    expect((await shown(await whole(everything(9)))).plugins[0].id).toBe("g");
+    expect((await shown(await fullGateway(everything(9)))).plugins[0].id).toBe("g");
   });
 });
 
 describe("2.6 Admin configuration object", () => {
-  it("has the six keys, with what the settings say", async () => {
+  it("has six keys, with the values of the settings", async () => {
     const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
-    const gateway = await whole({ services: [] }, { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, CA_CERT_PATH: cert });
+    const gateway = await fullGateway({ services: [] }, { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, CA_CERT_PATH: cert });
     expect(await shown(gateway, "/gateway/config")).toEqual({
       ServerCertPath: cert,
       ServerKeyPath: key,
@@ -214,7 +214,7 @@ describe("2.6 Admin configuration object", () => {
 });
 
 describe("2.7 Runtime settings", () => {
-  it("every setting of the proxy is read from its environment variable", () => {
+  it("reads every setting of the proxy from its environment variable", () => {
     const read = readSettings({}, {
       CONFIG_FILE_PATH: "/c.json",
       SERVER_CERT_PATH: "/cert.pem",
@@ -230,13 +230,13 @@ describe("2.7 Runtime settings", () => {
     });
   });
 
-  it("MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; by default that of the reference deployment", () => {
+  it("MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; the default is that of the reference deployment", () => {
     const backendUrl = "https://gw.example.com:8081/admin";
     expect(readManagerSettings({}, { MANAGER_BACKEND_API_URL: backendUrl })).toMatchObject({ ok: true, settings: { manager: { backendUrl } } });
     expect(readManagerSettings({}, {})).toMatchObject({ ok: true, settings: { manager: { backendUrl: "http://127.0.0.1:8081" } } });
   });
 
-  it("the ports of the reference deployment are the defaults: 8008, 8443, 8081, 5173; no other origin may use the admin interface", () => {
+  it("defaults to the ports of the reference deployment: 8008, 8443, 8081, 5173; no other origin may use the admin interface", () => {
     const read = readSettings({}, { ADMIN_USER: "u", ADMIN_PASSWORD: "p", MANAGER: "true" });
     const admin = { corsOrigins: [] };
     expect(read).toMatchObject({ ok: true, settings: { httpPort: 8008, httpsPort: 8443, adminPort: 8081, admin, manager: { port: 5173 } } });

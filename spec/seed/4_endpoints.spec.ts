@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { backend } from "../support/gateway.ts";
-import { BASIC, json, tokenOf, whole } from "./whole.ts";
+import { BASIC, json, tokenOf, fullGateway } from "./full_gateway.ts";
 
 const config = (port: number) => ({
   global: { plugins: [{ name: "rate_limit", config: { limit_hour: 1000 } }] },
@@ -11,8 +11,8 @@ const config = (port: number) => ({
 });
 
 describe("4.1 Admin interface", () => {
-  it("POST /login with Authorization: Basic and no body: 200 with Set-Cookie: token=<JWT>; HttpOnly; Secure", async () => {
-    const { admin } = await whole({ services: [] });
+  it("POST /login with Authorization: Basic and no body answers 200 with Set-Cookie: token=<JWT>; HttpOnly; Secure", async () => {
+    const { admin } = await fullGateway({ services: [] });
     const answer = await admin("POST", "/login", { Authorization: BASIC });
     expect(answer.status).toBe(200);
     const [token, ...attributes] = answer.headers["set-cookie"]![0]!.split("; ");
@@ -21,7 +21,7 @@ describe("4.1 Admin interface", () => {
   });
 
   it("DELETE /logout with the token cookie clears it", async () => {
-    const { admin, login } = await whole({ services: [] });
+    const { admin, login } = await fullGateway({ services: [] });
     const Cookie = `token=${await login()}`;
     const answer = await admin("DELETE", "/logout", { Cookie });
     expect(answer.status).toBe(204);
@@ -29,8 +29,8 @@ describe("4.1 Admin interface", () => {
     expect((await admin("GET", "/gateway", { Cookie })).status).toBe(401);
   });
 
-  it("GET /gateway: services with name and routes of name and path, plugins with name and config", async () => {
-    const { admin, login } = await whole(config(9));
+  it("GET /gateway returns services with name and routes of name and path, and plugins with name and config", async () => {
+    const { admin, login } = await fullGateway(config(9));
     const answer = await admin("GET", "/gateway", { Cookie: `token=${await login()}` });
     expect(answer.status).toBe(200);
     expect(answer.headers["content-type"]).toBe("application/json");
@@ -42,14 +42,14 @@ describe("4.1 Admin interface", () => {
     expect(plugins).toEqual([expect.objectContaining({ name: "rate_limit", config: expect.objectContaining({ limit_hour: 1000 }) as object })]);
   });
 
-  it("GET /gateway/config: the object of section 2.6", async () => {
-    const { admin, login } = await whole({ services: [] });
+  it("GET /gateway/config returns the object of section 2.6", async () => {
+    const { admin, login } = await fullGateway({ services: [] });
     const answer = await admin("GET", "/gateway/config", { Cookie: `token=${await login()}` });
     expect(Object.keys(json(answer)).slice(0, 6)).toEqual(["ServerCertPath", "ServerKeyPath", "CACertPath", "AdminUser", "AdminPassword", "ConfigFilePath"]);
   });
 
   it.each(["/gateway", "/gateway/config"])("rule 1: GET %s requires the token cookie", async (path) => {
-    const { admin, login } = await whole({ services: [] });
+    const { admin, login } = await fullGateway({ services: [] });
     expect((await admin("GET", path)).status).toBe(401);
     expect((await admin("GET", path, { Authorization: BASIC })).status).toBe(401);
     expect((await admin("GET", path, { Cookie: "token=" })).status).toBe(401);
@@ -57,8 +57,8 @@ describe("4.1 Admin interface", () => {
     expect((await admin("GET", path, { Cookie: `token=${await login()}` })).status).toBe(200);
   });
 
-  it("rule 2: the token is good for every request that follows, as long as it is sent", async () => {
-    const { admin } = await whole({ services: [] });
+  it("rule 2: the token is valid for every later request that sends it", async () => {
+    const { admin } = await fullGateway({ services: [] });
     const Cookie = `token=${tokenOf(await admin("POST", "/login", { Authorization: BASIC }))}`;
     for (const path of ["/gateway", "/gateway/config", "/gateway"]) expect((await admin("GET", path, { Cookie })).status).toBe(200);
     expect((await admin("GET", "/gateway")).status).toBe(401);
@@ -66,9 +66,9 @@ describe("4.1 Admin interface", () => {
 });
 
 describe("4.2 Traffic interface", () => {
-  it("rule 1: the path prefix selects the service by its base_path, the more specific one where two fit", async () => {
+  it("rule 1: the path prefix selects the service by its base_path, the more specific one where two match", async () => {
     const origin = await backend();
-    const { proxy } = await whole(config(origin.port));
+    const { proxy } = await fullGateway(config(origin.port));
     expect((await proxy("/a/b/c")).status).toBe(200);
     expect((await proxy("/a/b/deep")).status).toBe(200);
     expect(origin.seen.map(({ url }) => url)).toEqual(["/b/c", "/deep"]);
@@ -76,9 +76,9 @@ describe("4.2 Traffic interface", () => {
     expect((await proxy("/b/c")).status).toBe(404);
   });
 
-  it("rule 2: the remainder is matched against the route's path, whole", async () => {
+  it("rule 2: the remainder is matched against the whole path of the route", async () => {
     const origin = await backend();
-    const { proxy } = await whole(config(origin.port));
+    const { proxy } = await fullGateway(config(origin.port));
     expect((await proxy("/a/b")).status).toBe(404);
     expect((await proxy("/a/b/c/d")).status).toBe(404);
     expect((await proxy("/a")).status).toBe(404);
@@ -87,31 +87,31 @@ describe("4.2 Traffic interface", () => {
 
   it("rule 2: a {name} segment matches one value, which is passed on in the forwarded path", async () => {
     const origin = await backend();
-    const { proxy } = await whole(config(origin.port));
+    const { proxy } = await fullGateway(config(origin.port));
     expect((await proxy("/a/users/42/orders/x%20y")).status).toBe(200);
     expect(origin.seen[0]!.url).toBe("/users/42/orders/x%20y");
     expect((await proxy("/a/users/42/43/orders/1")).status).toBe(404);
   });
 
-  it("rule 3: upstreams are chosen by round_robin", async () => {
+  it("rule 3: round_robin selects upstreams in turn", async () => {
     const names: string[] = [];
     const origins = await Promise.all(["one", "two"].map((name) => backend((_q, response) => (names.push(name), response.end()))));
     const upstreams = origins.map(({ port }, i) => ({ id: `u${i}`, host: "127.0.0.1", port }));
-    const { proxy } = await whole({ services: [{ name: "s", base_path: "/s", upstreams, routes: [{ path: "/r" }, { path: "/t" }] }] });
+    const { proxy } = await fullGateway({ services: [{ name: "s", base_path: "/s", upstreams, routes: [{ path: "/r" }, { path: "/t" }] }] });
     for (const path of ["/s/r", "/s/t", "/s/r", "/s/t"]) await proxy(path);
     expect(names).toEqual(["one", "two", "one", "two"]);
   });
 
   it("rule 4: base_path /a and route path /b/c reach the upstream as /b/c: the base_path is removed", async () => {
     const origin = await backend();
-    const { proxy } = await whole(config(origin.port));
+    const { proxy } = await fullGateway(config(origin.port));
     await proxy("/a/b/c");
     expect(origin.seen[0]!.url).toBe("/b/c");
   });
 
   it("rule 4: the request goes to <upstream host>:<upstream port>, with method, query, headers and body", async () => {
     const origin = await backend();
-    const { proxy } = await whole(config(origin.port));
+    const { proxy } = await fullGateway(config(origin.port));
     await proxy("/a/b/c?x=1&y=%2F", { method: "PUT", headers: { "X-Own": "v" }, body: "content" });
     const { method, url, headers, body } = origin.seen[0]!;
     expect([method, url, body.toString()]).toEqual(["PUT", "/b/c?x=1&y=%2F", "content"]);
@@ -134,9 +134,9 @@ describe("4.2 Traffic interface", () => {
         },
       ],
     });
-    // Whoever is refused first is not counted, or not asked for a key: that tells who ran first.
+    // A request that one plugin refuses does not reach the next, which shows their order.
     const twice = async (plugins: Parameters<typeof at>[0]) => {
-      const { proxy } = await whole(at(plugins));
+      const { proxy } = await fullGateway(at(plugins));
       return [(await proxy("/s/r")).status, (await proxy("/s/r")).status];
     };
     expect(await twice({ global: [key("k")], service: [limit] })).toEqual([401, 401]);
@@ -147,12 +147,12 @@ describe("4.2 Traffic interface", () => {
     expect(await twice({ global: [limit], route: [key("k")] })).toEqual([401, 429]);
   });
 
-  it("rule 6: the upstream's response passes back to the client: status, headers, body, and what plugins add", async () => {
+  it("rule 6: the upstream's response returns to the client: status, headers, body, and what plugins add", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(207, { "X-Upstream": "yes" });
       response.end("the body");
     });
-    const { proxy } = await whole(config(origin.port));
+    const { proxy } = await fullGateway(config(origin.port));
     const answer = await proxy("/a/b/c");
     expect([answer.status, answer.headers["x-upstream"], answer.body.toString()]).toEqual([207, "yes", "the body"]);
     expect(answer.headers["ratelimit-policy"]).toContain("q=1000");

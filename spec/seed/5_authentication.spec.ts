@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { backend } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
-import { BASIC, json, tokenOf, whole } from "./whole.ts";
+import { BASIC, json, tokenOf, fullGateway } from "./full_gateway.ts";
 
 const basic = (user: string, password: string) => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
 const keyAuth = (key = "the-key", enabled = true) => ({ name: "key_auth", enabled, config: { key } });
@@ -19,7 +19,7 @@ async function guarded(level: "global" | "service" | "route", plugin: object = k
     plugins: at("service", name === "a"),
     routes: [{ path: "/r", plugins: at("route", name === "a") }, { path: "/s" }],
   });
-  const gateway = await whole({ global: { plugins: at("global", true) }, services: [service("a"), service("b")] });
+  const gateway = await fullGateway({ global: { plugins: at("global", true) }, services: [service("a"), service("b")] });
   const statuses = async (suffix = "") => Promise.all(["/a/r", "/a/s", "/b/r", "/b/s"].map(async (path) => (await gateway.proxy(path + suffix)).status));
   return { ...gateway, origin, statuses };
 }
@@ -27,19 +27,19 @@ async function guarded(level: "global" | "service" | "route", plugin: object = k
 describe("5.1 Admin interface", () => {
   it.each([
     ["ADMIN_USER and ADMIN_PASSWORD", BASIC, 200],
-    ["another password", basic("admin", "wrong"), 401],
-    ["another user", basic("root", "admin-password"), 401],
+    ["a wrong password", basic("admin", "wrong"), 401],
+    ["a wrong user", basic("root", "admin-password"), 401],
     ["another scheme", BASIC.replace("Basic", "Bearer"), 401],
     ["no base64", "Basic ***", 401],
   ])("rule 1: POST /login with %s: %s", async (_what, Authorization, status) => {
-    const { admin } = await whole({ services: [] });
+    const { admin } = await fullGateway({ services: [] });
     const answer = await admin("POST", "/login", { Authorization });
     expect(answer.status).toBe(status);
     expect(answer.headers["set-cookie"] !== undefined).toBe(status === 200);
   });
 
-  it("rule 2: the login's token is a JWT in an HttpOnly, Secure cookie", async () => {
-    const { admin } = await whole({ services: [] });
+  it("rule 2: the login token is a JWT in an HttpOnly, Secure cookie", async () => {
+    const { admin } = await fullGateway({ services: [] });
     const answer = await admin("POST", "/login", { Authorization: BASIC });
     const [head, claims] = tokenOf(answer).split(".").slice(0, 2).map((part) => JSON.parse(Buffer.from(part, "base64url").toString()) as any);
     expect(head).toMatchObject({ alg: "HS256", typ: "JWT" });
@@ -49,8 +49,8 @@ describe("5.1 Admin interface", () => {
     expect(answer.headers["set-cookie"]![0]).toMatch(/; Secure(;|$)/);
   });
 
-  it("rule 3: later requests send that cookie, a changed one is worth nothing, and DELETE /logout clears it", async () => {
-    const { admin, login } = await whole({ services: [] });
+  it("rule 3: later requests send that cookie, a changed one is refused, and DELETE /logout clears it", async () => {
+    const { admin, login } = await fullGateway({ services: [] });
     const token = await login();
     const get = async (value: string) => (await admin("GET", "/gateway", { Cookie: `token=${value}` })).status;
     expect(await get(token)).toBe(200);
@@ -64,9 +64,9 @@ describe("5.1 Admin interface", () => {
 });
 
 describe("5.2 Transport security", () => {
-  it("the proxy takes a server certificate and key, and a CA certificate that signs client certificates", async () => {
+  it("accepts a server certificate and key, and a CA certificate that signs client certificates", async () => {
     const origin = await backend();
-    const gateway = await whole(
+    const gateway = await fullGateway(
       { services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r" }] }] },
       {
         SERVER_CERT_PATH: fileWith(SERVER.cert, "cert.pem"),
@@ -78,11 +78,11 @@ describe("5.2 Transport security", () => {
     const { port } = new URL(gateway.started.https[0]!);
     const get = (identity: object) =>
       new Promise<number>((resolve, reject) => {
-        const asked = https.get({ host: "127.0.0.1", port, path: "/s/r", ca: CA.cert, agent: false, ...identity }, (response) => {
+        const request = https.get({ host: "127.0.0.1", port, path: "/s/r", ca: CA.cert, agent: false, ...identity }, (response) => {
           response.resume();
           resolve(response.statusCode!);
         });
-        asked.on("error", reject);
+        request.on("error", reject);
       });
     expect(await get(CLIENT)).toBe(200);
     await expect(get({})).rejects.toThrow();
@@ -104,14 +104,14 @@ describe("5.3 Plugin key_auth", () => {
     expect((await proxy("/a/r", { headers: { apiKey: "wrong" } })).status).toBe(401);
   });
 
-  it("rule 3: when the presented key equals the configured one, the request proceeds as it is", async () => {
+  it("rule 3: when the presented key equals the configured one, the request proceeds unchanged", async () => {
     const { proxy, origin } = await guarded("route");
     await proxy("/a/r?x=1&apiKey=the-key");
     expect(origin.seen[0]!.url).toBe("/r?x=1&apiKey=the-key");
   });
 
   it.each(["", "?apiKey=", "?apiKey=the-ke", "?apiKey=the-keyx", "?apiKey=THE-KEY", "?apikey=the-key", "?xapiKey=the-key"])(
-    "rule 4: otherwise 401, and the upstream is not asked: %j",
+    "rule 4: otherwise the answer is 401 and the upstream is not asked: %j",
     async (query) => {
       const { proxy, origin } = await guarded("route");
       const answer = await proxy(`/a/r${query}`);
@@ -125,13 +125,13 @@ describe("5.3 Plugin key_auth", () => {
     ["global", [401, 401, 401, 401]],
     ["service", [401, 401, 200, 200]],
     ["route", [401, 200, 200, 200]],
-  ] as const)("rule 5: at %s level it covers what the level covers", async (level, statuses) => {
+  ] as const)("rule 5: the plugin covers everything at %s level", async (level, statuses) => {
     const gateway = await guarded(level);
     expect(await gateway.statuses()).toEqual(statuses);
     expect(await gateway.statuses("?apiKey=the-key")).toEqual([200, 200, 200, 200]);
   });
 
-  it("with enabled false it asks for nothing", async () => {
+  it("asks for no key with enabled false", async () => {
     expect(await (await guarded("global", keyAuth("the-key", false))).statuses()).toEqual([200, 200, 200, 200]);
   });
 });

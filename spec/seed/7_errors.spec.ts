@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { backend } from "../support/gateway.ts";
-import { json, whole } from "./whole.ts";
+import { json, fullGateway } from "./full_gateway.ts";
 
 const config = (port: number, enabled = true) => ({
   services: [
@@ -14,22 +14,22 @@ const config = (port: number, enabled = true) => ({
 });
 
 describe("7. Errors", () => {
-  it("key_auth enabled and the apiKey missing: 401 Unauthorized", async () => {
-    const { proxy } = await whole(config(9));
+  it("answers 401 Unauthorized when key_auth is enabled and the apiKey is missing", async () => {
+    const { proxy } = await fullGateway(config(9));
     const answer = await proxy("/s/r");
     expect([answer.status, answer.reason]).toEqual([401, "Unauthorized"]);
     expect(json(answer).code).toBe("key_missing");
   });
 
-  it("key_auth enabled and the apiKey not equal to the configured key: 401 Unauthorized", async () => {
-    const { proxy } = await whole(config(9));
+  it("answers 401 Unauthorized when key_auth is enabled and the apiKey differs from the configured key", async () => {
+    const { proxy } = await fullGateway(config(9));
     const answer = await proxy("/s/r?apiKey=x");
     expect([answer.status, answer.reason]).toEqual([401, "Unauthorized"]);
     expect(json(answer).code).toBe("key_invalid");
   });
 
-  it("every error, of traffic and of the admin interface, is one kind of document", async () => {
-    const { proxy, admin } = await whole(config(9, false));
+  it("uses one kind of document for every error of the traffic and the admin interface", async () => {
+    const { proxy, admin } = await fullGateway(config(9, false));
     const answers = [await proxy("/none"), await proxy("/s/r"), await proxy("/s/%zz"), await admin("GET", "/gateway"), await admin("GET", "/none"), await admin("PUT", "/login")];
     expect(answers.map(({ status }) => status)).toEqual([404, 502, 400, 401, 404, 405]);
     for (const answer of answers) {
@@ -39,12 +39,12 @@ describe("7. Errors", () => {
     }
   });
 
-  it("an upstream's own 401 is the upstream's: it passes as it is", async () => {
+  it("passes an upstream's own 401 on unchanged", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(401, { "Content-Type": "text/plain" });
       response.end("mine");
     });
-    const answer = await (await whole(config(origin.port))).proxy("/s/r?apiKey=k");
+    const answer = await (await fullGateway(config(origin.port))).proxy("/s/r?apiKey=k");
     expect([answer.status, answer.headers["content-type"], answer.body.toString()]).toEqual([401, "text/plain", "mine"]);
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { backend, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
-import { whole } from "./whole.ts";
+import { fullGateway } from "./full_gateway.ts";
 
 interface Levels {
   readonly global?: object;
@@ -27,14 +27,14 @@ describe("8. Limits", () => {
     ["limit_second", 1_000],
     ["limit_min", 60_000],
     ["limit_hour", 3_600_000],
-  ])("%s requests are allowed in its window, more are refused with 429 until it has passed", async (field, window) => {
+  ])("allows %s requests in its window, and answers 429 to more until it has passed", async (field, window) => {
     const origin = await backend();
     const clock = manualClock();
     const { port } = await running(limited(origin.port, { route: { [field]: 3 } }), { clock });
     const statuses = async (count: number) => {
-      const got: number[] = [];
-      for (let i = 0; i < count; i++) got.push((await ask(port, { path: "/a/r" })).status);
-      return got;
+      const statuses: number[] = [];
+      for (let i = 0; i < count; i++) statuses.push((await ask(port, { path: "/a/r" })).status);
+      return statuses;
     };
     expect(await statuses(5)).toEqual([200, 200, 200, 429, 429]);
     clock.advance(window - 1);
@@ -44,7 +44,7 @@ describe("8. Limits", () => {
     expect(origin.seen).toHaveLength(6);
   });
 
-  it("the three are held side by side, and what one refuses costs nothing of the others", async () => {
+  it("applies the three limits side by side, and a request that one refuses does not count in the others", async () => {
     const origin = await backend();
     const clock = manualClock();
     const { port } = await running(limited(origin.port, { route: { limit_second: 1, limit_min: 2, limit_hour: 3 } }), { clock });
@@ -53,14 +53,14 @@ describe("8. Limits", () => {
     clock.advance(1_000);
     expect([await status(), await status()]).toEqual([200, 429]);
     clock.advance(1_000);
-    expect(await status()).toBe(429); // the minute's two are used up
+    expect(await status()).toBe(429); // the two requests of the minute are used up
     clock.advance(60_000);
     expect([await status(), await status()]).toEqual([200, 429]);
     clock.advance(60_000);
-    expect(await status()).toBe(429); // the hour's three are used up
+    expect(await status()).toBe(429); // the three requests of the hour are used up
   });
 
-  it("a refusal says when to come again, and every reply what is left", async () => {
+  it("states in a refusal when to come again, and in every reply what is left", async () => {
     const origin = await backend();
     const clock = manualClock();
     const { port } = await running(limited(origin.port, { route: { limit_min: 1 } }), { clock });
@@ -76,9 +76,9 @@ describe("8. Limits", () => {
     ["global", [429, 429, 429]],
     ["service", [429, 200, 200]],
     ["route", [200, 200, 200]],
-  ] as const)("attached at %s level, one request counts for all that the level covers", async (level, others) => {
+  ] as const)("counts one request for everything the limit covers when attached at %s level", async (level, others) => {
     const origin = await backend();
-    const { proxy } = await whole(limited(origin.port, { [level]: { limit_hour: 1 } }));
+    const { proxy } = await fullGateway(limited(origin.port, { [level]: { limit_hour: 1 } }));
     expect((await proxy("/a/r")).status).toBe(200);
     expect((await proxy("/a/r")).status).toBe(429);
     const statuses: number[] = [];
@@ -87,9 +87,9 @@ describe("8. Limits", () => {
   });
 
   it.each([{}, { limit_second: 0 }, { limit_min: -1 }, { limit_hour: 1.5 }, { limit_hour: "many" }, { limit_day: 5 }])(
-    "the fields are integers, at least one of them is there: %j is refused",
+    "requires integer fields and at least one of them: %j is refused",
     async (config) => {
-      await expect(whole(limited(9, { global: config }))).rejects.toThrow(/global\.plugins\[0\]\.config/);
+      await expect(fullGateway(limited(9, { global: config }))).rejects.toThrow(/global\.plugins\[0\]\.config/);
     },
   );
 });

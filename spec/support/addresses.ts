@@ -1,4 +1,4 @@
-/** One port on several loopback addresses, and names whose addresses the test decides. */
+/** Servers on one port of several loopback addresses, and host names whose addresses the test sets. */
 import { once } from "node:events";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import os from "node:os";
@@ -7,14 +7,14 @@ import { silentLog } from "../../lib/base/log.ts";
 import { Names, type Address, type Name } from "../../lib/upstream/addresses.ts";
 import { manualClock } from "./clock.ts";
 
-/** ::1 only where this machine has it. */
+/** Loopback addresses of this machine, with ::1 if it has one. */
 export const LOOPBACK: readonly string[] = [
   "127.0.0.1",
   "127.0.0.2",
   ...(Object.values(os.networkInterfaces()).some((all) => all?.some(({ address }) => address === "::1")) ? ["::1"] : []),
 ];
 
-/** Where no test ever listens, whatever its port: connections are refused. */
+/** No test listens on these addresses: connections are refused. */
 export const NOBODY = "127.0.0.98";
 export const NOBODY_EITHER = "127.0.0.99";
 
@@ -33,7 +33,7 @@ export async function site(addresses: readonly string[], make: () => Server): Pr
   }
 }
 
-/** Null when the port that was free on the first address is taken on another. */
+/** Null when the port that was free on the first address is in use on another. */
 async function tryPort(addresses: readonly string[], make: () => Server): Promise<Site | null> {
   const [total, open] = [addresses, addresses].map((each) => Object.fromEntries(each.map((address) => [address, 0]))) as [Site["total"], Site["open"]];
   const servers: Server[] = [];
@@ -70,17 +70,17 @@ async function tryPort(addresses: readonly string[], make: () => Server): Promis
 
 export interface MadeUpNames {
   readonly names: Names;
-  /** What the next look-ups answer. */
+  /** The result of later look-ups. */
   answer: readonly string[] | Error;
-  /** The hosts that were looked up. */
+  /** The hosts looked up so far. */
   readonly asked: readonly string[];
   /** A name that is retained and has been looked up. */
   named(host: string): Promise<Name>;
-  /** Has everything looked up once more; resolves when the answers are in. */
+  /** Looks every name up again; resolves when the results have arrived. */
   again(answer: readonly string[] | Error): Promise<void>;
 }
 
-/** Names whose look-ups answer what the test says, on a clock of their own. */
+/** Names whose look-ups give what the test sets, on their own manual clock. */
 export function madeUpNames(answer: readonly string[] | Error): MadeUpNames {
   const clock = manualClock();
   const asked: string[] = [];
@@ -117,7 +117,7 @@ export function addressOf(address: string): Address {
   return { address, family: net.isIP(address) };
 }
 
-/** The next turn of the event loop: every promise that could settle has. */
+/** Waits for the next turn of the event loop, when every settled promise has run its callbacks. */
 export function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

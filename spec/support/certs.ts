@@ -1,6 +1,6 @@
 /**
  * Certificates for specs, made once with openssl (P-256, valid from 2020 to 2120), so that no spec needs the program:
- * a CA, a server's (localhost, 127.0.0.1) and a client's signed by it, and a stranger's signed by itself.
+ * a CA, a server's (localhost, 127.0.0.1) and a client's signed by it, and a self-signed client's.
  */
 export const CA = {
   cert: `-----BEGIN CERTIFICATE-----
@@ -77,7 +77,7 @@ AnsIulhy5kY+kcfPh9G6/bz4htJ5ZvmYgZnMwOWHcHgRTw0Tdf9G8z2k
 `,
 };
 
-/** Fits the key of SERVER, and ended with 2020. */
+/** For the key of SERVER; expired at the end of 2020. */
 export const EXPIRED = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBlTCCATygAwIBAgIBBTAKBggqhkjOPQQDAjAgMR4wHAYDVQQDDBVlZGdlLWdh

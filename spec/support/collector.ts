@@ -1,4 +1,4 @@
-/** A collector of traces: takes OTLP/HTTP in JSON, and reads it as strictly as the protocol is written. */
+/** A trace collector that accepts OTLP/HTTP in JSON and refuses whatever the protocol does not allow. */
 import http, { type IncomingHttpHeaders } from "node:http";
 import https from "node:https";
 import type { AddressInfo } from "node:net";
@@ -36,13 +36,13 @@ export interface Collector {
   readonly exports: Export[];
   /** All spans so far. */
   readonly spans: readonly ReadSpan[];
-  /** What it does with an export, which it has read; by default 200. */
+  /** Answers an export that has been read. Default: 200. */
   answer: (response: http.ServerResponse, nth: number) => void;
-  /** All spans, once there are so many. */
+  /** Resolves with all spans when there are at least `count`. */
   until(count: number): Promise<readonly ReadSpan[]>;
 }
 
-/** With an identity it is asked by HTTPS. */
+/** Starts a collector until the test ends; over HTTPS if it has an identity. */
 export async function collector(identity?: { readonly cert: string; readonly key: string }): Promise<Collector> {
   const exports: Export[] = [];
   const problems: unknown[] = [];
@@ -88,7 +88,7 @@ export async function collector(identity?: { readonly cert: string; readonly key
   return self;
 }
 
-/** Throws at whatever opentelemetry-proto does not have, or the gateway has no reason to send. */
+/** Throws for anything that opentelemetry-proto does not define, or that the gateway has no reason to send. */
 export function readExport(text: string): Pick<Export, "resource" | "spans"> {
   const [root] = list(members(JSON.parse(text), ["resourceSpans"], []), "resourceSpans", 1);
   const resourceSpans = members(root, ["resource", "scopeSpans"], []);
@@ -135,7 +135,7 @@ function attributesOf(value: unknown): Record<string, string | bigint> {
     if (name in read) throw new Error(`two attributes ${name}`);
     const { stringValue, intValue } = members(held, [], ["stringValue", "intValue"]);
     if ((stringValue === undefined) === (intValue === undefined)) throw new Error(`${name} has not one value`);
-    // 64 bits do not fit into a number of JSON: they are strings.
+    // 64-bit integers are strings in JSON, whose numbers cannot hold them.
     read[name] = intValue === undefined ? fitting(stringValue, /^/) : BigInt(fitting(intValue, /^-?\d+$/));
   }
   return read;

@@ -1,4 +1,4 @@
-/** Does what a curl line of the documents would, without curl. */
+/** Runs the curl commands of the documents without curl. */
 import http from "node:http";
 
 /** The flags that the documents use: -i, -s, -X, -H, -A, -u, -d, -o, -w, -b, -c, --path-as-is. */
@@ -15,32 +15,32 @@ export interface Curl {
 
 /** Splits a shell line into words; quotes are removed. */
 export function wordsOf(line: string): string[] {
-  const words = line.match(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g) ?? [];
-  return words.map((word) => word.replace(/'([^']*)'|"([^"]*)"/g, (_, single, double) => single ?? double));
+  const tokens = line.match(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g) ?? [];
+  return tokens.map((token) => token.replace(/'([^']*)'|"([^"]*)"/g, (_, single, double) => single ?? double));
 }
 
 /** Throws for a flag that it does not know. */
 export function readCurl(line: string, cookie: string): Curl {
-  const [program, ...words] = wordsOf(line);
+  const [program, ...tokens] = wordsOf(line);
   if (program !== "curl") throw new Error(`not a curl line: ${line}`);
   const headers: string[] = [];
   let [url, method, body, format] = ["", "", "", ""];
   let [showsHead, dropsBody, savesCookie] = [false, false, false];
-  for (let i = 0; i < words.length; i++) {
-    const word = words[i]!;
-    if (word === "-i") showsHead = true;
-    else if (word === "-s" || word === "--path-as-is") continue;
-    else if (word === "-X") method = words[++i]!;
-    else if (word === "-H") headers.push(...words[++i]!.split(/: (.*)/, 2));
-    else if (word === "-A") headers.push("User-Agent", words[++i]!);
-    else if (word === "-u") headers.push("Authorization", `Basic ${Buffer.from(words[++i]!).toString("base64")}`);
-    else if (word === "-d") body = words[++i]!;
-    else if (word === "-o") (i++, (dropsBody = true));
-    else if (word === "-w") format = words[++i]!;
-    else if (word === "-b") (i++, headers.push("Cookie", cookie));
-    else if (word === "-c") (i++, (savesCookie = true));
-    else if (word.startsWith("-")) throw new Error(`unknown flag ${word} in: ${line}`);
-    else url = word;
+  for (let i = 0; i < tokens.length; i++) {
+    const token = tokens[i]!;
+    if (token === "-i") showsHead = true;
+    else if (token === "-s" || token === "--path-as-is") continue;
+    else if (token === "-X") method = tokens[++i]!;
+    else if (token === "-H") headers.push(...tokens[++i]!.split(/: (.*)/, 2));
+    else if (token === "-A") headers.push("User-Agent", tokens[++i]!);
+    else if (token === "-u") headers.push("Authorization", `Basic ${Buffer.from(tokens[++i]!).toString("base64")}`);
+    else if (token === "-d") body = tokens[++i]!;
+    else if (token === "-o") (i++, (dropsBody = true));
+    else if (token === "-w") format = tokens[++i]!;
+    else if (token === "-b") (i++, headers.push("Cookie", cookie));
+    else if (token === "-c") (i++, (savesCookie = true));
+    else if (token.startsWith("-")) throw new Error(`unknown flag ${token} in: ${line}`);
+    else url = token;
   }
   if (method === "") method = body === "" ? "GET" : "POST";
   return { url, method, headers, body, showsHead, dropsBody, format, savesCookie };
@@ -48,37 +48,37 @@ export function readCurl(line: string, cookie: string): Curl {
 
 export interface Printed {
   readonly out: string;
-  /** The cookie to send from now on. */
+  /** The cookie for later commands. */
   readonly cookie: string;
 }
 
-/** Does what the line says. `portOf` says where a port of the line really is. */
+/** Runs a command. `portOf` maps a port in the documents to the real one. */
 export async function runCurl(line: string, portOf: (port: number) => number, cookie: string): Promise<Printed> {
-  const asked = readCurl(line, cookie);
-  const [, authority = "", target = "/"] = /^http:\/\/([^/]+)(\/.*)?$/.exec(asked.url) ?? [];
+  const command = readCurl(line, cookie);
+  const [, authority = "", target = "/"] = /^http:\/\/([^/]+)(\/.*)?$/.exec(command.url) ?? [];
   const port = portOf(Number(authority.split(":")[1]));
-  // The documents show what a client on the documented port gets.
-  const headers = ["Host", authority, ...asked.headers];
-  if (asked.body !== "") headers.push("Content-Length", String(Buffer.byteLength(asked.body)));
+  // Host keeps the documented port, so that replies are as in the documents.
+  const headers = ["Host", authority, ...command.headers];
+  if (command.body !== "") headers.push("Content-Length", String(Buffer.byteLength(command.body)));
   if (!headers.includes("User-Agent")) headers.push("User-Agent", "curl/8.14.1");
   if (!headers.includes("Accept")) headers.push("Accept", "*/*");
   return new Promise((resolve, reject) => {
     const flat = headers as unknown as http.OutgoingHttpHeaders;
-    const options = { host: "127.0.0.1", port, method: asked.method, path: target, headers: flat, agent: false };
+    const options = { host: "127.0.0.1", port, method: command.method, path: target, headers: flat, agent: false };
     const request = http.request(options, (response) => {
       const chunks: Buffer[] = [];
       response.on("data", (chunk: Buffer) => chunks.push(chunk));
       response.on("error", reject);
       response.on("end", () => {
         const pairs = response.rawHeaders.flatMap((name, i, all) => (i % 2 === 0 ? [`${name}: ${all[i + 1]}`] : []));
-        const head = asked.showsHead ? `HTTP/1.1 ${response.statusCode} ${response.statusMessage}\n${pairs.join("\n")}\n\n` : "";
-        const written = asked.format.replace("%{http_code}", String(response.statusCode)).replaceAll("\\n", "\n");
+        const head = command.showsHead ? `HTTP/1.1 ${response.statusCode} ${response.statusMessage}\n${pairs.join("\n")}\n\n` : "";
+        const written = command.format.replace("%{http_code}", String(response.statusCode)).replaceAll("\\n", "\n");
         const given = response.headers["set-cookie"]?.[0]?.split(";")[0];
-        const body = asked.dropsBody ? "" : Buffer.concat(chunks).toString();
-        resolve({ out: head + body + written, cookie: asked.savesCookie && given !== undefined ? given : cookie });
+        const body = command.dropsBody ? "" : Buffer.concat(chunks).toString();
+        resolve({ out: head + body + written, cookie: command.savesCookie && given !== undefined ? given : cookie });
       });
     });
     request.on("error", reject);
-    request.end(asked.body);
+    request.end(command.body);
   });
 }

@@ -6,7 +6,7 @@ export const root = fileURLToPath(new URL("../..", import.meta.url));
 export const read = (path: string) => readFileSync(`${root}/${path}`, "utf8");
 
 export interface Block {
-  /** What stands behind the opening fence: "json", "json output". */
+  /** The info string of the opening fence: "json", "json output". */
   readonly info: string;
   readonly text: string;
 }

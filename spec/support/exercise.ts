@@ -9,7 +9,7 @@ import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { manualClock } from "./clock.ts";
 
-/** An exchange that never came from a socket: GET /a/b of service "a", from 192.0.2.1. */
+/** An exchange without a socket: GET /a/b of service "a", from 192.0.2.1. */
 export function madeUpExchange(parts: Partial<ExchangeParts> = {}): Exchange {
   return new Exchange({
     call: new Call({ id: "request-1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} }),
@@ -57,7 +57,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
   };
 }
 
-/** What a configuration means to a schema, or everything that it finds wrong, one "path: message" each. */
+/** The value of a configuration by a schema, or every error in it as "path: message". */
 export function checked<T>(schema: Schema<T>, input: unknown): { readonly value: T | null; readonly issues: readonly string[] } {
   const context = { issues: [], sources: { environment: {}, readFile: () => "", folder: "/" } } as Parameters<typeof schema.check>[2];
   const value = schema.check(nodeFrom(input), [], context);
@@ -67,7 +67,7 @@ export function checked<T>(schema: Schema<T>, input: unknown): { readonly value:
   };
 }
 
-/** An instance of a plugin kind, from configuration as a person writes it. */
+/** An instance of a plugin kind, from its JSON configuration. */
 export function instance(plugin: AnyPlugin, config: unknown, tools: Tools = madeUpTools()): Middleware {
   const { value, issues } = checked(plugin.schema, config);
   if (issues.length > 0) throw new Error(issues.join("\n"));
@@ -77,13 +77,13 @@ export function instance(plugin: AnyPlugin, config: unknown, tools: Tools = made
 export const plainReply: Reply = { status: 200, headers: ["Content-Type", "text/plain"], body: Buffer.from("from upstream") };
 
 export interface Exercised {
-  /** As the middleware returned it: a promise only if it made one. */
+  /** The return value of the middleware: a promise only if it made one. */
   readonly returned: Reply | Promise<Reply>;
-  /** What reached the handler within; null when the middleware answered by itself. */
+  /** The exchange that reached the inner handler; null when the middleware answered by itself. */
   readonly forwarded: Exchange | null;
 }
 
-/** Runs one exchange through a middleware around a handler that gives `answer`. */
+/** Runs one exchange through a middleware around the handler `answer`. */
 export function exercise(middleware: Middleware, exchange: Exchange, answer: Handler = () => plainReply): Exercised {
   let forwarded: Exchange | null = null;
   const returned = middleware((inner) => {
@@ -93,7 +93,7 @@ export function exercise(middleware: Middleware, exchange: Exchange, answer: Han
   return { returned, forwarded };
 }
 
-/** A reply that must have come without a promise. */
+/** Returns a reply that must not be a promise. */
 export function atOnce(returned: Reply | Promise<Reply>): Reply {
   if (returned instanceof Promise) throw new Error("the middleware made a promise");
   return returned;

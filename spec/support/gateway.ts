@@ -39,7 +39,7 @@ export async function running(config: ConfigInput, options: Partial<GatewayOptio
   return { gateway, port, url: `http://127.0.0.1:${port}` };
 }
 
-/** Has a host's own server with a gateway in it listen on a free port, which it gives; both are closed when the test ends. */
+/** Starts a host's own server that contains a gateway; resolves with its port. Both are closed when the test ends. */
 export async function hosted(gateway: Pick<Gateway, "close">, server: Server): Promise<number> {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

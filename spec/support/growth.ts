@@ -1,14 +1,15 @@
-/** Whether work grows with its input or faster, by processor time: other load on the machine does not count, and the least of several runs does. */
+/** Compares the cost of work by processor time, which does not depend on other load of the machine. */
 
 /** How much more processor time `work` takes for an input eight times as large: about 8 if linear, 64 if quadratic. */
 export function growth(work: (size: number) => void, size: number): number {
-  return least(() => work(size * 8)) / least(() => work(size));
+  return processorTime(() => work(size * 8)) / processorTime(() => work(size));
 }
 
 /** What `growth` gives for linear work, with room for caches and the garbage collector. */
 export const LINEAR = 24;
 
-function least(work: () => void): number {
+/** Microseconds of processor time, user and system, of the fastest of seven runs; at least 1. */
+export function processorTime(work: () => void): number {
   let micros = Infinity;
   for (let round = 0; round < 7; round++) {
     const before = process.cpuUsage();

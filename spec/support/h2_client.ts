@@ -1,4 +1,4 @@
-/** Requests over HTTP/2 to a gateway, by node's own client. Frames that no such client sends are `h2_raw.ts`. */
+/** HTTP/2 requests to a gateway by Node's own client. For frames that it does not send, see `h2_raw.ts`. */
 import { once } from "node:events";
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
 import type { ConnectionOptions } from "node:tls";
@@ -20,14 +20,16 @@ export interface H2Reply {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
+  /** The body undecoded. */
+  readonly bytes: Buffer;
   readonly trailers: IncomingHttpHeaders;
-  /** Statuses of the informational responses before it. */
+  /** Statuses of the informational responses before the final one. */
   readonly informed: readonly number[];
-  /** The error code of RST_STREAM; 0 (NO_ERROR): the stream ended as it should. */
+  /** The error code of RST_STREAM; 0 (NO_ERROR): the stream ended cleanly. */
   readonly resetCode: number;
 }
 
-/** A session over plain TCP (prior knowledge), closed when the test ends. Its errors are ignored: what matters shows in its streams. */
+/** A session over plain TCP (prior knowledge), closed when the test ends. Its errors are ignored; those of its streams are not. */
 export function h2Session(port: number): ClientHttp2Session {
   return closedAtEnd(http2.connect(`http://127.0.0.1:${port}`));
 }
@@ -40,21 +42,21 @@ export async function h2TlsSession(port: number, options: ConnectionOptions = {}
   return session;
 }
 
-/** A plain session that may ask for WebSockets: the server's SETTINGS have arrived (RFC 8441 §3). */
+/** A plain session that may open WebSockets: the server's SETTINGS have arrived (RFC 8441 §3). */
 export async function h2WebSocketSession(port: number): Promise<ClientHttp2Session> {
   const session = h2Session(port);
   await once(session, "remoteSettings");
   return session;
 }
 
-/** Sends a request whole and resolves with the whole reply; rejects if the stream fails or is reset. */
+/** Sends a whole request; resolves with the whole reply, rejects if the stream fails or is reset. */
 export async function h2Ask(session: ClientHttp2Session, request: H2Request = {}): Promise<H2Reply> {
   const { stream, reply } = h2Open(session, request, request.body === undefined && request.trailers === undefined);
   if (request.body !== undefined || request.trailers !== undefined) stream.end(request.body);
-  const got = await reply;
+  const settled = await reply;
   if (stream.errored !== null) throw stream.errored;
-  if (got.resetCode !== 0) throw new Error(`the stream was reset with code ${got.resetCode}`);
-  return got;
+  if (settled.resetCode !== 0) throw new Error(`the stream was reset with code ${settled.resetCode}`);
+  return settled;
 }
 
 /** Begins a request whose body, unless `endStream` is true, the test writes. `reply` resolves when the stream has closed, however it closed. */
@@ -65,7 +67,7 @@ export function h2Open(session: ClientHttp2Session, request: H2Request, endStrea
   return { stream, reply: replyOn(stream) };
 }
 
-/** The reply on a stream, when the stream has closed. */
+/** Resolves with the reply on a stream when the stream has closed. */
 export function replyOn(stream: ClientHttp2Stream): Promise<H2Reply> {
   let received: IncomingHttpHeaders = {};
   let trailers: IncomingHttpHeaders = {};
@@ -78,8 +80,9 @@ export function replyOn(stream: ClientHttp2Stream): Promise<H2Reply> {
   stream.on("error", () => {});
   return new Promise((resolve) => {
     stream.on("close", () => {
-      const body = Buffer.concat(chunks).toString();
-      resolve({ status: Number(received[":status"] ?? 0), headers: received, body, trailers, informed, resetCode: stream.rstCode ?? 0 });
+      const bytes = Buffer.concat(chunks);
+      const status = Number(received[":status"] ?? 0);
+      resolve({ status, headers: received, body: bytes.toString(), bytes, trailers, informed, resetCode: stream.rstCode ?? 0 });
     });
   });
 }

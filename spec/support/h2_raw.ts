@@ -1,5 +1,5 @@
 /**
- * HTTP/2 at the level of frames, over a plain socket (h2c): says exactly what it is told to, and reads frames, not meaning. Header
+ * An HTTP/2 client at the level of frames, over a plain socket (h2c), for what Node's client does not send. Header
  * blocks are HPACK literals without Huffman coding; of the peer's blocks nothing is decoded.
  */
 import net from "node:net";
@@ -82,7 +82,7 @@ export const GET: readonly (readonly [string, string])[] = [
 
 export const POST = GET.map(([name, value]) => (name === ":method" ? ([name, "POST"] as const) : ([name, value] as const)));
 
-/** Calls `take` with each frame of the bytes that what is returned is given; `skipped` bytes come before the first. */
+/** Returns a function that reads bytes and calls `take` with each frame; `skipped` bytes come before the first frame. */
 export function frameReader(take: (frame: Frame) => void, skipped = 0): (chunk: Buffer) => void {
   let buffered = Buffer.alloc(0);
   let before = skipped;
@@ -93,26 +93,26 @@ export function frameReader(take: (frame: Frame) => void, skipped = 0): (chunk: 
     before = 0;
     while (buffered.length >= 9 && buffered.length >= 9 + buffered.readUIntBE(0, 3)) {
       const end = 9 + buffered.readUIntBE(0, 3);
-      const got = { type: buffered[3]!, flags: buffered[4]!, stream: buffered.readUInt32BE(5) & 0x7fffffff, payload: buffered.subarray(9, end) };
+      const next = { type: buffered[3]!, flags: buffered[4]!, stream: buffered.readUInt32BE(5) & 0x7fffffff, payload: buffered.subarray(9, end) };
       buffered = buffered.subarray(end);
-      take(got);
+      take(next);
     }
   };
 }
 
 export interface RawSession {
   readonly socket: net.Socket;
-  /** Every frame that has come, in order. */
+  /** Every frame received, in order. */
   readonly frames: readonly Frame[];
   readonly isClosed: () => boolean;
   send(...frames: Buffer[]): void;
-  /** One HEADERS frame that is the whole block. */
+  /** Sends one HEADERS frame with the whole block. */
   headers(stream: number, fields: readonly (readonly [string, string])[], flags?: number): void;
-  /** The first frame that fits, come or to come; rejects when the connection ends before, saying what came. */
+  /** Resolves with the first frame, received or to come, for which `fits` is true; rejects when the connection ends before. */
   until(fits: (frame: Frame) => boolean): Promise<Frame>;
-  /** The code of the RST_STREAM that ends the stream. */
+  /** Resolves with the code of the stream's RST_STREAM. */
   reset(stream: number): Promise<number>;
-  /** The code of the first GOAWAY. */
+  /** Resolves with the code of the first GOAWAY. */
   goaway(): Promise<number>;
   closed(): Promise<void>;
 }
@@ -131,24 +131,24 @@ export async function rawSession(port: number, { bare = false, acknowledge = tru
   const frames: Frame[] = [];
   let ended = false;
   const waiting = new Set<() => void>();
-  const tell = () => [...waiting].forEach((look) => look());
+  const notify = () => [...waiting].forEach((look) => look());
   const send = (...parts: Buffer[]) => {
     if (!socket.destroyed) socket.write(Buffer.concat(parts));
   };
   socket.on("error", () => {});
   socket.on("close", () => {
     ended = true;
-    tell();
+    notify();
   });
-  const read = frameReader((got) => {
-    frames.push(got);
-    if (acknowledge && (got.type === SETTINGS || got.type === PING) && (got.flags & ACK) === 0) {
-      send(frame(got.type, ACK, 0, got.type === PING ? got.payload : undefined));
+  const read = frameReader((received) => {
+    frames.push(received);
+    if (acknowledge && (received.type === SETTINGS || received.type === PING) && (received.flags & ACK) === 0) {
+      send(frame(received.type, ACK, 0, received.type === PING ? received.payload : undefined));
     }
   });
   socket.on("data", (chunk: Buffer) => {
     read(chunk);
-    tell();
+    notify();
   });
   const until = (fits: (frame: Frame) => boolean) =>
     new Promise<Frame>((resolve, reject) => {
@@ -170,8 +170,8 @@ export async function rawSession(port: number, { bare = false, acknowledge = tru
     send,
     headers: (stream, fields, flags = END_STREAM) => send(frame(HEADERS, END_HEADERS | flags, stream, block(fields))),
     until,
-    reset: async (stream) => (await until((got) => got.type === RST_STREAM && got.stream === stream)).payload.readUInt32BE(0),
-    goaway: async () => (await until((got) => got.type === GOAWAY)).payload.readUInt32BE(4),
+    reset: async (stream) => (await until((received) => received.type === RST_STREAM && received.stream === stream)).payload.readUInt32BE(0),
+    goaway: async () => (await until((received) => received.type === GOAWAY)).payload.readUInt32BE(4),
     closed: () =>
       new Promise((resolve) => {
         const look = () => {

@@ -1,6 +1,6 @@
 /**
- * Random requests, mutated and split at random, read by our own codec and by node's (llhttp): what either refuses, ours has to refuse, and
- * what both accept has to be read alike.
+ * Random requests, mutated and split at random, read by our own parser and by Node's (llhttp). Ours must refuse what either refuses,
+ * and both must read the others alike.
  */
 import http from "node:http";
 import { createRequire } from "node:module";
@@ -14,12 +14,12 @@ import { readPieces, refusalOf, asText, type Reading, type AcceptedRequest } fro
 export interface Tally {
   cases: number;
   requests: number;
-  /** Cases that both read alike to their end. */
+  /** Cases that both parsers read alike to their end. */
   same: number;
   bothRefuse: number;
-  /** Cases that only ours refuses, by reason. */
+  /** Cases that only our parser refuses, by reason. */
   stricter: Map<string, number>;
-  /** Cases in which ours accepts what node's refuses, or reads it otherwise. */
+  /** Cases in which our parser accepts what Node's refuses, or reads it differently. */
   defects: string[];
 }
 
@@ -29,13 +29,13 @@ export function fuzz(count: number, seed: number, mostDefects = 5): Tally {
   const dice = random(seed);
   while (tally.cases < count && tally.defects.length < mostDefects) {
     const caseSeed = dice.int(0, 2 ** 31 - 1);
-    judge(tally, caseSeed, fuzzPieces(caseSeed));
+    compare(tally, caseSeed, fuzzPieces(caseSeed));
     tally.cases++;
   }
   return tally;
 }
 
-function judge(tally: Tally, seed: number, pieces: readonly Buffer[]): void {
+function compare(tally: Tally, seed: number, pieces: readonly Buffer[]): void {
   const ours = readPieces(pieces, defaultLimits);
   const nodes = readByNode(pieces, defaultLimits);
   tally.requests += ours.requests.length;
@@ -48,7 +48,7 @@ function judge(tally: Tally, seed: number, pieces: readonly Buffer[]): void {
   else tally.stricter.set(ours.why, (tally.stricter.get(ours.why) ?? 0) + 1);
 }
 
-/** What is wrong with how ours has read what node's has read so, or null. */
+/** Describes how our reading differs from Node's where it may not, or null. */
 function disagreement(ours: Reading, nodes: Reading): string | null {
   for (const [i, request] of ours.requests.entries()) {
     const other = nodes.requests[i];
@@ -63,7 +63,7 @@ function disagreement(ours: Reading, nodes: Reading): string | null {
   return ours.end === nodes.end || (isOpen(ours.end) && isOpen(nodes.end)) ? null : "the connection goes on in two ways";
 }
 
-/** Ours may find a fault later than node's, but must not accept anything more: whatever comes behind. */
+/** Our parser may find an error later than Node's; it must then refuse whatever follows. */
 function stillWaits(pieces: readonly Buffer[]): string | null {
   const before = readPieces(pieces, defaultLimits);
   for (const tail of TAILS) {
@@ -91,11 +91,11 @@ interface HttpCommon {
   readonly HTTPParser: (new () => Llhttp) & Readonly<Record<"REQUEST" | "kLenientNone" | "kOnHeaders" | "kOnHeadersComplete" | "kOnBody" | "kOnMessageComplete", number>>;
 }
 
-// The module that `node:http` itself takes its parser from: `process.binding` does not give it from node 24 on.
+// The module with the parser of `node:http`; `process.binding` no longer has it from Node 24 on.
 const { HTTPParser } = createRequire(import.meta.url)("_http_common") as HttpCommon;
-/** Used for one connection after another: node's parsers are freed by hand alone. */
+/** One parser for all connections: Node's parsers have to be freed explicitly. */
 const parser = new HTTPParser();
-/** llhttp's numbers of methods, which node tells nobody. */
+/** llhttp's numbers of methods, which Node does not export. */
 const METHOD_NAMES = new Map(http.METHODS.map((name) => [methodNumber(name), name]));
 
 function methodNumber(name: string): number {
@@ -109,7 +109,7 @@ function methodNumber(name: string): number {
   return found;
 }
 
-/** Reads a connection by llhttp and by what `lib/server/http1_node.ts` asks of a head that llhttp has read. */
+/** Reads a connection by llhttp and by the checks of `lib/server/http1_node.ts`. */
 export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
   const requests: AcceptedRequest[] = [];
   let end = null as Reading["end"] | null;
@@ -197,13 +197,13 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
 function textWithoutUpgrade({ method, target, httpVersion, headers }: RequestHead): Buffer {
   const lines = [`${method} ${target} HTTP/${httpVersion}`];
   for (let i = 0; i < headers.length; i += 2) if (!/^(?:upgrade|connection)$/i.test(headers[i]!)) lines.push(`${headers[i]}: ${headers[i + 1]}`);
-  // What else Connection says counts for llhttp, too.
+  // llhttp reads the other Connection options too.
   if (!readFraming(method, headers, httpVersion).isPersistent) lines.push("Connection: close");
   else if (httpVersion === "1.0") lines.push("Connection: keep-alive");
   return Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1");
 }
 
-// What is sent.
+// Random requests.
 
 /** The bytes of one case, in the pieces in which they arrive. */
 export function fuzzPieces(seed: number): Buffer[] {
@@ -264,7 +264,7 @@ const DOUBTFUL = [
 function fields(dice: Random): string {
   let text = "";
   for (let i = dice.pick([0, 0, 1, 1, 2, 3]); i > 0; i--) text += `${dice.chance(0.93) ? dice.pick(HARMLESS) : dice.pick(DOUBTFUL)}\r\n`;
-  // More than the pairs that llhttp gives at a time.
+  // More header lines than llhttp reports at a time.
   return dice.chance(0.01) ? text + "X-Many: x\r\n".repeat(40) : text;
 }
 
@@ -286,7 +286,7 @@ function mutated(dice: Random, text: string): string {
     case 4:
       return dice.chance(0.5) ? text.slice(0, at) : `${text.slice(0, at)}${dice.pick(DOUBTFUL)}\r\n${text.slice(at)}`;
     default: {
-      // At a line's end, where most depends on single bytes.
+      // At the end of a line, where single bytes matter most.
       const index = text.indexOf("\r\n", at);
       return index < 0 ? text : text.slice(0, index) + (dice.chance(0.7) ? dice.pick(BREAKS) : `\r\n${dice.pick(DOUBTFUL)}\r\n`) + text.slice(index + 2);
     }

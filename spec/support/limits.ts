@@ -1,4 +1,4 @@
-/** The limits of a configuration that says nothing of them. */
+/** The default limits of a configuration. */
 import { configSchema } from "../../lib/config/model.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { checked } from "./exercise.ts";

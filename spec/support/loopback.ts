@@ -1,4 +1,4 @@
-/** Real connections over loopback that end with the test they were made in. */
+/** Real connections over loopback that are closed when their test ends. */
 import { once } from "node:events";
 import http2, { type ClientHttp2Session, type ServerHttp2Session } from "node:http2";
 import net, { type AddressInfo, type Socket } from "node:net";
@@ -6,7 +6,7 @@ import tls from "node:tls";
 import { onTestFinished } from "vitest";
 import { connect, type RawConnection } from "./raw_client.ts";
 
-/** Listens on a free port of 127.0.0.1 until the test ends, and ends every connection then. */
+/** Listens on a free port of 127.0.0.1 until the test ends, then destroys every connection. */
 export async function listening(server: net.Server): Promise<number> {
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => {
@@ -38,7 +38,7 @@ export async function pair(options: net.ServerOpts = {}): Promise<{ near: Socket
   return { near, far };
 }
 
-/** Resolves when TCP, or TLS where it is spoken, is there. */
+/** Resolves when the connection is established, TLS handshake included. */
 export async function connected<T extends Socket>(socket: T): Promise<T> {
   socket.on("error", ignore);
   onTestFinished(() => void socket.destroy());
@@ -51,7 +51,7 @@ export function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Serves HTTP/2 without a server object, as the gateway does. */
+/** Serves HTTP/2 without a server object, as the gateway does; resolves with the port. */
 export async function h2Port(take: (session: ServerHttp2Session, socket: Socket) => void, options: http2.ServerOptions = {}): Promise<number> {
   const server = net.createServer((socket) => {
     const session = http2.performServerHandshake(socket, options);
@@ -62,7 +62,7 @@ export async function h2Port(take: (session: ServerHttp2Session, socket: Socket)
   return listening(server);
 }
 
-/** A session over a connection that was there before it. */
+/** A session over a connection made before it. */
 export async function h2Client(port: number): Promise<ClientHttp2Session> {
   const socket = await connected(net.connect(port, "127.0.0.1"));
   const session = http2.connect("http://upstream", { createConnection: () => socket });

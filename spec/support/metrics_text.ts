@@ -22,7 +22,7 @@ export class ReadMetrics {
     this.families = families;
   }
 
-  /** Samples of this name, whose labels hold at least these. */
+  /** Samples of this name that have at least these labels. */
   all(name: string, labels: Record<string, string> = {}): readonly ReadSample[] {
     const samples = [...this.families.values()].flatMap((family) => family.samples);
     return samples.filter((sample) => sample.name === name && Object.entries(labels).every(([label, value]) => sample.labels[label] === value));
@@ -111,7 +111,7 @@ function readSample(line: string, fail: (why: string) => never): { sample: ReadS
   return { sample: { name, labels, value: Number(end.replace("Inf", "Infinity")) }, end };
 }
 
-/** Buckets of one series stand together, go up in bound and count, end with +Inf, and have the count as their last. */
+/** Buckets of one series are adjacent, rise in bound and count, and end with +Inf, whose count is that of the series. */
 function checkHistogram({ name, samples }: ReadFamily): void {
   let at = 0;
   while (at < samples.length) {

@@ -1,6 +1,6 @@
 /**
  * More certificates for specs, made once with openssl (P-256, valid from 2020 to 2120 unless said otherwise), signed by a CA of their
- * own: servers for several names, and clients whose certificates say a lot, little, or what they should not.
+ * own: for servers of several names, and for clients with many, few or misleading fields.
  */
 export const OTHER_CA = {
   cert: `-----BEGIN CERTIFICATE-----
@@ -175,7 +175,7 @@ K5j1b78qbSWU+/KzFBwTc2Ry+/ukf3ukqNuS7B+QGT5b/gh4tiMuvEJZ
 `,
 };
 
-/** Not for authenticating clients. */
+/** Its extended key usage does not allow client authentication. */
 export const SERVER_ONLY = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBkzCCATqgAwIBAgIUO+pPXLCNRs5zDp7REzyUMptRJtIwCgYIKoZIzj0EAwIw
@@ -197,7 +197,7 @@ fsOlnuBCh3/Efv7xTBGycD1hfaGhRANCAASsR6DM/eIJpTN5ogBubhvjGsQmIV0P
 `,
 };
 
-/** CN=unrestricted; says nothing of what it is for. */
+/** CN=unrestricted; without key usage. */
 export const UNRESTRICTED = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBjjCCATSgAwIBAgIUbjqhFiz8RBAAhyfTH9JOSzRS3XEwCgYIKoZIzj0EAwIw
@@ -219,7 +219,7 @@ JoWs4RoCoRaFdDKMqrfO1KNd8UyhRANCAARBM/gDL3XdMCIoIS4Vge7ve6STb09V
 `,
 };
 
-/** CN=late; ended with 2020. */
+/** CN=late; expired at the end of 2020. */
 export const LATE = {
   cert: `-----BEGIN CERTIFICATE-----
 MIIBjzCCATSgAwIBAgIUb/Wrqkd95Ve8S70haRXayx2o8u8wCgYIKoZIzj0EAwIw

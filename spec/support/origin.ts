@@ -1,4 +1,4 @@
-/** Real backends for specs: an HTTP server that records what it saw, and a raw one that says exactly the bytes it is told to. */
+/** Backends for specs: HTTP servers that record their requests, TCP servers, and free or closed ports. */
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import net, { type AddressInfo, type Socket } from "node:net";
@@ -38,7 +38,7 @@ export async function origin(answer: Answer = (_request, response) => void respo
   });
 }
 
-/** Hands each request over unread. */
+/** Passes each request on unread. */
 export async function rawOrigin(answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<Origin> {
   return start([], answer);
 }
@@ -73,15 +73,15 @@ export interface SocketOrigin {
   close(): Promise<void>;
 }
 
-/** A backend at the level of bytes: `talk` gets each connection. */
-export async function socketOrigin(talk: (socket: Socket) => void): Promise<SocketOrigin> {
+/** A TCP server that passes each connection to `serve`. */
+export async function socketOrigin(serve: (socket: Socket) => void): Promise<SocketOrigin> {
   const sockets = new Set<Socket>();
   const server = net.createServer((socket) => {
     self.connections++;
     sockets.add(socket);
     socket.on("close", () => sockets.delete(socket));
     socket.on("error", () => {});
-    talk(socket);
+    serve(socket);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const self: SocketOrigin = {
@@ -98,8 +98,8 @@ export async function socketOrigin(talk: (socket: Socket) => void): Promise<Sock
 }
 
 /**
- * A port on which nobody listens, and nobody will: it is the near end of a connection that lasts as long as the process does, so that the
- * system gives it to no server of another spec.
+ * A port on which nothing listens: it is the local port of a connection that lasts as long as the process does, so that the system gives
+ * it to no server of another spec.
  */
 export async function closedPort(): Promise<number> {
   const server = net.createServer((socket) => socket.unref());
@@ -112,7 +112,7 @@ export async function closedPort(): Promise<number> {
   return held.localPort!;
 }
 
-/** A port that was free a moment ago, for who is to listen on it; another process may be quicker. */
+/** A port that was free a moment ago; another process may use it first. */
 export async function freePort(): Promise<number> {
   const server = net.createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

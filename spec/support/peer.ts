@@ -5,13 +5,13 @@ import { Peer, type Connections } from "../../lib/upstream/upstream_set.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
 import { manualClock } from "./clock.ts";
 
-/** An upstream that belongs to no fleet: nothing puts it out. */
+/** An upstream of no service; it is never ejected. */
 export function madeUpPeer(id: string, pool: Connections = madeUpPool(), clock: Clock = manualClock()): Peer {
   const health = new Health({ clock, log: silentLog, service: "s", upstream: id, mayEject: () => false, changed: () => {} });
   return new Peer(id, pool, health);
 }
 
-/** Connections to nowhere, unless `options` say where. */
+/** A pool of connections to a port without a server, unless `options` set another. */
 export function madeUpPool(options: Partial<PoolOptions> = {}, maxConnections = 1, clock: Clock = manualClock()): Pool {
   return new Pool({ protocol: "http", host: "127.0.0.1", port: 80, keepaliveIdleMs: 1000, ...options }, maxConnections, clock);
 }

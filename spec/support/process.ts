@@ -1,4 +1,4 @@
-/** The program as a child process, as a user starts it, ended with the test at the latest. */
+/** Runs the program as a child process that ends with the test at the latest. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,8 +7,8 @@ import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { codec } from "./codec.ts";
 
-/** As `build.ts` has built it before the first spec: it starts in a third of the time that the sources would take. */
-const PROGRAM = fileURLToPath(new URL("../../dist/bin/edge-gateway.js", import.meta.url));
+/** The program as `build.ts` has built it, which starts in a third of the time that the sources take. */
+export const PROGRAM = fileURLToPath(new URL("../../dist/bin/edge-gateway.js", import.meta.url));
 
 export interface Ended {
   readonly code: number | null;
@@ -21,24 +21,24 @@ export interface Program {
   readonly child: ChildProcess;
   readonly stdout: () => string;
   readonly stderr: () => string;
-  /** Resolves when what it has written fits; rejects when it ends before. */
+  /** Resolves with the output when it contains or matches `fits`; rejects when the process ends before. */
   says(fits: string | RegExp, where?: "stdout" | "stderr"): Promise<string>;
   /** Resolves when the process has ended and all of its output is in. */
   readonly ended: Promise<Ended>;
 }
 
 export interface ProgramOptions {
-  /** All that the process gets beside PATH. */
+  /** The environment in addition to PATH. */
   readonly environment?: Readonly<Record<string, string>>;
   readonly cwd?: string;
-  /** What it reads from standard input. */
+  /** Its standard input. */
   readonly input?: string;
 }
 
 /** Starts `edge-gateway WORDS…`. Its standard error is no terminal, so it logs JSON unless told otherwise. */
 export function program(words: readonly string[], { environment = {}, cwd, input }: ProgramOptions = {}): Program {
   let stop = async () => {};
-  // Before there is a process: outside of a test this throws, and none is left behind.
+  // Before the process is started: outside of a test this throws, and no process is left behind.
   onTestFinished(() => stop());
   const child = spawn(process.execPath, [PROGRAM, ...words], {
     env: { PATH: process.env.PATH, ...environment },
@@ -88,21 +88,21 @@ export function program(words: readonly string[], { environment = {}, cwd, input
   };
 }
 
-/** An empty folder that is gone when the test ends. */
+/** An empty folder, removed when the test ends. */
 export function emptyFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
-/** A file in a folder of its own, gone when the test ends. */
+/** A file in its own folder, removed when the test ends. */
 export function fileWith(content: unknown, name = "gw.json"): string {
   const path = join(emptyFolder(), name);
   writeFileSync(path, typeof content === "string" ? content : textOf(content));
   return path;
 }
 
-/** A configuration as JSON, for the HTTP/1 codec that this run is about. */
+/** A configuration as JSON, with the HTTP/1 codec of this run. */
 export function textOf(config: unknown): string {
   if (codec === "wire" || typeof config !== "object" || config === null || !("services" in config)) return JSON.stringify(config);
   const { global } = config as { readonly global?: object };
@@ -117,7 +117,7 @@ export interface RunningProgram extends Program {
   readonly started: Readonly<Record<string, unknown>>;
 }
 
-/** `run` on any free ports of 127.0.0.1, up and announced. */
+/** Starts the program on free ports of 127.0.0.1; resolves when it has logged its start. */
 export async function runningProgram(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}): Promise<RunningProgram> {
   const file = fileWith(config);
   const ports = ["--http-port", "0", "--https-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"];

@@ -1,4 +1,4 @@
-/** Clients at the level of bytes and of whole messages, over real sockets. */
+/** HTTP/1.1 clients over real sockets, at the level of messages and of bytes, and `eventually`. */
 import http, { type IncomingHttpHeaders } from "node:http";
 import net, { type Socket } from "node:net";
 
@@ -23,7 +23,7 @@ export interface Ask {
   readonly agent?: http.Agent;
 }
 
-/** One request on a connection of its own, answered whole. Rejects when the answer breaks off. */
+/** Sends one request on its own connection, or on one of `agent`; resolves with the whole response, rejects when it breaks off. */
 export function ask(port: number, { method = "GET", path = "/", headers = {}, body, agent }: Ask = {}): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const informed: { status: number; headers: IncomingHttpHeaders }[] = [];
@@ -59,7 +59,9 @@ export interface RawConnection {
   send(text: string | Buffer): void;
   /** Everything received so far, as Latin-1. */
   readonly text: () => string;
-  /** Resolves when what was received fits; rejects when the connection ends before. */
+  /** Drops everything received so far. */
+  discard(): void;
+  /** Resolves when the received text contains `fits`, or matches it; rejects when the connection ends before. */
   until(fits: string | RegExp): Promise<string>;
   /** Resolves with everything received once the connection has ended. */
   closed(): Promise<string>;
@@ -76,15 +78,15 @@ export function overSocket(socket: Socket): RawConnection {
   let received = "";
   let ended = false;
   const waiting = new Set<() => void>();
-  const tell = () => [...waiting].forEach((look) => look());
+  const notify = () => [...waiting].forEach((look) => look());
   socket.on("data", (chunk: Buffer) => {
     received += chunk.toString("latin1");
-    tell();
+    notify();
   });
   socket.on("error", () => {});
   socket.on("close", () => {
     ended = true;
-    tell();
+    notify();
   });
   const wait = (done: () => boolean, fail: () => boolean) =>
     new Promise<string>((resolve, reject) => {
@@ -101,12 +103,13 @@ export function overSocket(socket: Socket): RawConnection {
     socket,
     send: (text) => void socket.write(typeof text === "string" ? Buffer.from(text, "latin1") : text),
     text: () => received,
+    discard: () => void (received = ""),
     until: (fits) => wait(() => (typeof fits === "string" ? received.includes(fits) : fits.test(received)), () => ended),
     closed: () => wait(() => ended, () => false),
   };
 }
 
-/** Resolves with the error when the port takes no connections any more; what had been taken before it closed may be reset. */
+/** Resolves with the error when the port refuses connections; connections that it accepted before may be reset. */
 export async function refused(port: number): Promise<NodeJS.ErrnoException> {
   for (;;) {
     const connection = await connect(port).catch((error: NodeJS.ErrnoException) => error);
@@ -115,11 +118,11 @@ export async function refused(port: number): Promise<NodeJS.ErrnoException> {
   }
 }
 
-/** Resolves when `holds()` is true, looking again at each turn of the event loop; rejects after two seconds. */
-export async function eventually(holds: () => boolean, what = "the condition"): Promise<void> {
+/** Resolves when `holds()` is true; rejects after two seconds with an error that names `what`, by default the source of `holds`. */
+export async function eventually(holds: () => boolean, what = String(holds)): Promise<void> {
   const deadline = performance.now() + 2_000;
   while (!holds()) {
-    if (performance.now() > deadline) throw new Error(`${what} did not come about within two seconds`);
+    if (performance.now() > deadline) throw new Error(`waited two seconds for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }

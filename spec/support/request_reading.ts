@@ -1,4 +1,4 @@
-/** Requests as `RequestParser` reads them from one connection, in whatever pieces their bytes arrive. */
+/** Reads the requests of one connection with `RequestParser`, from bytes in any pieces. */
 import { noCertificate } from "../../lib/server/client_certificate.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { receiveHead, type RequestHead } from "../../lib/server/receive.ts";
@@ -28,7 +28,7 @@ export interface Reading {
   readonly begun: string;
 }
 
-/** Why a head is refused by what both codecs ask of it, or null. */
+/** The reason why a head is refused by the checks of both codecs, or null. */
 export function refusalOf(head: RequestHead, limits: Limits): { readonly code: string; readonly detail: string } | null {
   return receiveHead(head, connection, null, () => [], { clock, isTrusted: () => false, limits }, () => {}).refusal;
 }
@@ -36,7 +36,7 @@ export function refusalOf(head: RequestHead, limits: Limits): { readonly code: s
 const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate, tlsVersion: null };
 const clock = manualClock();
 
-/** Reads a connection as `client_connection.ts` does: bytes that were not used come again with the next piece. */
+/** Reads a connection as `client_connection.ts` does: unused bytes are passed again with the next piece. */
 export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
   const requests: AcceptedRequest[] = [];
   let end = null as Reading["end"] | null;

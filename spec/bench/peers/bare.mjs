@@ -1,6 +1,6 @@
 /**
- * The least a proxy in Node can be: `node:http` before `http.request` on an agent that keeps its connections. It checks nothing, and is
- * here as a measure, not as an example. Words: PORT BACKEND_PORT [CERT KEY].
+ * The smallest proxy in Node: `node:http` in front of `http.request` with a keep-alive agent, without any checks; a baseline, not an
+ * example. Arguments: PORT BACKEND_PORT [CERT KEY].
  */
 import { readFileSync } from "node:fs";
 import http from "node:http";

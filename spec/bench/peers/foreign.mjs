@@ -1,6 +1,6 @@
 /**
- * The proxies of `spec/bench/package.json`, each as its documentation sets it up: forwarded headers on, connections to the backend kept, no
- * log. Words: WHICH PORT BACKEND_PORT ROUTES(0: everything) HTTP_VERSION [CERT KEY].
+ * The proxies of `spec/bench/package.json`, each set up as its documentation says: forwarded headers, kept backend connections, no log.
+ * Arguments: WHICH PORT BACKEND_PORT ROUTES(0: everything) HTTP_VERSION [CERT KEY].
  */
 import { readFileSync } from "node:fs";
 import http from "node:http";

@@ -1,6 +1,6 @@
 /**
- * Asks a proxy and says how it answered: first one request of each kind, read closely, then the load, by wrk or h2load where they are
- * installed and else by `loader.mjs`. What the proxy costs meanwhile is `machine.ts`.
+ * Checks the response of a proxy to one request of each kind, then puts it under load with wrk or h2load if they are installed, or else
+ * with `loader.mjs`.
  */
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -19,13 +19,13 @@ export interface Gauged {
   readonly rps: number;
   readonly p50: number | null;
   readonly p99: number | null;
-  /** Answers other than 200, and connections that broke. */
+  /** Responses other than 200, and broken connections. */
   readonly failures: number;
-  /** Of a paced load: how far apart the loader's own timers were, in milliseconds. Much more than one: it was the loader that was slow. */
+  /** For a paced load: the longest gap between the loader's own timers, in milliseconds. Much more than one means that the loader was slow. */
   readonly timerP99?: number;
 }
 
-/** What does not answer as it should is not measured: resolves with what is wrong, or null. */
+/** Resolves with what is wrong with the responses of a proxy, which is then not measured, or null. */
 export async function faultOf(competitor: Competitor, scenario: Scenario, port: number): Promise<string | null> {
   for (const path of [scenario.paths[0]!, scenario.paths.at(-1)!]) {
     const answer = await ask(scenario, port, path, true);
@@ -44,24 +44,24 @@ export async function faultOf(competitor: Competitor, scenario: Scenario, port: 
   return null;
 }
 
-/** What stands in the way of the load of a scenario, or null. */
+/** The reason why the load of a scenario cannot run, or null. */
 export function missingFor({ protocol }: Scenario): string | null {
   return protocol === "h2" && find("h2load") === null ? "h2load is not installed" : null;
 }
 
-/** As fast as it goes. */
+/** A load without pauses. */
 export function fullLoad(machine: Machine, scenario: Scenario, port: number, seconds: number): Promise<Gauged> {
   if (scenario.protocol === "h2") return byH2load(machine, scenario, port, seconds);
   if (find("wrk") !== null) return byWrk(machine, scenario, port, seconds);
   return byLoader(machine, scenario, port, { mode: "closed", seconds, rate: 0 });
 }
 
-/** So many requests a second, each due at its moment. */
+/** A load of `rate` requests a second, each with its own due time. */
 export function pacedLoad(machine: Machine, scenario: Scenario, port: number, seconds: number, rate: number): Promise<Gauged> {
   return byLoader(machine, scenario, port, { mode: "paced", seconds, rate });
 }
 
-/** Opens the scenario's connections, asks once on each, and keeps them until it is stopped. */
+/** Opens the scenario's connections, sends one request on each, and keeps them until it is stopped. */
 export async function holdConnections(machine: Machine, scenario: Scenario, port: number): Promise<Running> {
   const holder = loader(machine, scenario, port, { mode: "hold", seconds: 0, rate: 0 });
   while (!holder.output().includes("\n")) {
@@ -75,7 +75,7 @@ export async function holdConnections(machine: Machine, scenario: Scenario, port
 
 const X = "x".charCodeAt(0);
 const ASK_MS = 2_000;
-/** How much longer than it was asked for a load may take. */
+/** The time that a load may take beyond its duration. */
 const GRACE_MS = 15_000;
 
 interface Answer {
@@ -125,7 +125,7 @@ async function byWrk(machine: Machine, scenario: Scenario, port: number, seconds
   const script = join(machine.folder, `${scenario.name}.lua`);
   writeFileSync(script, luaOf(scenario));
   const url = `${scenario.protocol}://127.0.0.1:${port}${scenario.paths[0]!}`;
-  // It counts in whole seconds; what is longer than asked for is not cut off.
+  // wrk counts in whole seconds and does not cut a longer run off.
   const words = ["-t", "1", "-c", String(scenario.connections), "-d", `${Math.max(1, Math.round(seconds))}s`, "--latency", "-s", script, url];
   const output = await outputOf(machine.start({ program: find("wrk")!, words }, OTHERS), seconds);
   const [, requests, took] = /(\d+) requests in ([\d.]+\w+)/.exec(output) ?? [];
@@ -163,7 +163,7 @@ function msOf(text: string | undefined): number | null {
 async function byH2load(machine: Machine, scenario: Scenario, port: number, seconds: number): Promise<Gauged> {
   const probe = await h2loadOf(machine, scenario, port, H2_PROBE, seconds);
   const run = await h2loadOf(machine, scenario, port, Math.max(H2_PROBE, Math.round(probe.rps * seconds)), seconds);
-  // What the proxy has spent it has spent on both.
+  // The costs of the proxy cover both.
   return { ...run, requests: probe.requests + run.requests, failures: probe.failures + run.failures };
 }
 
@@ -202,7 +202,7 @@ async function byLoader(machine: Machine, scenario: Scenario, port: number, load
 function loader(machine: Machine, scenario: Scenario, port: number, loading: Loading): Running {
   const { method, bodyBytes, connections, protocol } = scenario;
   const length = bodyBytes > 0 ? `Content-Length: ${bodyBytes}\r\n` : "";
-  // On the command line, which may not be longer than 128 KiB: some of many paths will do.
+  // A command line is limited to 128 KiB, so only some of many paths are used.
   const paths = scenario.paths.slice(0, bodyBytes > 0 ? 1 : 500);
   const rest = `Host: 127.0.0.1:${port}\r\napiKey: ${KEY}\r\n${length}\r\n${"x".repeat(bodyBytes)}`;
   const requests = paths.map((path) => `${method} ${path} HTTP/1.1\r\n${rest}`);

@@ -1,7 +1,7 @@
 /**
- * Asks over `node:net` or `node:tls` on kept connections, in a process of its own: as fast as it is answered, at a steady rate, or once on
- * each connection, which it then holds. Reads answers with a Content-Length, and no others. Words: a JSON object, see `gauge.ts`. Says
- * its figures as one line of JSON; holds until its standard input ends.
+ * Sends requests over kept `node:net` or `node:tls` connections: as fast as possible, at a steady rate, or once on each connection, which
+ * it then holds. Reads only responses with a Content-Length. The argument is a JSON object, see `gauge.ts`; prints its figures as one line
+ * of JSON and holds until its standard input ends.
  */
 import net from "node:net";
 import tls from "node:tls";
@@ -14,7 +14,7 @@ let failures = 0;
 let turn = 0;
 let going = true;
 
-/** One connection: asks, and calls back once the answer is there whole. */
+/** One connection: sends a request, and calls back when the response is complete. */
 class Line {
   constructor() {
     this.head = "";
@@ -83,7 +83,7 @@ if (mode === "hold") {
   process.exit();
 }
 
-/** Every connection asks again as soon as it has its answer. */
+/** Every connection sends its next request as soon as it has its response. */
 async function closed() {
   setTimeout(() => (going = false), seconds * 1000);
   const loop = (line, ended) => {
@@ -140,7 +140,7 @@ async function paced() {
         clearInterval(timer);
         resolve();
       }
-      // Whoever has not answered long after the end will not.
+      // A response that is missing long after the end will not come.
       if (now - began >= seconds * 1000 + 5_000) {
         failures += underWay + waiting.length;
         clearInterval(timer);

@@ -7,10 +7,10 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 const MACHINE = fileURLToPath(new URL("./machine.ts", import.meta.url));
 const LOADER = new URL("../../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
 
-/** A shell with a child of its own, as a server has workers; says the ids of both. */
+/** A shell with a child process, like a server with workers; prints the ids of both. */
 const SHELL = "sleep 600 & echo $$ $!; wait";
 
-/** A process that has started it on a machine, and waits. */
+/** A process that starts that shell on a machine and waits. */
 async function busy(then: string) {
   const program = `
     import { once } from "node:events";
@@ -36,27 +36,27 @@ function alive(pid: number): boolean {
   }
 }
 
-/** One that nobody has waited for yet is over all the same. */
+/** A zombie process counts as ended. */
 function gone(pid: number): boolean {
   return !alive(pid) || !existsSync(`/proc/${pid}/exe`);
 }
 
 describe.skipIf(process.platform !== "linux")("the machine of a benchmark", () => {
-  it("leaves no process and no folder when it is done", async () => {
+  it("leaves no process and no folder behind when it is done", async () => {
     const { child, folder, pids } = await busy("");
     await once(child, "close");
     expect(pids.map(gone)).toEqual([true, true]);
     expect(existsSync(folder)).toBe(false);
   });
 
-  it("leaves none when it is killed itself", async () => {
+  it("leaves none behind when it is killed itself", async () => {
     const { child, folder, pids } = await busy(`await once(process.stdin.resume(), "end");`);
     expect(pids.map(gone)).toEqual([false, false]);
     child.kill("SIGKILL");
     await vi.waitFor(() => expect([...pids.map(gone), existsSync(folder)]).toEqual([true, true, false]), { timeout: 10_000, interval: 20 });
   });
 
-  it("counts the memory of a whole family", async () => {
+  it("counts the memory of a process and all its children", async () => {
     const { costs } = await busy("");
     expect(costs.rssMib).toBeGreaterThan(0.5);
     expect(costs.cpuMicros).toBeGreaterThanOrEqual(0);

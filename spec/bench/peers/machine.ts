@@ -1,7 +1,4 @@
-/**
- * Processes on chosen processors: starts them, reads what they cost out of /proc, and ends them all, also when this process is killed.
- * What they are is `peers.ts`.
- */
+/** Starts processes on chosen processors, reads their costs from /proc, and ends them all, even when this process is killed. */
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -9,7 +6,7 @@ import net, { type AddressInfo } from "node:net";
 import { availableParallelism, tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 
-/** The processor of what is measured, and that of everything else. */
+/** The processor of the measured process, and that of all others. */
 export const MEASURED = 0;
 export const OTHERS = 1;
 
@@ -22,9 +19,9 @@ export interface Command {
 export interface Running {
   readonly child: ChildProcess;
   readonly pid: number;
-  /** Everything it has written to standard output. */
+  /** Its standard output so far. */
   readonly output: () => string;
-  /** What it has complained of, the last few kilobytes. */
+  /** The last few kilobytes of its standard error. */
   readonly errors: () => string;
   readonly over: () => boolean;
   /** Resolves with the exit code when it has ended by itself or was stopped. */
@@ -33,17 +30,17 @@ export interface Running {
 }
 
 export interface Machine {
-  /** Gone, with all that is in it, when the machine is left. */
+  /** A folder that is removed at the end. */
   readonly folder: string;
   /** Whether processes are kept apart by processor; null, or why not. */
   readonly notPinned: string | null;
   start(command: Command, processor: number): Running;
 }
 
-/** Nothing that `run` has started outlives it, nor this process. */
+/** Ends everything that `run` has started when `run` returns or this process ends. */
 export async function withMachine<T>(run: (machine: Machine) => Promise<T>): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), "edge-gateway-bench-"));
-  // Killed by whatever signal, this process closes the pipe: then the guard ends what it has been told of.
+  // The pipe closes however this process ends; then the guard ends the processes it knows.
   const guard = spawn("/bin/sh", ["-c", GUARD, "guard", folder], { stdio: ["pipe", "ignore", "ignore"], detached: true });
   guard.stdin!.on("error", () => {});
   const guarded = once(guard, "close");
@@ -95,7 +92,7 @@ export function find(program: string): string | null {
   return null;
 }
 
-/** A port of 127.0.0.1 that nobody has. */
+/** A free port of 127.0.0.1. */
 export async function freePort(): Promise<number> {
   const server = net.createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -106,12 +103,12 @@ export async function freePort(): Promise<number> {
 }
 
 export interface Costs {
-  /** Time on a processor so far, in microseconds, the system's for it included; to a hundredth of a second. */
+  /** Processor time so far, user and system, in microseconds; accurate to a hundredth of a second. */
   readonly cpuMicros: number;
   readonly rssMib: number;
 }
 
-/** Of a process and all that descend from it. */
+/** The costs of a process and all its descendants. */
 export function costsOf(pid: number): Costs {
   const parents = new Map<number, number[]>();
   for (const name of readdirSync("/proc")) {
@@ -125,7 +122,7 @@ export function costsOf(pid: number): Costs {
     const each = family.pop()!;
     family.push(...(parents.get(each) ?? []));
     const stat = statOf(each);
-    // With those of children that have ended.
+    // Includes children that have ended.
     if (stat !== null) for (const field of [UTIME, STIME, CUTIME, CSTIME]) ticks += Number(stat[field]);
     kib += Number(/^VmRSS:\s+(\d+)/m.exec(textOf(`/proc/${each}/status`) ?? "")?.[1] ?? 0);
   }
@@ -137,10 +134,10 @@ const [PPID, UTIME, STIME, CUTIME, CSTIME] = [1, 11, 12, 13, 14];
 /** USER_HZ is 100 on every Linux that Node runs on. */
 const MICROS_PER_TICK = 10_000;
 const MOST_TEXT = 8_192;
-/** How long whoever is asked to end may take. */
+/** The time a process may take to end after SIGTERM. */
 const ASKED_MS = 500;
 
-/** The name may hold anything, spaces and brackets too: the fields are behind its last bracket. */
+/** The name may contain anything, even spaces and brackets: the fields follow its last bracket. */
 function statOf(pid: number): string[] | null {
   const text = textOf(`/proc/${pid}/stat`);
   return text === null ? null : text.slice(text.lastIndexOf(")") + 2).split(" ");
@@ -194,7 +191,7 @@ function start({ program, words, environment = {} }: Command, folder: string, te
     ended,
     async stop() {
       if (!over && pid > 0) {
-        // Asked first: whoever has children of its own waits for them, and leaves none to others.
+        // SIGTERM first, so that a process with children can end them and leaves no orphans.
         child.kill("SIGTERM");
         await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, ASKED_MS))]);
       }

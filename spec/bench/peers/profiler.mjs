@@ -1,6 +1,6 @@
 /**
- * Loaded before the gateway's program (`node --import`): takes a CPU profile of it from the line "begin" on standard input to the line
- * "end FILE", writes it there and says "written". Reading it is `../profile.ts`.
+ * Loaded before the gateway's program (`node --import`): takes a CPU profile from the line "begin" to the line "end FILE" on standard
+ * input, writes it there and prints "written".
  */
 import { writeFileSync } from "node:fs";
 import { Session } from "node:inspector/promises";

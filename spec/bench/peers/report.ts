@@ -1,7 +1,4 @@
-/**
- * What a run has shown: tables of figures and ratios, and which targets are met; on the terminal and as files. How the figures came about
- * is `../peers.ts`.
- */
+/** Prints and writes the results of a comparison: tables of figures and ratios, and the targets that were met. */
 import { writeFileSync } from "node:fs";
 import { cpus, release } from "node:os";
 import { fileURLToPath } from "node:url";
@@ -24,9 +21,9 @@ export interface Measured {
   readonly scenario: string;
   readonly name: string;
   readonly kind: Competitor["kind"];
-  /** Where others guard, it does not. */
+  /** It runs without the guards that the others have. */
   readonly plain: boolean;
-  /** Requests a second at which a paced load was paced; else 0. */
+  /** The rate of a paced load in requests a second; 0 for other loads. */
   readonly rate: number;
   readonly rps: number | null;
   readonly cpuMicros: number | null;
@@ -80,7 +77,7 @@ function versions({ versions }: Run): string {
     .join(", ");
 }
 
-/** The ratios are of processor time for a request, or of memory where nothing is asked: below 1 is better than the other. */
+/** Ratios of processor time for a request, or of memory for idle connections; below 1 is better than the other. */
 function tableOf(some: readonly Measured[]): string {
   const weight = (each: Measured | null) => each?.cpuMicros ?? each?.rssMib ?? null;
   const nginx = some.find(({ name }) => name === "nginx") ?? null;
@@ -109,7 +106,7 @@ function ratio(value: number | null | undefined, other: number | null | undefine
 
 const PACKAGES = ["http-proxy", "fastify", "fast-gateway"];
 
-/** Targets that other benchmarks judge. */
+/** Targets of other benchmarks. */
 const ELSEWHERE = [
   ["lookup at 10000 routes", "router"],
   ["limiter decision, bytes per caller", "limiter"],

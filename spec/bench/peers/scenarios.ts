@@ -1,27 +1,24 @@
-/**
- * What the proxies are measured with: which requests, over which protocol, from how many connections. How each proxy is set up for a
- * scenario is `competitors.ts`, what asks is `gauge.ts`.
- */
+/** The scenarios in which proxies are compared: requests, protocol and number of connections. */
 
 export interface Scenario {
   readonly name: string;
   readonly title: string;
   readonly method: "GET" | "POST";
-  /** Asked for in turn. */
+  /** Requested in turn. */
   readonly paths: readonly string[];
-  /** What is sent with each request, in bytes. */
+  /** The size of each request body in bytes. */
   readonly bodyBytes: number;
-  /** What the backend answers with. */
+  /** The response body of the backend. */
   readonly answerBytes: number;
-  /** How many routes a proxy chooses from; 0: it takes everything. */
+  /** The number of routes of the proxy; 0: one for everything. */
   readonly routes: number;
-  /** Whether those that can ask for a key and count requests. */
+  /** Whether proxies that can do so check a key and count requests. */
   readonly guarded: boolean;
   readonly protocol: "http" | "https" | "h2";
   readonly connections: number;
-  /** As fast as it goes; at 60 % of that; or nothing but open connections. */
+  /** Without pauses, at 60 % of that rate, or with idle connections only. */
   readonly load: "full" | "paced" | "idle";
-  /** Who takes part, of those that can; null: all. */
+  /** The proxies that take part; null: all that can. */
   readonly among: readonly string[] | null;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The least a proxy in Node can be with undici: `node:http` before the dispatcher of an `undici.Pool`, raw headers, no checks. A measure, not
- * an example. Words: PORT BACKEND_PORT [CERT KEY].
+ * The smallest proxy in Node with undici: `node:http` in front of an `undici.Pool`, raw headers, no checks; a baseline, not an example.
+ * Arguments: PORT BACKEND_PORT [CERT KEY].
  */
 import { readFileSync } from "node:fs";
 import http from "node:http";

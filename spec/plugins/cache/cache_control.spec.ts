@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { deltaSeconds, directives, fieldNames } from "../../../lib/plugins/cache/cache_control.ts";
+import { growth, LINEAR } from "../../support/growth.ts";
 
 describe("directives", () => {
   it.each<[readonly string[], Record<string, string | null>]>([
@@ -20,11 +21,10 @@ describe("directives", () => {
   });
 
   it("are parsed in a time that grows linearly with their length", () => {
-    const started = performance.now();
-    for (const text of [" ".repeat(100_000), ",".repeat(100_000), '"'.repeat(100_000), 'a="' + "\\".repeat(100_001), "a=".repeat(50_000), 'a="'.repeat(30_000)]) {
-      directives(["Cache-Control", text], "cache-control");
+    for (const [start, part] of [["", " "], ["", ","], ["", '"'], ['a="', "\\"], ["", "a="], ["", 'a="']] as const) {
+      const parse = (size: number) => directives(["Cache-Control", start + part.repeat(size / part.length)], "cache-control");
+      expect(growth(parse, 12_500), part).toBeLessThan(LINEAR);
     }
-    expect(performance.now() - started).toBeLessThan(2_000);
   });
 });
 

@@ -1,4 +1,4 @@
-/** A whole gateway as the settings ask for it: traffic and admin listeners, configuration from a file. */
+/** Starts the traffic and admin listeners from settings and a configuration file, as the program does. */
 import { onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { start, type Started } from "../../lib/cli/start.ts";
@@ -10,7 +10,7 @@ export const USER = "admin";
 export const PASSWORD = "admin-password";
 export const BASIC = `Basic ${Buffer.from(`${USER}:${PASSWORD}`).toString("base64")}`;
 
-export interface Whole {
+export interface FullGateway {
   readonly started: Started;
   readonly file: string;
   /** {proxy_url} */
@@ -21,11 +21,11 @@ export interface Whole {
   proxy(path: string, more?: Ask): Promise<Answer>;
   /** A request to {admin_url}. */
   admin(method: string, path: string, headers?: Record<string, string>): Promise<Answer>;
-  /** Logs in; gives the value of the token. */
+  /** Logs in; resolves with the token. */
   login(): Promise<string>;
 }
 
-export async function whole(config: unknown, environment: Record<string, string> = {}): Promise<Whole> {
+export async function fullGateway(config: unknown, environment: Record<string, string> = {}): Promise<FullGateway> {
   const file = fileWith(config);
   const read = readSettings(
     { "http-port": "0", "https-port": "0", "admin-port": "0", "manager-port": "0", "listen-host": "127.0.0.1" },
@@ -40,7 +40,7 @@ export async function whole(config: unknown, environment: Record<string, string>
   });
   const port = Number(new URL(started.http[0]!).port);
   const adminPort = Number(new URL(started.adminUrl!).port);
-  const admin: Whole["admin"] = (method, path, headers = {}) => ask(adminPort, { method, path, headers });
+  const admin: FullGateway["admin"] = (method, path, headers = {}) => ask(adminPort, { method, path, headers });
   return {
     started,
     file,
@@ -52,7 +52,7 @@ export async function whole(config: unknown, environment: Record<string, string>
   };
 }
 
-/** The value of the token cookie that an answer sets. */
+/** The value of the token cookie that a response sets. */
 export function tokenOf(answer: Answer): string {
   return /^token=([^;]*)/.exec(answer.headers["set-cookie"]?.[0] ?? "")?.[1] ?? "";
 }
