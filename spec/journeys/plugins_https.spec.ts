@@ -100,9 +100,9 @@ it("http_log sends its entries to a server whose certificate is signed by the CA
 describe("the tls option of a plugin", () => {
   const { cert } = SERVER;
   it.each([
-    ["beside an http:// URL", "forward_auth", { url: "http://127.0.0.1/" }, "ca", /tls\s+is for https:\/\/ URLs; this one begins with http:\/\//],
-    ["beside an http:// endpoint", "http_log", { http_endpoint: "http://127.0.0.1/" }, "ca", /tls\s+is for https:\/\/ URLs/],
-    ["beside an http:// jwks_uri", "jwt", { alg: "ES256", jwks_uri: "http://127.0.0.1/" }, "ca", /tls\s+is for https:\/\/ URLs/],
+    ["beside an http:// URL", "forward_auth", { url: "http://127.0.0.1/" }, "ca", /tls\s+applies to https:\/\/ URLs; this one starts with http:\/\//],
+    ["beside an http:// endpoint", "http_log", { http_endpoint: "http://127.0.0.1/" }, "ca", /tls\s+applies to https:\/\/ URLs/],
+    ["beside an http:// jwks_uri", "jwt", { alg: "ES256", jwks_uri: "http://127.0.0.1/" }, "ca", /tls\s+applies to https:\/\/ URLs/],
     ["without jwks_uri", "jwt", { alg: "HS256", secret: "x".repeat(32) }, "ca", /tls\s+is for "jwks_uri"/],
     ["with a certificate and no key", "forward_auth", { url: "https://127.0.0.1/" }, "cert", /tls\s+needs "key" beside "cert"/],
     ["with a file that holds no certificate", "forward_auth", { url: "https://127.0.0.1/" }, "garbage", /tls\.ca\s+.*is not a certificate in PEM form/],
