@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
-import { headerValue, type HeaderList } from "../http/headers.ts";
+import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { METRICS_TYPE } from "../observe/exposition.ts";
@@ -105,12 +105,14 @@ export class Endpoints {
   #route(inbound: Inbound): Reply | Promise<Reply> {
     const { call, headers, method, refusal } = inbound;
     if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
+    // Over HTTP/2 any 2xx would open the WebSocket (RFC 8441 §5).
+    if (inbound.upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });
     const { path, authority = inbound.authority } = targetOf(inbound.target);
     if (path === null) return problem(call, "bad_request");
     // Over TLS the certificate has proved the name to the browser.
     if (inbound.scheme === "http" && !this.#isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
     const origin = headerValue(headers, "origin");
-    const isAllowed = origin === undefined || this.#origins.has(origin);
+    const isAllowed = headerValues(headers, "origin").every((each) => this.#origins.has(each));
     if (!SAFE.has(method) && !isAllowed && isForeign(inbound, inbound.authority)) {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }

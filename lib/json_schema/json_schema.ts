@@ -93,8 +93,9 @@ class Compiler {
       this.#report(at, `expected a schema: an object, true or false, found ${described(given)}`);
       return PASS;
     }
+    const valid: Record<string, unknown> = {};
     const subject: Subject = {
-      schema: given,
+      schema: valid,
       report: (path, message) => this.#report([...at, ...path], message),
       expected: (path, expected) => {
         this.#report([...at, ...path], `expected ${expected}, found ${described(path.reduce<any>((found, step) => found[step], given))}`);
@@ -107,9 +108,12 @@ class Compiler {
     const checks: Check[] = [];
     const reference = given.$ref === undefined ? undefined : this.#reference(given.$ref, subject, sameValue);
     if (reference !== undefined) checks.push(reference);
-    for (const [keyword, { isValid, check: make }] of Object.entries(KEYWORDS)) {
+    for (const [keyword, { isValid }] of Object.entries(KEYWORDS)) {
       const value = given[keyword];
-      const check = value !== undefined && isValid(value, [keyword], subject) ? make?.(value, subject, keyword) : undefined;
+      if (value !== undefined && isValid(value, [keyword], subject)) valid[keyword] = value;
+    }
+    for (const [keyword, value] of Object.entries(valid)) {
+      const check = KEYWORDS[keyword]!.check?.(value, subject, keyword);
       if (check !== undefined) checks.push(check);
     }
     return (value, pointer, run) => {

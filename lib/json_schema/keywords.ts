@@ -42,16 +42,16 @@ const FORMAT = form(`one of ${Object.keys(FORMATS).join(", ")}`, (given) => type
 const TYPE = form(`one of ${Object.keys(values.TYPE_NAMES).join(", ")}`, (given) => typeof given === "string" && Object.hasOwn(values.TYPE_NAMES, given));
 const TYPES: Form = (given, path, subject) => {
   if (!Array.isArray(given)) return TYPE(given, path, subject);
-  return given.length === 0 ? subject.expected(path, "at least one type") : given.every((each, i) => TYPE(each, [...path, i], subject));
+  return given.length === 0 ? subject.expected(path, "at least one type") : all(given, (each, i) => TYPE(each, [...path, i], subject));
 };
 const LISTS_OF_NAMES: Form = (given, path, subject) =>
   isObject(given)
-    ? Object.entries(given).every(([name, names]) => NAMES(names, [...path, name], subject))
+    ? all(Object.entries(given), ([name, names]) => NAMES(names, [...path, name], subject))
     : subject.expected(path, "an object of lists of names");
 const PATTERN: Form = (given, path, subject) =>
   typeof given === "string" ? isPattern(given, path, subject) : subject.expected(path, "a string");
 const PATTERN_SCHEMAS: Form = (given, path, subject) =>
-  NAMED_SCHEMAS(given, path, subject) && Object.keys(given as object).every((source) => isPattern(source, [...path, source], subject));
+  NAMED_SCHEMAS(given, path, subject) && all(Object.keys(given as object), (source) => isPattern(source, [...path, source], subject));
 /** Reported where the subschema is compiled. */
 const SCHEMA: Form = () => true;
 
@@ -93,8 +93,8 @@ export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   oneOf: { isValid: SCHEMAS, check: oneOf },
   not: { isValid: SCHEMA, check: not },
   if: { isValid: SCHEMA, check: conditional },
-  then: { isValid: needsIf },
-  else: { isValid: needsIf },
+  then: { isValid: needsIf, check: withoutIf },
+  else: { isValid: needsIf, check: withoutIf },
 };
 
 function isPattern(source: string, path: Path, subject: Subject): boolean {
@@ -106,6 +106,16 @@ function isPattern(source: string, path: Path, subject: Subject): boolean {
 function needsIf(_given: unknown, _path: Path, subject: Subject): boolean {
   if (subject.schema.if === undefined) subject.report([], '"then" and "else" need an "if" beside them');
   return true;
+}
+
+/** Reports what is wrong in a branch that no "if" leads to. */
+function withoutIf(_given: unknown, { schema, compile }: Subject, keyword: string): undefined {
+  if (schema.if === undefined) compile([keyword], "same value");
+}
+
+/** Like `every`, but looks at each: all errors are reported at once. */
+function all<T>(list: readonly T[], fits: (each: T, i: number) => boolean): boolean {
+  return list.map(fits).every(Boolean);
 }
 
 /** One check for several keywords: made for the first of them that the schema has. */

@@ -1,8 +1,9 @@
 import { once } from "node:events";
 import { Agent } from "node:http";
+import http2 from "node:http2";
 import { connect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { createAdmin } from "../../lib/admin/server.ts";
 import { hashPassword } from "../../lib/base/password.ts";
 import { CERT, KEY } from "./certificate.ts";
@@ -296,6 +297,20 @@ describe("close", () => {
 
 describe("HTTPS", () => {
   const tls = { cert: CERT, key: KEY };
+
+  it("opens no WebSocket over HTTP/2, where any 2xx would open one", async () => {
+    const { port, session } = await startAdmin({ tls });
+    const client = http2.connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
+    onTestFinished(() => client.destroy());
+    await once(client, "remoteSettings");
+    for (const path of ["/healthz", "/gateway", "/gateway/events"]) {
+      const fields = { ":method": "CONNECT", ":protocol": "websocket", ":path": path, cookie: await session() };
+      const stream = client.request(fields, { endStream: false });
+      const [head] = (await once(stream.resume(), "response")) as [http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader];
+      expect(head[":status"], path).toBe(400);
+      stream.close();
+    }
+  });
 
   it("serves over TLS, and accepts the cookie that was issued there", async () => {
     const { ask, session, port } = await startAdmin({ tls });

@@ -307,5 +307,8 @@ describe("configuration", () => {
   it("annotations are accepted, and all errors are reported at once", () => {
     expect(problems({ $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false })).toEqual([]);
     expect(problems({ type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).length).toBe(3);
+    expect(problems({ type: ["foo", "bar"], dependentRequired: { a: 1, b: 2 } }).length).toBe(4);
+    expect(problems({ patternProperties: { "(?=a)": true, "\\1": true, "b(": true }, additionalProperties: { bogus: 1 } }).length).toBe(4);
+    expect(problems({ then: { bogus: 1, typ: "x" }, prefixItems: [], items: { bogus: 1 } }).length).toBe(5);
   });
 });
