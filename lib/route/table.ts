@@ -58,6 +58,9 @@ export interface RouteTable<T> {
 /** An entry with its patterns read. */
 interface Route<T> {
   readonly entry: TableEntry<T>;
+  /** The entry's. Equal lists are one list: with ten thousand routes, each object that a look-up visits is a cache miss. */
+  readonly methods: readonly string[];
+  readonly target: T;
   /** Of base_path and path together. */
   readonly segments: readonly Segment[];
   /** How many of the segments are the base_path's. */
@@ -101,7 +104,7 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
       const found = new Map<Route<T>, Candidate<T>>();
       for (const { host, routes } of trees.findAll(authority, comparable(path))) {
         for (const route of routes) {
-          const { target } = route.entry;
+          const { target } = route;
           if (!found.has(route)) found.set(route, { target, host, takes: (method) => routeFor([route], method) !== undefined });
         }
       }
@@ -112,15 +115,19 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
 
 function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
   const bases = new Map<string, readonly Segment[]>();
+  const lists = new Map<string, readonly string[]>();
   return entries.map((entry) => {
     let base = bases.get(entry.basePath);
     if (base === undefined) bases.set(entry.basePath, (base = segmentsOf(entry.basePath, "base_path", [])));
     const segments = base.concat(segmentsOf(entry.path, "path", base));
-    return { entry, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
+    const names = entry.methods.join();
+    const methods = lists.get(names) ?? entry.methods;
+    lists.set(names, methods);
+    return { entry, methods, target: entry.target, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
   });
 }
 
-function placeholdersOf(segments: readonly Segment[]): Placeholder[] {
+function placeholdersOf(segments: readonly Segment[]): readonly Placeholder[] {
   const found: Placeholder[] = [];
   let literals = 0;
   for (const segment of segments) {
@@ -130,8 +137,10 @@ function placeholdersOf(segments: readonly Segment[]): Placeholder[] {
       literals = 0;
     }
   }
-  return found;
+  return found.length === 0 ? NO_PLACEHOLDERS : found;
 }
+
+const NO_PLACEHOLDERS: readonly Placeholder[] = [];
 
 function segmentsOf(text: string, field: "base_path" | "path", base: readonly Segment[]): readonly Segment[] {
   const parsed = parsePattern(text, field, base);
@@ -142,7 +151,7 @@ function segmentsOf(text: string, field: "base_path" | "path", base: readonly Se
 /** The route of a pattern that takes the method. HEAD goes where it is declared, else with GET. */
 function routeFor<T>(routes: readonly Route<T>[], method: string): Route<T> | undefined {
   for (const route of routes) {
-    const { methods } = route.entry;
+    const { methods } = route;
     if (methods.includes(method)) return route;
     if (methods.length === 0) return method === "HEAD" ? routeFor(routes, "GET") : route;
   }
@@ -151,7 +160,7 @@ function routeFor<T>(routes: readonly Route<T>[], method: string): Route<T> | un
 
 /** The methods that the routes of a pattern name. */
 function methodsOf<T>(routes: readonly Route<T>[]): string[] {
-  const methods = new Set(routes.flatMap(({ entry }) => entry.methods));
+  const methods = new Set(routes.flatMap((route) => route.methods));
   return [...(methods.has("GET") ? methods.add("HEAD") : methods)];
 }
 
@@ -164,7 +173,7 @@ function reachable<T>(routes: readonly Route<T>[]): readonly Route<T>[] {
 const ANY_OTHER_METHOD = "";
 
 function targetsOf<T>(routes: readonly Route<T>[]): readonly T[] {
-  return routes.map(({ entry }) => entry.target);
+  return routes.map(({ target }) => target);
 }
 
 /**
@@ -203,10 +212,10 @@ function rankOf<T>({ segments }: Route<T>): string {
 }
 
 /** Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not matter. */
-function bind<T>({ entry, baseLength, placeholders }: Route<T>, path: string): Found<T> {
+function bind<T>({ target, baseLength, placeholders }: Route<T>, path: string): Found<T> {
   const below = skip(path, 0, baseLength);
   const upstreamPath = below === 0 ? path : below < path.length ? path.slice(below) : "/";
-  if (placeholders.length === 0) return { kind: "route", target: entry.target, params: NO_PARAMS, upstreamPath };
+  if (placeholders.length === 0) return { kind: "route", target, params: NO_PARAMS, upstreamPath };
   const params = new Params();
   let at = 0;
   for (const { name, literals, isRest } of placeholders) {
@@ -214,7 +223,7 @@ function bind<T>({ entry, baseLength, placeholders }: Route<T>, path: string): F
     at = isRest ? endOf(path) : skip(path, start, 1);
     params[name] = path.slice(start + 1, at);
   }
-  return { kind: "route", target: entry.target, params, upstreamPath };
+  return { kind: "route", target, params, upstreamPath };
 }
 
 /** The index of the "/" behind `count` segments, or of the end; `at` is the index of the "/" before them. */
