@@ -35,6 +35,7 @@ export function readCurl(line: string, cookie: string): Curl {
     else if (token === "-A") headers.push("User-Agent", tokens[++i]!);
     else if (token === "-u") headers.push("Authorization", `Basic ${Buffer.from(tokens[++i]!).toString("base64")}`);
     else if (token === "-d") body = tokens[++i]!;
+    else if (token === "-D" && tokens[i + 1] === "-") (i++, (showsHead = true));
     else if (token === "-o") (i++, (dropsBody = true));
     else if (token === "-w") format = tokens[++i]!;
     else if (token === "-b") (i++, headers.push("Cookie", cookie));
@@ -42,6 +43,8 @@ export function readCurl(line: string, cookie: string): Curl {
     else if (token.startsWith("-")) throw new Error(`unknown flag ${token} in: ${line}`);
     else url = token;
   }
+  // curl writes the head of -i to the same file as the body.
+  if (dropsBody && tokens.includes("-i")) throw new Error(`-i with -o prints nothing: ${line}`);
   if (method === "") method = body === "" ? "GET" : "POST";
   return { url, method, headers, body, showsHead, dropsBody, format, savesCookie };
 }
