@@ -18,7 +18,7 @@ export interface ExchangeParts {
   readonly scheme: "http" | "https";
   /** Host and port as the client wrote them, from the target or the Host header; "" when HTTP/1.0 sent none. */
   readonly authority: string;
-  /** The whole normalised path, base_path included. What matched is what is forwarded. */
+  /** The whole normalised path, base_path included. The path that matched is forwarded unchanged. */
   readonly path: string;
   /** The part below the service's base_path: what the upstream is asked for. Starts with "/". */
   readonly upstreamPath: string;
@@ -52,8 +52,8 @@ export interface RouteName {
   readonly name: string;
   readonly path: string;
   /**
-   * Names who may ask here: the same only for the same route with the same guards. A reply that is stored under one answers under no other.
-   * Empty where nothing of the route stores replies.
+   * Cache partition: equal only for the same route with the same guards. A reply stored under one audience is never served to another.
+   * Empty if no plugin of the route stores replies.
    */
   readonly audience?: string;
 }
@@ -93,7 +93,7 @@ export class Exchange {
     return copy;
   }
 
-  /** The id that stands in X-Request-Id, in problem documents and in the logs. */
+  /** The id in X-Request-Id, in problem documents and in the logs. */
   get requestId(): string {
     return this.call.id;
   }
@@ -120,7 +120,7 @@ export interface PluginTime {
 /** What `response_cache` did for a request; "bypass": it was not looked up in the store. */
 export type CacheResult = "hit" | "collapsed" | "revalidated" | "stale_if_error" | "miss" | "bypass";
 
-/** A stretch of a request in a trace: what is done next is done within it. */
+/** A span of a trace: the operations that follow belong to it. */
 export interface Span {
   /** 32 hexadecimal digits, in lower case. */
   readonly traceId: string;
@@ -166,11 +166,11 @@ export class Notes {
   upstream: string | null = null;
   /** How many times an upstream was tried. */
   attempts = 0;
-  /** Milliseconds of all tries that are over, each up to the head of its answer; null before the first is. */
+  /** Milliseconds of all finished attempts, each up to the response head; null before the first has finished. */
   upstreamMs: number | null = null;
-  /** `clock.now()` at the beginning of the try under way; null when there is none. */
+  /** `clock.now()` at the start of the current attempt; null when there is none. */
   askedAt: number | null = null;
-  /** `clock.now()` when the outermost plugin returned the reply; null before, where no route matched, and where nobody asks. */
+  /** `clock.now()` when the outermost plugin returned the reply; null before, if no route matched, and if nothing uses it. */
   answeredAt: number | null = null;
   /** The plugin that has the request now, and `clock.now()` when it got it; null where none has. */
   plugin: PluginTime | null = null;
@@ -225,13 +225,12 @@ export class Call {
   readonly startedAt: number;
   readonly notes = new Notes();
   /**
-   * Set by auth plugins that let a request pass by something of its caller's without learning a name: what is answered is for that
-   * caller alone. An identity says as much.
+   * Set by auth plugins that accept a credential without an identity: the reply is for that caller alone. An identity implies the same.
    */
   personal = false;
   /**
-   * When the reply has to be out, body included; monotonic, 0: no such moment. Set where an upstream is asked (`timeouts.total_ms`), for what
-   * a client has yet to read when the upstream is done.
+   * The deadline for sending the whole reply, body included, on the monotonic clock; 0: no deadline. Set when the request is sent to an
+   * upstream (`timeouts.total_ms`); limits the time a client has to read the rest after the upstream has finished.
    */
   endsAt = 0;
   /** What the innermost handler so far has returned: a plugin that returns the same has only passed it on (`plugins/chain.ts`). */
@@ -321,7 +320,7 @@ export class Call {
     this.#runAll(endings);
   }
 
-  /** What one of them throws would end the process, and keep the others and the server from hearing of the end. */
+  /** Logs what a listener throws: an uncaught error would end the process and skip the remaining listeners. */
   #runAll(listeners: readonly (() => void)[] | null): void {
     if (listeners === null) return;
     for (const run of listeners) {

@@ -8,8 +8,8 @@
  *                          └► over (WebSocket)       └► over (the last reply)
  * ```
  *
- * Every phase also ends in "over" when the client disconnects, sends what is not HTTP, or exceeds a deadline. Requests that arrive while
- * another one is under way (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read.
+ * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that arrive while
+ * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read.
  */
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
@@ -53,7 +53,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #isHeadNew = true;
   #isReading = false;
 
-  // The request under way.
+  // The current request.
   #inbound: Inbound | null = null;
   #limits: Limits;
   #isPersistent = true;
@@ -299,7 +299,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
   }
 
-  /** Ends the connection if nothing is under way on it; a request that has begun to arrive may finish. */
+  /** Closes the connection if it is idle; a request that has begun to arrive may finish. */
   endIfIdle(): void {
     if (this.#phase !== "idle" || this.#rest !== null) return;
     if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
@@ -334,11 +334,11 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     refuseBare(socket, code, { requestId, clock: this.#server.clock, detail: clientErrorDetail(code, this.#limits) });
   }
 
-  /** The last reply has left. */
+  /** Closes the connection after the last reply. */
   #end(): void {
     this.#phase = "over";
     const socket = this.#socket;
-    // Bytes that nobody reads would turn the end into a reset, which takes the reply from a client that has not read it (RFC 9112 §9.6).
+    // Closing with unread input sends a reset, and the client may lose a reply that it has not read yet (RFC 9112 §9.6).
     if (this.#isClientDone && this.#parser.isOver && this.#rest === null) return void socket.end(() => socket.destroy());
     this.#body?.destroy();
     // Behind a whole request, only requests that the client sent before it knew of the end can follow.
@@ -348,7 +348,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   /** The client has ended its side, which counts as a disconnect. */
   readonly #onEnd = (): void => {
-    // Over TLS the end often comes with the request: what is ready is sent first.
+    // Over TLS the client's end often arrives with its request: flush ready replies first.
     this.#server.writeBatch.now();
     if (this.#phase === "over") return;
     if (this.#writer.state === "flushing") {
@@ -381,7 +381,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   };
 }
 
-/** Most bytes of later requests that are read while one is under way. */
+/** Most bytes of later requests that are read during the current request. */
 const MAX_AHEAD_BYTES = 64 * 1024;
 /** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
 const MAX_CROSSING_MS = 1_000;

@@ -54,7 +54,7 @@ export class Delivery implements Sink, HasDeadline {
     call.onAbort(() => body.destroy());
     const broken = (cause: Error | null) => {
       // The client must not take the part it has for the whole: no clean end.
-      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
+      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body ended early");
       this.#recipient.cut("broken");
     };
     pump(body, this, { passed: (bytes) => (call.notes.sent! += bytes), done, broken }, length);

@@ -50,7 +50,7 @@ export interface Http1 {
    * that is closed is lost, and its client cannot know whether it was served.
    */
   drain(lingerMs: number): void;
-  /** Frees what is not a connection. */
+  /** Frees all resources except connections. */
   destroy(): void;
 }
 

@@ -138,7 +138,7 @@ export class Listener {
     this.#http2.renew(which);
   }
 
-  /** From now on each HTTP/1 reply asks its client to reconnect. HTTP/2 clients are told once, by `drain`. */
+  /** From now on each HTTP/1 reply asks its client to reconnect. HTTP/2 clients get one GOAWAY, from `drain`. */
   announceStop(): void {
     this.#isStopAnnounced = true;
     this.#sendAway(true);

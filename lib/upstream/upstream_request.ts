@@ -151,7 +151,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   protected upload(body: Readable, sink: Sink, { length }: RequestHead, done: () => void): void {
     this.awaitsContinue = hasToken(headerValue(this.attempt.exchange.headers, "expect"), "100-continue");
     const broken = (cause: Error | null) => {
-      this.fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause));
+      this.fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause));
     };
     this.#stopUpload = pump(body, sink, { done, broken }, length);
   }
