@@ -26,7 +26,7 @@ export interface ExerciseOptions {
   readonly upstream?: Handler | { readonly status?: number; readonly headers?: Readonly<Record<string, string>> | HeaderList; readonly body?: string | Buffer };
   /** The instance's `id`. */
   readonly id?: string;
-  /** Where the instance stands. Default "route". */
+  /** The level of the instance. Default "route". */
   readonly level?: Scope["level"];
   /** Default "edge-gateway". */
   readonly gatewayName?: string;
@@ -74,8 +74,7 @@ export interface Exercise {
 }
 
 /**
- * One instance of a plugin. `config` is what a configuration would have as `config`; throws a `ConfigError` that lists what is wrong
- * with it.
+ * Creates one instance of a plugin. `config` is its `config` in a configuration; throws a `ConfigError` that lists the errors in it.
  */
 export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config: InputOf<S>, options: ExerciseOptions = {}): Exercise {
   const problem = kindProblem(plugin);

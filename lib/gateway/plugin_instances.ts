@@ -1,5 +1,5 @@
 /**
- * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains those of a route.
+ * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains the instances of a route.
  */
 import { hash, randomUUID } from "node:crypto";
 import { messageOf } from "../base/errors.ts";

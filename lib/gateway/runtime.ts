@@ -103,7 +103,7 @@ export class Runtime {
     return kept.value as T;
   }
 
-  /** The snapshot will not come into force: closes what was made for it. */
+  /** Closes the state that was created for a snapshot that does not come into force. */
   abandon({ kept }: InUse): void {
     for (const [key, { value }] of kept) if (this.#inUse?.kept.get(key)?.value !== value) void closed(value);
   }

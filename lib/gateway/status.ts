@@ -67,7 +67,7 @@ export interface ShownCertificate extends CertificateFacts {
 /** Something an operator should know at this moment. */
 export interface Warning {
   readonly code: WarningCode;
-  /** What is wrong and what to do, in a sentence or two. */
+  /** The problem and the remedy, in one or two sentences. */
   readonly message: string;
   readonly service: string | null;
   readonly route: string | null;

@@ -320,14 +320,14 @@ export class Call {
     this.#runAll(endings);
   }
 
-  /** Logs what a listener throws: an uncaught error would end the process and skip the remaining listeners. */
+  /** Catches errors of listeners: an uncaught error would end the process and skip the remaining listeners. */
   #runAll(listeners: readonly (() => void)[] | null): void {
     if (listeners === null) return;
     for (const run of listeners) {
       try {
         run();
       } catch (error) {
-        this.notes.fault ??= `what a plugin does at the end of a request failed: ${messageOf(error)}`;
+        this.notes.fault ??= `a plugin's end-of-request callback failed: ${messageOf(error)}`;
       }
     }
   }

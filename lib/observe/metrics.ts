@@ -200,7 +200,7 @@ export const TIME_BUCKETS = UNSPLIT + BUCKETS.length;
 const float = new Float32Array(1);
 const bits = new Uint32Array(float.buffer);
 
-/** Which step is under way; shared by everything that counts. */
+/** The number of the current step; shared by all counters. */
 export interface StepCounter {
   current: number;
 }
