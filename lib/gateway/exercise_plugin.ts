@@ -65,7 +65,7 @@ export interface Exercised extends InjectResponse {
 
 export interface Exercise {
   readonly clock: ManualClock;
-  /** What the plugin has logged so far. */
+  /** The plugin's log entries so far. */
   readonly lines: readonly LogLine[];
   /** Rejects with what the plugin throws, and with a TypeError when it gives no Reply: in a gateway, a 500. */
   send(request?: ExerciseRequest): Promise<Exercised>;

@@ -36,11 +36,11 @@ export { ConfigError } from "./configuration.ts";
 export type { GatewayStatus, LastReload, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 export interface GatewayOptions extends ConfigurationOptions {
-  /** Where the gateway logs faults and reloads. Default: nowhere. */
+  /** Receives logged faults and reloads. Default: no log. */
   readonly log?: Log;
   /** Gets the access log, whole lines, where `global.access_log` is enabled and names no file. Default: nowhere. */
   readonly accessLog?: (lines: string) => void;
-  /** Where traces are sent, and which. Default: nowhere, and `traceparent` passes through as it came. */
+  /** The destination and sampling of traces. Default: none; `traceparent` passes through unchanged. */
   readonly tracing?: TracingSettings;
   /** Default: the system's clock. */
   readonly clock?: Clock;

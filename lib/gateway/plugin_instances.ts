@@ -24,7 +24,7 @@ export interface CompileTools {
   readonly onFault: OnFault;
 }
 
-/** What the instances of one configuration share. */
+/** The objects shared by the plugin instances of one configuration. */
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];

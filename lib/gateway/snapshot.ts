@@ -140,7 +140,7 @@ function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log,
   });
 }
 
-/** What a Via pseudonym cannot hold (RFC 9110 §7.6.3: a token). */
+/** Characters not allowed in a Via pseudonym (RFC 9110 §7.6.3: a token). */
 const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
 function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock }: Runtime): ForwardOptions {

@@ -5,7 +5,7 @@ import { PassThrough, Readable, type Writable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 
-/** Where a body goes. */
+/** The destination of a body. */
 export interface Sink {
   /** False: the sink wants no more until it has called what `onceDrained` was given last. */
   write(chunk: Buffer): boolean;
@@ -15,7 +15,7 @@ export interface Sink {
 export interface PumpEnd {
   /** All of the source has been written; the sink is not ended. */
   readonly done: () => void;
-  /** What has been written is not the whole. Called at most once, and never after `done`. */
+  /** The body ended early. Called at most once, and never after `done`. */
   readonly broken: (cause: Error | null) => void;
   /** Called for each chunk that is written, with its length in bytes. */
   readonly passed?: (bytes: number) => void;
@@ -149,7 +149,7 @@ function ignore(): void {}
 /** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */
 export function countBytes(body: Readable, passed: (bytes: number) => void): void {
   if (body instanceof LentBody) return passed(body.byteLength);
-  // What came in one packet with the head is there already.
+  // Bytes from the same packet as the head are already buffered.
   if (body.readableLength > 0) passed(body.readableLength);
   const { push } = body;
   body.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {

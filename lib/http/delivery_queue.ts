@@ -8,7 +8,7 @@ import { headerValue, type HeaderList } from "./headers.ts";
 
 export interface DeliveryQueueOptions {
   readonly clock: Clock;
-  /** Where every batch is sent, and how. */
+  /** The request that sends a batch. */
   readonly request: Pick<ClientRequestOptions, "url" | "method" | "headers" | "timeoutMs">;
   /** For HTTPS. Default: the server is verified against the system's CA certificates. */
   readonly tls?: ClientTls | undefined;

@@ -8,7 +8,7 @@ import { hasHeader, isWritable, type HeaderList } from "./headers.ts";
 
 /** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call`. */
 export interface ExchangeParts {
-  /** What all copies share: identity of the request, its end, and notes for the log. */
+  /** The state shared by all copies: identity of the request, its end, and notes for the log. */
   readonly call: Call;
   /** As received; upper case for the standard methods. */
   readonly method: string;
@@ -31,9 +31,9 @@ export interface ExchangeParts {
   readonly clientAddress: string;
   readonly service: ServiceName;
   readonly route: RouteName;
-  /** Who the caller is, once an auth plugin has said so; null before. */
+  /** The identity of the caller, set by an auth plugin; null before. */
   readonly identity: string | null;
-  /** What a token says of the caller, by the name of each claim, once an auth plugin has believed it; null before. */
+  /** The claims of the caller's token by name, set by an auth plugin that has verified it; null before. */
   readonly claims: Readonly<Record<string, unknown>> | null;
   /** The unread body; null when the message has none. A handler that answers without reading it leaves it alone: the server discards it. */
   readonly body: Readable | null;
@@ -124,7 +124,7 @@ export type CacheResult = "hit" | "collapsed" | "revalidated" | "stale_if_error"
 export interface Span {
   /** 32 hexadecimal digits, in lower case. */
   readonly traceId: string;
-  /** What an upstream that is asked within it is sent as `traceparent` (W3C Trace Context §3.2). */
+  /** The `traceparent` sent to an upstream within this span (W3C Trace Context §3.2). */
   readonly traceparent: string;
   /** And as `tracestate`; null where there is none. */
   readonly tracestate: string | null;
@@ -146,7 +146,7 @@ export interface TracedUpstream {
   readonly pool: { readonly options: { readonly protocol: "http" | "https" | "h2" | "h2c" } };
 }
 
-/** What logs and metrics will say of an exchange. Filled in on the way. */
+/** The data about an exchange for logs and metrics, filled in while it runs. */
 export class Notes {
   /** The innermost span that the request is in; null where requests are not traced. */
   span: Span | null = null;
@@ -177,17 +177,17 @@ export class Notes {
   pluginFrom = 0;
   /** By the last cache that was asked; null where none was. */
   cache: CacheResult | null = null;
-  /** Bytes of the request's body that have come, or of what a tunnel's client has sent; null before somebody counts. */
+  /** Bytes received of the request body, or from the client of a tunnel; null before counting starts. */
   received: number | null = null;
   /** Bytes of the reply's body, or of a tunnel, that were handed to the client's connection, without framing; null where there was no reply. */
   sent: number | null = null;
-  /** Who the caller is, as an auth plugin has found. */
+  /** The identity of the caller, from an auth plugin. */
   identity: string | null = null;
   /** Why it went wrong, for the log only. */
   fault: string | null = null;
 }
 
-/** What a client's certificate says. */
+/** The content of a client certificate. */
 export interface ClientCertificate {
   /** Whether it was verified against CA_CERT_PATH, and if not, why: "CERT_HAS_EXPIRED". */
   readonly verified: boolean;
@@ -213,7 +213,7 @@ export interface CallOptions extends Pick<Call, "id" | "remoteAddress" | "truste
 }
 
 /**
- * What every copy of one Exchange shares. Created by the server; ends when the reply is out or the client has disconnected.
+ * The state shared by every copy of one Exchange. Created by the server; ends when the reply is out or the client has disconnected.
  */
 export class Call {
   readonly id: string;
@@ -233,7 +233,7 @@ export class Call {
    * upstream (`timeouts.total_ms`); limits the time a client has to read the rest after the upstream has finished.
    */
   endsAt = 0;
-  /** What the innermost handler so far has returned: a plugin that returns the same has only passed it on (`plugins/chain.ts`). */
+  /** The value returned by the innermost handler so far: a plugin that returns the same value only passed it on (`plugins/chain.ts`). */
   passed: unknown = NOTHING;
   /** The client's certificate on this connection (not through a proxy), or null when it has shown none. */
   readonly certificate: () => ClientCertificate | null;
@@ -350,6 +350,6 @@ function isFramed(headers: HeaderList): boolean {
   return hasHeader(headers, "content-length") || hasHeader(headers, "transfer-encoding");
 }
 
-/** What no handler can return. */
+/** A value that no handler can return. */
 const NOTHING = Object.freeze({});
 const noCertificate = () => null;

@@ -49,7 +49,7 @@ export class LentBody extends Readable {
     return bytes;
   }
 
-  /** The bytes have been sent. Where they never are, the memory is not used again. */
+  /** Returns the buffer after the bytes were sent. If they never are, the buffer is not reused. */
   giveBack(): void {
     if (this.#state !== "lent") return;
     this.#state = "given back";

@@ -1,5 +1,5 @@
 /**
- * What answers an exchange, and how the gateway's own errors look (RFC 9457).
+ * Defines the reply to an exchange, and the format of the gateway's own errors (RFC 9457).
  */
 import type { Duplex, Readable } from "node:stream";
 import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";

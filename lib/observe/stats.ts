@@ -1,6 +1,6 @@
 /**
  * Figures of the last minute by route and upstream, and a history of the last 15 minutes for all requests together: requests are counted in
- * steps of five seconds (`metrics.ts`), and added up when somebody reads.
+ * steps of five seconds (`metrics.ts`), and added up on each read.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { Tally, WINDOW_STEPS, type Metrics, type Recent } from "./metrics.ts";

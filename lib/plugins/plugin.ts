@@ -19,7 +19,7 @@ export interface Scope {
   readonly route: string | null;
 }
 
-/** What a plugin may use besides its configuration. All state comes from here; module scope holds constants only. */
+/** The tools a plugin may use besides its configuration. All state comes from here; module scope holds constants only. */
 export interface Tools {
   readonly clock: Clock;
   readonly log: Log;

@@ -46,8 +46,8 @@ export interface Candidate<T> {
 
 export interface RouteTable<T> {
   /**
-   * Host and path alone select the pattern; then its routes decide whether they take the method and the spelling. What they refuse
-   * never goes on to a less specific pattern, whose guards may be fewer. `authority` is the Host, with or without port, in any case; `path`
+   * Host and path alone select the pattern; then its routes decide whether they accept the method and the spelling. A refused request
+   * never falls through to a less specific pattern, which may have fewer guards. `authority` is the Host, with or without port, in any case; `path`
    * and `encodedSlash` come from `readTarget`.
    */
   find(authority: string, method: string, path: string, encodedSlash: boolean): Found<T>;

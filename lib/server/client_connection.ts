@@ -26,7 +26,7 @@ import { connectionOf, receiveHead, type Connection, type Inbound, type RequestH
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
 
-/** What all connections of a gateway share. */
+/** The objects shared by all client connections of a gateway. */
 export interface ConnectionServer extends Http1Options {
   readonly uploads: Uploads;
   readonly drain: Drain;
@@ -117,7 +117,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
     if (rest.length > 0) this.#rest = rest;
     else this.#pieces.forget();
-    // What follows a request for an upgrade is not HTTP, and is kept for the tunnel.
+    // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
     if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
 
@@ -133,7 +133,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const trailers = body === null ? null : () => body.trailers;
     const inbound = receiveHead(head, this.#connection, content, trailers, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
-    // What follows an upgrade is not HTTP, whether or not there is one.
+    // Bytes after an upgrade request are not HTTP, even if the upgrade is refused.
     const isReadable = inbound.refusal === null && inbound.upgrade === null;
     this.#isPersistent = isReadable && framing.isPersistent;
     this.#isClientDone = isReadable && !framing.isPersistent;

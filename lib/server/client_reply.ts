@@ -1,5 +1,5 @@
 /**
- * Decides what is sent of a Reply, for every protocol, and writes it to HTTP/1 clients of our own codec.
+ * Decides which parts of a Reply are sent, for every protocol, and writes them to HTTP/1 clients of the gateway's own codec.
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
@@ -24,8 +24,8 @@ export function sendableReply(call: Call, requestHeaders: HeaderList, given: Rep
 }
 
 /**
- * What to send instead of a reply whose body ended early, was read by a plugin or was sent already, or whose Content-Length is stated twice
- * or is no number. Null when the reply can be sent.
+ * Returns the error reply to send if the body ended early, was read by a plugin or was already sent, or if Content-Length occurs twice or is
+ * not a number. Null if the reply can be sent.
  */
 function spoiltReply(call: Call, reply: Reply): Reply | null {
   const { body, headers } = reply;
@@ -228,7 +228,7 @@ export class ReplyWriter {
   readonly #options: Pick<Http1Options, "writeBatch" | "delivery">;
   readonly #sent: () => void;
   #call: Call | null = null;
-  /** What waits to be sent: the head, with a small body behind it; then a larger body. */
+  /** The unsent data: the head, with a small body appended; then a larger body. */
   #text = "";
   #bytes: Buffer | null = null;
   /** Cuts off a client that does not take the reply; null while there is no reason to look. */
@@ -242,7 +242,7 @@ export class ReplyWriter {
     this.#sent = sent;
   }
 
-  /** Sends `head` and `body`, which is what is to be sent of the body of `reply`. */
+  /** Sends `head` and `body`, the body to send for `reply` (`bodyToSend`). */
   send(call: Call, reply: Reply, head: string, body: Reply["body"], framing: BodyFraming): void {
     this.#call = call;
     call.notes.status = reply.status;

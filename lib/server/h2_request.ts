@@ -15,7 +15,7 @@ import type { Inbound } from "./receive.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
-/** What all requests of a listener share. */
+/** The objects shared by all requests of a listener. */
 export interface H2Server extends Pick<Http1Options, "receiving" | "answer" | "ended" | "delivery" | "join"> {
   readonly clock: Clock;
   readonly uploads: Uploads;

@@ -100,7 +100,7 @@ function noTrailers(): HeaderList {
   return NO_TRAILERS;
 }
 
-/** What requests of all protocols have: an id, and who they come from. */
+/** The properties of requests in all protocols: an id, and the client. */
 export function receiveParts(
   headers: HeaderList,
   connection: Connection,

@@ -159,7 +159,7 @@ export class RequestParser {
   /** The body begins at `at`. */
   #begin(head: RequestHead, chunk: Buffer, at: number): number {
     const { bodyLength, refusal } = head.framing;
-    // Where the framing is in doubt, so is the start of the next request: nothing more is read.
+    // If the framing is ambiguous, so is the start of the next request: nothing more is read.
     if (refusal !== null || bodyLength === 0) {
       this.#state = "over";
       this.#sink.head(head, null);
@@ -229,7 +229,7 @@ const PARTS = ["refused", "start", "method", "target", "version", "request line 
 type Part = (typeof PARTS)[number];
 const [REFUSED, START, REQUEST_LINE_END, WHOLE] = [row("refused"), row("start"), row("request line end"), row("whole")];
 
-/** Where the row of a part begins in `NEXT`, by which the part is known. */
+/** The offset of a part's row in `NEXT`; identifies the part. */
 function row(part: Part): number {
   return PARTS.indexOf(part) * 256;
 }

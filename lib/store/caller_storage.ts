@@ -98,7 +98,7 @@ export class BlockPool {
   readonly plan: Plan;
   /** Room for marks in each window. */
   readonly room: number;
-  /** Where in a block the marks of each window begin. */
+  /** The offset in a block of each window's marks. */
   readonly marksAt: readonly number[];
   readonly #size: number;
   /** Blocks of a page, as an exponent of two. */
@@ -125,7 +125,7 @@ export class BlockPool {
     return this.#pages[block >> this.#bits]!;
   }
 
-  /** Where in its page a block begins. */
+  /** The offset of a block in its page. */
   start(block: number): number {
     return (block & ((1 << this.#bits) - 1)) * this.#size;
   }
@@ -296,7 +296,7 @@ const LONGEST = 64;
 
 /** Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. */
 export function hashName(name: string, secret: Secret, result: Int32Array): void {
-  // In UTF-16: in UTF-8 all halves of surrogate pairs, which a JWT may name somebody by, would be the same.
+  // Hashed as UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject, would be equal.
   halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
 }
 

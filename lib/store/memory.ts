@@ -171,7 +171,7 @@ export function bytesOfCaller(windows: readonly Window[]): number {
  */
 const OVERFLOW = 0;
 
-/** What the callers of one limiter have used, across changes of its windows. */
+/** The usage of the callers of one limiter, kept across changes of its windows. */
 class Callers {
   plan: Plan;
   /** Decisions that were made by the overflow. */

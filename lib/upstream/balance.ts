@@ -4,7 +4,7 @@
 import { parseAddress } from "../base/cidr.ts";
 import type { Exchange } from "../http/exchange.ts";
 
-/** What a strategy needs to know of an upstream. */
+/** The properties of an upstream that a strategy uses. */
 export interface Candidate {
   /** Unique within the service. */
   readonly id: string;

@@ -1,5 +1,5 @@
 /**
- * What the connections to one upstream have in common over HTTP/1.1 and HTTP/2: leases, the queue for them, TLS and addresses.
+ * The common base of HTTP/1.1 and HTTP/2 connection pools of one upstream: leases, the queue for them, TLS and addresses.
  */
 import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";

@@ -32,7 +32,7 @@ export interface RequestHead {
   readonly framing: Framing;
   /** Bytes of the body; Infinity if it is chunked. */
   readonly length: number;
-  /** What the upstream has to answer in Sec-WebSocket-Accept if the key is ours; null if it is the client's, who checks it. */
+  /** The expected Sec-WebSocket-Accept if the gateway chose the key; null if the client chose it and checks the answer. */
   readonly accept: string | null;
 }
 
@@ -176,7 +176,7 @@ function portOf(host: string, scheme: "http" | "https"): string {
   return scheme === "https" ? "443" : "80";
 }
 
-/** What a server answers to a Sec-WebSocket-Key: `dGhlIHNhbXBsZSBub25jZQ==` gives `s3pPLMBiTxaQ9kYGzzhZRbK+xOo=` (RFC 6455 §4.2.2). */
+/** Returns Sec-WebSocket-Accept for a Sec-WebSocket-Key: `dGhlIHNhbXBsZSBub25jZQ==` gives `s3pPLMBiTxaQ9kYGzzhZRbK+xOo=` (RFC 6455 §4.2.2). */
 export function websocketAccept(key: string): string {
   return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
 }

@@ -13,7 +13,7 @@ import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
   readonly protocol: "http" | "https";
-  /** What plain connections are read into. Default: a buffer of this pool's own. */
+  /** The read buffer of plain connections. Default: a buffer of this pool's own. */
   readonly readBuffer?: ReadBuffer;
   /** Writes the requests of one event loop turn together. Default: a write batch of this pool's own. */
   readonly writeBatch?: WriteBatch;

@@ -13,7 +13,7 @@ import { informationHeaders, type HeadOptions, type RequestHead } from "./heads.
 
 export interface ForwardOptions extends HeadOptions {
   readonly clock: Clock;
-  /** What parses HTTP/1.1 responses: the gateway's own strict parser ("wire"), or Node's. Default "wire". */
+  /** The parser of HTTP/1.1 responses: the gateway's own strict parser ("wire"), or Node's. Default "wire". */
   readonly client?: "wire" | "node";
   /** Milliseconds to get a connection: from the pool, or a new one with TCP and TLS handshakes. */
   readonly connectMs: number;
