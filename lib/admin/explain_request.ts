@@ -1,5 +1,5 @@
 /**
- * Reads the request to explain from the body of `POST /gateway/explain`, or reports what is wrong.
+ * Reads the request to explain from the body of `POST /gateway/explain`, or reports the error.
  */
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Question } from "../gateway/explain.ts";

@@ -1,5 +1,5 @@
 /**
- * Reads IP addresses and CIDR blocks, and tells whether an address lies in a set of blocks.
+ * Reads IP addresses and CIDR blocks, and reports whether a set of blocks contains an address.
  *
  * An IPv4-mapped IPv6 address (::ffff:192.0.2.1, RFC 4291 §2.5.5.2) is its IPv4 address everywhere: a dual-stack listener reports
  * IPv4 clients in that form.
@@ -34,7 +34,7 @@ export function parseAddress(text: string): Address | null {
 }
 
 /**
- * The block, or what is wrong with the text, as the remedy of a configuration error. An address alone is the block of that one address;
+ * Returns the block, or an error text that says how to correct the configuration. A single address is a block of one address;
  * bits behind the prefix length are ignored (10.1.2.3/8 is 10.0.0.0/8), as in nginx. ::/0 contains IPv6 only.
  */
 export function parseCidr(text: string): Cidr | string {

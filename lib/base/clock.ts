@@ -43,9 +43,9 @@ export async function waitAtMost(done: Promise<void>, maxMs: number): Promise<vo
 export interface HasDeadline {
   /** Moment of the monotonic clock; Infinity: none. */
   readonly dueAt: number;
-  /** The watch's own: where it stands in its list; -1 while it is not watched. */
+  /** Index in the timer's list, set by the timer; -1 while the object is not watched. */
   place: number;
-  /** It has come. What is watched leaves, or has another one. */
+  /** The deadline has passed. The callback must remove the entry or set a later deadline. */
   overdue(now: number): void;
 }
 
@@ -89,7 +89,7 @@ export class DeadlineTimer {
   #lookAt(moment: number, now: number): void {
     this.#timer?.cancel();
     this.#looksAt = moment;
-    // Timers may run early, by a part of a millisecond; what is not due then is looked at again.
+    // Timers may fire a fraction of a millisecond early: entries that are not due yet are checked again.
     this.#timer = this.#clock.after(Math.max(0, Math.ceil(moment - now)), () => this.#look());
   }
 
@@ -97,7 +97,7 @@ export class DeadlineTimer {
     this.#timer = null;
     this.#looksAt = Infinity;
     const now = this.#clock.now();
-    // Whoever is told may take others away.
+    // A callback may remove other entries.
     for (const watched of [...this.#watched]) if (watched.place >= 0 && watched.dueAt <= now) watched.overdue(now);
     let first = Infinity;
     for (const { dueAt } of this.#watched) first = Math.min(first, dueAt);

@@ -2,7 +2,7 @@
  * The table of all errors that a client can get: code, status, title, whose fault it is, and whether a retry can help.
  */
 
-/** Who must act: the sender of the request, the upstream, or the gateway itself. */
+/** The party that must act: the sender of the request, the upstream, or the gateway itself. */
 export type Side = "client" | "upstream" | "gateway";
 
 export interface ErrorKind {

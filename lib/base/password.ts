@@ -50,7 +50,7 @@ interface Parameters {
   readonly length: number;
 }
 
-/** The parts of the stored hash, or what is wrong with it. The parameters are limited: a foreign hash must not demand gigabytes or minutes. */
+/** Returns the parts of the stored hash, or an error text. The parameters are limited: a hash from elsewhere must not demand gigabytes or minutes. */
 function parse(stored: string): { parameters: Parameters; hash: Buffer } | string {
   const fields = stored.split("$");
   if (fields.length !== 6) return "a scrypt hash has six fields, scrypt$N$r$p$salt$hash";

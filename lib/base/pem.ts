@@ -24,7 +24,7 @@ const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^]*?(?:-----
 /** Completes "the file …": undefined when it contains a private key without a passphrase. */
 export function keyProblem(content: Buffer): string | undefined {
   if (ENCRYPTED.test(content.toString("latin1"))) {
-    return "is protected by a passphrase, which nobody could type in: store it without one (openssl pkey -in FILE -out NEW)";
+    return "is encrypted: store it without a passphrase (openssl pkey -in FILE -out NEW)";
   }
   try {
     createPrivateKey(content);

@@ -1,5 +1,5 @@
 /**
- * `edge-gateway reload`: asks a running gateway to reload its configuration, and prints what changed or what is wrong with it.
+ * `edge-gateway reload`: asks a running gateway to reload its configuration, and prints the changes or the errors.
  */
 import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
 import type { Change } from "../gateway/config_diff.ts";

@@ -76,7 +76,7 @@ function pathText({ describe }: Described): Schema<string, string> {
 }
 
 export interface FileOptions extends Described {
-  /** Undefined if the content is valid, else what is wrong. The message must not quote the content. */
+  /** Returns undefined if the content is valid, else an error text, which must not quote the content. */
   readonly check?: (content: Buffer) => string | undefined;
 }
 

@@ -58,7 +58,7 @@ export function readClientSettings(flags: Flags, environment: Environment, host:
   const issues = unknownFlags(flags, CLIENT_TABLE);
   const values = readValues(CLIENT_TABLE, flags, environment, issues);
   if (values.adminUrl === null && values.adminPort === 0) issues.push("ADMIN_PORT is 0, any free port: name the port in use with --admin-url");
-  // Where the gateway's own environment contains a hash, the flag is the way to give the password.
+  // If the gateway's own environment contains a hash, give the password with the flag.
   const isNamed = flags[SETTINGS.adminPasswordFile.flag!] !== undefined;
   const password = adminPassword(isNamed ? { ...values, adminPassword: null } : values, host, issues);
   const user = values.adminUser;

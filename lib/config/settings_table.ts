@@ -25,10 +25,10 @@ export interface Setting<T> {
 export type SettingsTable = Readonly<Record<string, Setting<unknown>>>;
 /** Null: not set and without a default. */
 export type ValuesOf<R> = { readonly [K in keyof R]: R[K] extends Setting<infer T> ? T : never };
-/** Before all checks: null also stands for an invalid value, which was reported. */
+/** The values before all checks: null also means an invalid value, which has been reported. */
 export type ReadOf<R> = { readonly [K in keyof R]: ValuesOf<R>[K] | null };
 
-/** Named without dashes; `true` stands for a flag without a value. */
+/** Keys have no dashes; `true` is a flag without a value. */
 export type Flags = Readonly<Record<string, string | true | undefined>>;
 export type Environment = Readonly<Record<string, string | undefined>>;
 

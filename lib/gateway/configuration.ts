@@ -48,7 +48,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** What a configuration was made from besides its own text. */
+/** The inputs of a configuration other than its own text. */
 interface Inputs {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Certificates, secrets, modules and other files that it names, by absolute path. */

@@ -26,7 +26,7 @@ export interface ExerciseOptions {
   readonly upstream?: Handler | { readonly status?: number; readonly headers?: Readonly<Record<string, string>> | HeaderList; readonly body?: string | Buffer };
   /** The instance's `id`. */
   readonly id?: string;
-  /** Where the instance stands. Default "route". */
+  /** The level of the instance. Default "route". */
   readonly level?: Scope["level"];
   /** Default "edge-gateway". */
   readonly gatewayName?: string;
@@ -65,7 +65,7 @@ export interface Exercised extends InjectResponse {
 
 export interface Exercise {
   readonly clock: ManualClock;
-  /** What the plugin has logged so far. */
+  /** The plugin's log entries so far. */
   readonly lines: readonly LogLine[];
   /** Rejects with what the plugin throws, and with a TypeError when it gives no Reply: in a gateway, a 500. */
   send(request?: ExerciseRequest): Promise<Exercised>;
@@ -74,8 +74,7 @@ export interface Exercise {
 }
 
 /**
- * One instance of a plugin. `config` is what a configuration would have as `config`; throws a `ConfigError` that lists what is wrong
- * with it.
+ * Creates one instance of a plugin. `config` is its `config` in a configuration; throws a `ConfigError` that lists the errors in it.
  */
 export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config: InputOf<S>, options: ExerciseOptions = {}): Exercise {
   const problem = kindProblem(plugin);

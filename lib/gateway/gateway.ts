@@ -36,11 +36,11 @@ export { ConfigError } from "./configuration.ts";
 export type { GatewayStatus, LastReload, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 export interface GatewayOptions extends ConfigurationOptions {
-  /** Where the gateway logs faults and reloads. Default: nowhere. */
+  /** Receives logged faults and reloads. Default: no log. */
   readonly log?: Log;
   /** Gets the access log, whole lines, where `global.access_log` is enabled and names no file. Default: nowhere. */
   readonly accessLog?: (lines: string) => void;
-  /** Where traces are sent, and which. Default: nowhere, and `traceparent` passes through as it came. */
+  /** The destination and sampling of traces. Default: none; `traceparent` passes through unchanged. */
   readonly tracing?: TracingSettings;
   /** Default: the system's clock. */
   readonly clock?: Clock;
@@ -158,7 +158,7 @@ export class Gateway {
     return this.#configuration.snapshot.shown;
   }
 
-  /** The same for people who may not see secrets: a mask stands in the place of each literal one. */
+  /** The same for people who may not see secrets: each literal secret is masked. */
   get maskedConfig(): Json {
     return this.#configuration.snapshot.masked();
   }
@@ -241,7 +241,7 @@ export class Gateway {
     this.#activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
-    // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain under way ends it itself.
+    // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
     if (this.#isClosed()) this.#listener.destroy();
     if (!this.#isOpen()) throw new Error("the gateway is being closed");
     if (tls === undefined) this.#hasPlain = true;
@@ -250,9 +250,9 @@ export class Gateway {
   }
 
   /**
-   * Takes a new configuration: the one given, else the file read again. All or nothing: throws a `ConfigError` (or what a plugin threw
-   * at its creation) and keeps the old one in force. Requests under way end as they began. `status.lastReload` reports it either way,
-   * with `by` as who asked for it. Throws, too, once the gateway has been closed.
+   * Applies a new configuration: `config`, else the file read again. All or nothing: on failure it throws a `ConfigError` (or the error
+   * that a plugin threw at its creation) and keeps the old configuration. Requests in progress finish with the configuration they started
+   * with. `status.lastReload` reports both outcomes, with `by` as the cause. Throws if the gateway is closed.
    */
   reload(config?: ConfigInput, by: ReloadCause = "api"): Reloaded {
     return this.#configuration.reload(config, by);
@@ -260,7 +260,7 @@ export class Gateway {
 
   /**
    * Loads the plugin modules that the next configuration names and that are not loaded yet: `await` it before `reload`, which reports
-   * those that cannot be used. The configuration in force is not touched.
+   * unusable modules. The configuration in force does not change.
    */
   async loadModules(config?: ConfigInput): Promise<void> {
     await this.#configuration.loadModules(config);
@@ -316,7 +316,7 @@ export class Gateway {
   }
 
   /**
-   * Ends the gateway: no new connections, requests under way finish, after `graceMs` (default 30000) the rest is cut off. Keep-alive
+   * Closes the gateway: no new connections, requests in progress finish, after `graceMs` (default 30000) the rest is cut off. Keep-alive
    * connections without a request are closed after a second (or half of a shorter grace), so that a request that is on its way
    * still gets its answer. Resolves "drained" when nothing had to be cut off, else "cut". A further call gives the same outcome; the
    * shorter grace counts.
@@ -340,7 +340,7 @@ export class Gateway {
     this.#requests.close();
     this.#listener.destroy();
     for (const end of this.#tunnels) end.destroy();
-    // Two turns later the disconnected clients are known: their requests end as cancelled, not as failed by their upstreams.
+    // Two event loop turns later the disconnects are processed: those requests are logged as cancelled, not as upstream failures.
     if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
     this.#runtime.destroy();
     // Requests that were cut off end a moment later, and belong in the logs.

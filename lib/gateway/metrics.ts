@@ -10,7 +10,7 @@ import type { UpstreamSet } from "../upstream/upstream_set.ts";
 import type { ReportSource } from "./reports.ts";
 
 type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
-/** What a rate limit remembers, by the key of its plugin instance. */
+/** The state of a rate limit, by the key of its plugin instance. */
 type LimiterTables = readonly (readonly [key: string, table: { readonly callers: number; readonly shared: number }])[];
 
 /** `own` is the certificate of the listeners; null: there is no HTTPS. Samples are made one by one when they are read: they may be many. */

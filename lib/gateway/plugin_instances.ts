@@ -1,5 +1,5 @@
 /**
- * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains those of a route.
+ * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains the instances of a route.
  */
 import { hash, randomUUID } from "node:crypto";
 import { messageOf } from "../base/errors.ts";
@@ -24,7 +24,7 @@ export interface CompileTools {
   readonly onFault: OnFault;
 }
 
-/** What the instances of one configuration share. */
+/** The objects shared by the plugin instances of one configuration. */
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];

@@ -15,7 +15,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`. Never rejects:
- * `createGateway` reports what is wrong with a module, together with everything else.
+ * `createGateway` reports the errors of modules together with all other errors.
  */
 export async function loadPluginModules(config: string | object, environment: Environment = process.env): Promise<PluginModules> {
   const modules = new PluginModules();
@@ -24,7 +24,7 @@ export async function loadPluginModules(config: string | object, environment: En
   return modules;
 }
 
-/** The given kinds and those of the modules of a configuration file, and what is wrong with the modules. */
+/** Returns the given kinds, the kinds from the modules of a configuration file, and the errors of the modules. */
 export async function moduleKinds(
   file: string,
   given: readonly AnyPlugin[],
@@ -88,8 +88,8 @@ async function kindsFrom({ path, sha256 }: PluginModule, nth: number): Promise<r
 const USAGE = "Its default export has to be a plugin, a list of plugins, or a function that makes them: export default (kit) => kit.definePlugin({ … })";
 
 /**
- * The reason to refuse a module that imports by a URL, which may lead to a file; else undefined. Looks at every text literal after
- * `import`, `import(` and `from`, wherever it stands: an import statement can have nothing else there.
+ * The reason to refuse a module that imports by a URL, which may lead to a file; else undefined. Checks every string literal after
+ * `import`, `import(` and `from`, anywhere in the code: an import statement can have nothing else there.
  */
 function uncoveredImport(code: string): string | undefined {
   for (const [, , quoted = "", templated = ""] of code.matchAll(SPECIFIERS)) {

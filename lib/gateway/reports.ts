@@ -31,7 +31,7 @@ export interface ReportSource {
   readonly startedAt: number;
 }
 
-/** What a gateway listens on at one moment. */
+/** The current listeners of a gateway. */
 export interface Listening {
   readonly state: State;
   readonly hasPlain: boolean;

@@ -16,7 +16,7 @@ import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
 import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
 
-/** What one snapshot uses; the rest is released when the snapshot comes into force. */
+/** The objects that one snapshot uses; all others are released when the snapshot comes into force. */
 export interface InUse {
   readonly pools: Map<string, { readonly pool: Connections; readonly maxConnections: number }>;
   /** By the name of their service. */
@@ -103,7 +103,7 @@ export class Runtime {
     return kept.value as T;
   }
 
-  /** The snapshot will not come into force: closes what was made for it. */
+  /** Closes the state that was created for a snapshot that does not come into force. */
   abandon({ kept }: InUse): void {
     for (const [key, { value }] of kept) if (this.#inUse?.kept.get(key)?.value !== value) void closed(value);
   }

@@ -86,7 +86,7 @@ export class Requests {
 
   #refuse(inbound: Inbound): Reply {
     this.#shed.add(inbound);
-    return problem(inbound.call, "overloaded", { detail: "Too many requests are under way. Try again shortly.", headers: ["Retry-After", "1"] });
+    return problem(inbound.call, "overloaded", { detail: "Too many requests are in progress. Try again shortly.", headers: ["Retry-After", "1"] });
   }
 
   /** The reply of a request is out, or its client has disconnected. */

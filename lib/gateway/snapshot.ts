@@ -117,7 +117,7 @@ function compileService(service: Service, globals: readonly PluginLink[], contex
 function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, inUse, gatewayName }: PluginContext): Handler {
   const { name, protocol, pool, retries, circuitBreaker } = service;
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
-  if (tls?.verify === false) log.warn("upstreams are not verified: anybody on the way can read and change what is sent", { service: name });
+  if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
   const members = service.upstreams.map(({ id, host, port, weight }): Member => {
     const options = { protocol, host, port, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
@@ -140,7 +140,7 @@ function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log,
   });
 }
 
-/** What a Via pseudonym cannot hold (RFC 9110 §7.6.3: a token). */
+/** Characters not allowed in a Via pseudonym (RFC 9110 §7.6.3: a token). */
 const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
 function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock }: Runtime): ForwardOptions {

@@ -12,7 +12,7 @@ export interface Reloaded {
   readonly changes: readonly Change[];
 }
 
-/** Who asked for a reload: the watched file, a signal, the admin interface, or the program that embeds the gateway. */
+/** The cause of a reload: the watched file, a signal, the admin interface, or the program that embeds the gateway. */
 export type ReloadCause = "file" | "signal" | "admin" | "api";
 
 export type LastReload = {
@@ -58,7 +58,7 @@ export interface PluginFaults {
 
 /** Facts about a certificate; never its content or its key. */
 export interface ShownCertificate extends CertificateFacts {
-  /** Where it is configured: "SERVER_CERT_PATH", "listen" where a host gave it, "global.certificates[0]". */
+  /** The setting that configures it: "SERVER_CERT_PATH", "listen" where a host gave it, "global.certificates[0]". */
   readonly where: string;
   /** Null where a host gave it. */
   readonly path: string | null;
@@ -67,7 +67,7 @@ export interface ShownCertificate extends CertificateFacts {
 /** Something an operator should know at this moment. */
 export interface Warning {
   readonly code: WarningCode;
-  /** What is wrong and what to do, in a sentence or two. */
+  /** The problem and the remedy, in one or two sentences. */
   readonly message: string;
   readonly service: string | null;
   readonly route: string | null;

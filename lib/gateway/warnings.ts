@@ -1,5 +1,5 @@
 /**
- * Writes the warnings for operators: each says what is wrong and what to do. They change only when their cause does, so that two lists
+ * Writes the warnings for operators: each states the problem and the remedy. They change only when their cause does, so that two lists
  * can be compared.
  */
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
@@ -97,7 +97,7 @@ function openLimits(plugins: readonly DisplayedPlugin[], guards: ReadonlySet<str
 
 function openLimit(header: string, service: string | null, route: string | null): Warning {
   const place = describePlace({ service, route });
-  const danger = `counts callers by the header ${header}, which any client can change with each request: no guard stands before it`;
+  const danger = `counts callers by the header ${header}, which any client can change with each request: no guard runs before it`;
   const remedy = "move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header";
   return warning("limit_by_any_header", `A rate_limit of ${place} ${danger}. To bound what one client can do, ${remedy}.`, service, route);
 }
@@ -115,7 +115,7 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
     const which = `Upstream "${id}" (${host}:${port}) of service "${name}"`;
     const why = reason === null ? "" : ` (${reason})`;
     if (state === "unhealthy") yield warning("upstream_down", `${which} is down: its checks fail${why}. It comes back by itself once they pass.`, name);
-    if (state === "ejected") yield warning("upstream_ejected", `${which} is out for a while because it failed requests${why}: see what is wrong with it.`, name);
+    if (state === "ejected") yield warning("upstream_ejected", `${which} is ejected for a while because it failed requests${why}: check the upstream.`, name);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * Decides by which host names an administration interface may be used over plain HTTP. A stranger's page whose name resolves to this machine
- * (DNS rebinding) has the same origin as the interface; only the name in Host tells it apart.
+ * (DNS rebinding) has the same origin as the interface; only the name in Host differs.
  */
 import { isIP } from "node:net";
 

@@ -5,7 +5,7 @@ import { PassThrough, Readable, type Writable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 
-/** Where a body goes. */
+/** The destination of a body. */
 export interface Sink {
   /** False: the sink wants no more until it has called what `onceDrained` was given last. */
   write(chunk: Buffer): boolean;
@@ -15,7 +15,7 @@ export interface Sink {
 export interface PumpEnd {
   /** All of the source has been written; the sink is not ended. */
   readonly done: () => void;
-  /** What has been written is not the whole. Called at most once, and never after `done`. */
+  /** The body ended early. Called at most once, and never after `done`. */
   readonly broken: (cause: Error | null) => void;
   /** Called for each chunk that is written, with its length in bytes. */
   readonly passed?: (bytes: number) => void;
@@ -76,8 +76,8 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
 }
 
 /**
- * A view of `body` that is destroyed with a `Fault` "body_too_large" at the first byte beyond `most`, and reads only when it is read. The
- * connection of `body` stays, so that the client can be told why.
+ * Returns a view of `body` that is destroyed with a `Fault` "body_too_large" at the first byte beyond `most`, and reads on demand only. The
+ * connection of `body` stays open, so that the client can get the error reply.
  */
 export function limitedBody(body: Readable, most: number): Readable {
   let left = most;
@@ -102,8 +102,8 @@ export function limitedBody(body: Readable, most: number): Readable {
     },
     onceDrained: (run) => (resume = run),
   };
-  const end: PumpEnd = { done: () => void view.push(null), broken: (cause) => void view.destroy(cause ?? new Error("the body broke off")) };
-  // Its reader may have stopped listening: the end of a body nobody reads any more is no event.
+  const end: PumpEnd = { done: () => void view.push(null), broken: (cause) => void view.destroy(cause ?? new Error("the body ended early")) };
+  // The reader may have removed its listeners: an error of a body without a reader must not end the process.
   return view.on("error", ignore);
 }
 
@@ -119,7 +119,7 @@ export function writeChunk(to: Writable, chunk: Buffer): boolean {
   return hasRoom;
 }
 
-/** Text as its UTF-8 bytes: its length in characters would frame it wrongly. Null for what is neither bytes nor text. */
+/** Returns text as UTF-8 bytes, since framing counts bytes, not characters. Null if `chunk` is neither bytes nor text. */
 function bytesOf(chunk: unknown): Buffer | null {
   if (Buffer.isBuffer(chunk)) return chunk;
   if (typeof chunk === "string") return Buffer.from(chunk);
@@ -128,7 +128,7 @@ function bytesOf(chunk: unknown): Buffer | null {
 
 /**
  * A plugin's body as a stream of bytes: a stream in object mode (as `Readable.from` makes them) may yield anything, and one that decodes
- * text yields strings. Every other stream is returned as it is. A stream that breaks off before anybody listens does not end the process.
+ * text yields strings. Every other stream is returned as it is. A stream that fails before it has a listener does not end the process.
  */
 export function byteStream(body: Readable): Readable {
   if (body.listenerCount("error") === 0) body.on("error", ignore);
@@ -138,7 +138,7 @@ export function byteStream(body: Readable): Readable {
   bytes.on("error", ignore);
   pump(body, sinkOf(bytes), {
     done: () => bytes.end(),
-    broken: (cause) => void bytes.destroy(cause ?? new Error("the body broke off")),
+    broken: (cause) => void bytes.destroy(cause ?? new Error("the body ended early")),
   });
   bytes.once("close", () => void body.destroy());
   return bytes;
@@ -149,7 +149,7 @@ function ignore(): void {}
 /** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */
 export function countBytes(body: Readable, passed: (bytes: number) => void): void {
   if (body instanceof LentBody) return passed(body.byteLength);
-  // What came in one packet with the head is there already.
+  // Bytes from the same packet as the head are already buffered.
   if (body.readableLength > 0) passed(body.readableLength);
   const { push } = body;
   body.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {

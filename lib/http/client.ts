@@ -19,7 +19,7 @@ export interface HttpClientOptions {
 
 /** How servers are verified. Everything is PEM; `cert` and `key` are given together. */
 export interface ClientTls {
-  /** CA certificates. Default: those of the system. */
+  /** CA certificates. Default: the system's CA certificates. */
   readonly ca?: Buffer | undefined;
   /** Client certificate chain. */
   readonly cert?: Buffer | undefined;
@@ -95,7 +95,7 @@ export class HttpClient {
     });
   }
 
-  /** Keeps no connection from now on. Requests under way end as they would have. */
+  /** Keeps no connection from now on. Requests in progress finish normally. */
   close(): void {
     this.#isClosed = true;
     if (this.#pending === 0) this.#closeAll();

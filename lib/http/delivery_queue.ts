@@ -1,5 +1,5 @@
 /**
- * Sends texts (log lines, spans) to a server in batches from a bounded queue, retries with growing pauses, and counts what is lost.
+ * Sends texts (log lines, spans) to a server in batches from a bounded queue, retries with growing pauses, and counts lost texts.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpClient, type ClientAnswer, type ClientFailure, type ClientRequestOptions, type ClientTls } from "./client.ts";
@@ -8,7 +8,7 @@ import { headerValue, type HeaderList } from "./headers.ts";
 
 export interface DeliveryQueueOptions {
   readonly clock: Clock;
-  /** Where every batch is sent, and how. */
+  /** The request that sends a batch. */
   readonly request: Pick<ClientRequestOptions, "url" | "method" | "headers" | "timeoutMs">;
   /** For HTTPS. Default: the server is verified against the system's CA certificates. */
   readonly tls?: ClientTls | undefined;
@@ -24,7 +24,7 @@ export interface DeliveryQueueOptions {
   readonly maxTexts: number;
   /** Most characters that wait; the text that exceeds them is still accepted. */
   readonly maxCharacters: number;
-  /** Which text is lost where there is no room: the new one, or those that have waited longest. */
+  /** Which texts are dropped when the queue is full: the new one, or the oldest ones. */
   readonly whenFull: "lose newest" | "lose oldest";
   /** Whether this status is retried. A try without an answer always is. */
   readonly isTransient: (status: number) => boolean;
@@ -32,7 +32,7 @@ export interface DeliveryQueueOptions {
   readonly pausesMs: readonly number[];
   /** Numbers from 0 to below 1, which make pauses half to one and a half times as long, so that gateways differ. Default: always 0.5. */
   readonly random?: () => number;
-  /** What was lost of a batch that was answered with 2xx, read from the answer's body, which is empty where it did not arrive. Default: nothing. */
+  /** Reads from the body of a 2xx response which texts the server rejected. The body is empty if it did not arrive. Default: none. */
   readonly rejectedBy?: (answer: Buffer) => Rejected;
   /** Called with new losses once in `quietMs`, and when the queue is closed. */
   readonly report: (lost: number, why: string) => void;
@@ -88,7 +88,7 @@ export class DeliveryQueue {
     else if (this.#sending === null) this.#sendLater();
   }
 
-  /** Counts texts as lost; also called for those that are lost before they come here. */
+  /** Counts texts as lost; also called for texts that were lost before they reached the queue. */
   lose(count: number, why: string): void {
     this.lost += count;
     this.#unreported += count;
@@ -96,7 +96,7 @@ export class DeliveryQueue {
     this.#report("if due");
   }
 
-  /** Sends what waits, within a second; the rest is lost. What is added later is sent at once, and has a second again. */
+  /** Sends the queued texts within a second and drops the rest. Texts added later are sent at once, also within a second. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#hurry();
@@ -244,7 +244,7 @@ class TextQueue {
     const end = Math.min(this.#first + count, this.#texts.length);
     const oldest = this.#texts.slice(this.#first, end) as string[];
     for (const text of oldest) this.characters -= text.length;
-    // Texts that are gone must not stay in memory.
+    // Removed texts must not stay in memory.
     this.#texts.fill(null, this.#first, end);
     this.#first = end;
     // Each is moved once on average.

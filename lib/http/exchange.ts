@@ -8,7 +8,7 @@ import { hasHeader, isWritable, type HeaderList } from "./headers.ts";
 
 /** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call`. */
 export interface ExchangeParts {
-  /** What all copies share: identity of the request, its end, and notes for the log. */
+  /** The state shared by all copies: identity of the request, its end, and notes for the log. */
   readonly call: Call;
   /** As received; upper case for the standard methods. */
   readonly method: string;
@@ -18,7 +18,7 @@ export interface ExchangeParts {
   readonly scheme: "http" | "https";
   /** Host and port as the client wrote them, from the target or the Host header; "" when HTTP/1.0 sent none. */
   readonly authority: string;
-  /** The whole normalised path, base_path included. What matched is what is forwarded. */
+  /** The whole normalised path, base_path included. The path that matched is forwarded unchanged. */
   readonly path: string;
   /** The part below the service's base_path: what the upstream is asked for. Starts with "/". */
   readonly upstreamPath: string;
@@ -31,9 +31,9 @@ export interface ExchangeParts {
   readonly clientAddress: string;
   readonly service: ServiceName;
   readonly route: RouteName;
-  /** Who the caller is, once an auth plugin has said so; null before. */
+  /** The identity of the caller, set by an auth plugin; null before. */
   readonly identity: string | null;
-  /** What a token says of the caller, by the name of each claim, once an auth plugin has believed it; null before. */
+  /** The claims of the caller's token by name, set by an auth plugin that has verified it; null before. */
   readonly claims: Readonly<Record<string, unknown>> | null;
   /** The unread body; null when the message has none. A handler that answers without reading it leaves it alone: the server discards it. */
   readonly body: Readable | null;
@@ -52,8 +52,8 @@ export interface RouteName {
   readonly name: string;
   readonly path: string;
   /**
-   * Names who may ask here: the same only for the same route with the same guards. A reply that is stored under one answers under no other.
-   * Empty where nothing of the route stores replies.
+   * Cache partition: equal only for the same route with the same guards. A reply stored under one audience is never served to another.
+   * Empty if no plugin of the route stores replies.
    */
   readonly audience?: string;
 }
@@ -93,7 +93,7 @@ export class Exchange {
     return copy;
   }
 
-  /** The id that stands in X-Request-Id, in problem documents and in the logs. */
+  /** The id in X-Request-Id, in problem documents and in the logs. */
   get requestId(): string {
     return this.call.id;
   }
@@ -120,11 +120,11 @@ export interface PluginTime {
 /** What `response_cache` did for a request; "bypass": it was not looked up in the store. */
 export type CacheResult = "hit" | "collapsed" | "revalidated" | "stale_if_error" | "miss" | "bypass";
 
-/** A stretch of a request in a trace: what is done next is done within it. */
+/** A span of a trace: the operations that follow belong to it. */
 export interface Span {
   /** 32 hexadecimal digits, in lower case. */
   readonly traceId: string;
-  /** What an upstream that is asked within it is sent as `traceparent` (W3C Trace Context §3.2). */
+  /** The `traceparent` sent to an upstream within this span (W3C Trace Context §3.2). */
   readonly traceparent: string;
   /** And as `tracestate`; null where there is none. */
   readonly tracestate: string | null;
@@ -146,7 +146,7 @@ export interface TracedUpstream {
   readonly pool: { readonly options: { readonly protocol: "http" | "https" | "h2" | "h2c" } };
 }
 
-/** What logs and metrics will say of an exchange. Filled in on the way. */
+/** The data about an exchange for logs and metrics, filled in while it runs. */
 export class Notes {
   /** The innermost span that the request is in; null where requests are not traced. */
   span: Span | null = null;
@@ -166,28 +166,28 @@ export class Notes {
   upstream: string | null = null;
   /** How many times an upstream was tried. */
   attempts = 0;
-  /** Milliseconds of all tries that are over, each up to the head of its answer; null before the first is. */
+  /** Milliseconds of all finished attempts, each up to the response head; null before the first has finished. */
   upstreamMs: number | null = null;
-  /** `clock.now()` at the beginning of the try under way; null when there is none. */
+  /** `clock.now()` at the start of the current attempt; null when there is none. */
   askedAt: number | null = null;
-  /** `clock.now()` when the outermost plugin returned the reply; null before, where no route matched, and where nobody asks. */
+  /** `clock.now()` when the outermost plugin returned the reply; null before, if no route matched, and if nothing uses it. */
   answeredAt: number | null = null;
   /** The plugin that has the request now, and `clock.now()` when it got it; null where none has. */
   plugin: PluginTime | null = null;
   pluginFrom = 0;
   /** By the last cache that was asked; null where none was. */
   cache: CacheResult | null = null;
-  /** Bytes of the request's body that have come, or of what a tunnel's client has sent; null before somebody counts. */
+  /** Bytes received of the request body, or from the client of a tunnel; null before counting starts. */
   received: number | null = null;
   /** Bytes of the reply's body, or of a tunnel, that were handed to the client's connection, without framing; null where there was no reply. */
   sent: number | null = null;
-  /** Who the caller is, as an auth plugin has found. */
+  /** The identity of the caller, from an auth plugin. */
   identity: string | null = null;
   /** Why it went wrong, for the log only. */
   fault: string | null = null;
 }
 
-/** What a client's certificate says. */
+/** The content of a client certificate. */
 export interface ClientCertificate {
   /** Whether it was verified against CA_CERT_PATH, and if not, why: "CERT_HAS_EXPIRED". */
   readonly verified: boolean;
@@ -213,7 +213,7 @@ export interface CallOptions extends Pick<Call, "id" | "remoteAddress" | "truste
 }
 
 /**
- * What every copy of one Exchange shares. Created by the server; ends when the reply is out or the client has disconnected.
+ * The state shared by every copy of one Exchange. Created by the server; ends when the reply is out or the client has disconnected.
  */
 export class Call {
   readonly id: string;
@@ -225,16 +225,15 @@ export class Call {
   readonly startedAt: number;
   readonly notes = new Notes();
   /**
-   * Set by auth plugins that let a request pass by something of its caller's without learning a name: what is answered is for that
-   * caller alone. An identity says as much.
+   * Set by auth plugins that accept a credential without an identity: the reply is for that caller alone. An identity implies the same.
    */
   personal = false;
   /**
-   * When the reply has to be out, body included; monotonic, 0: no such moment. Set where an upstream is asked (`timeouts.total_ms`), for what
-   * a client has yet to read when the upstream is done.
+   * The deadline for sending the whole reply, body included, on the monotonic clock; 0: no deadline. Set when the request is sent to an
+   * upstream (`timeouts.total_ms`); limits the time a client has to read the rest after the upstream has finished.
    */
   endsAt = 0;
-  /** What the innermost handler so far has returned: a plugin that returns the same has only passed it on (`plugins/chain.ts`). */
+  /** The value returned by the innermost handler so far: a plugin that returns the same value only passed it on (`plugins/chain.ts`). */
   passed: unknown = NOTHING;
   /** The client's certificate on this connection (not through a proxy), or null when it has shown none. */
   readonly certificate: () => ClientCertificate | null;
@@ -321,14 +320,14 @@ export class Call {
     this.#runAll(endings);
   }
 
-  /** What one of them throws would end the process, and keep the others and the server from hearing of the end. */
+  /** Catches errors of listeners: an uncaught error would end the process and skip the remaining listeners. */
   #runAll(listeners: readonly (() => void)[] | null): void {
     if (listeners === null) return;
     for (const run of listeners) {
       try {
         run();
       } catch (error) {
-        this.notes.fault ??= `what a plugin does at the end of a request failed: ${messageOf(error)}`;
+        this.notes.fault ??= `a plugin's end-of-request callback failed: ${messageOf(error)}`;
       }
     }
   }
@@ -351,6 +350,6 @@ function isFramed(headers: HeaderList): boolean {
   return hasHeader(headers, "content-length") || hasHeader(headers, "transfer-encoding");
 }
 
-/** What no handler can return. */
+/** A value that no handler can return. */
 const NOTHING = Object.freeze({});
 const noCertificate = () => null;

@@ -4,8 +4,8 @@
 import type { Exchange } from "./exchange.ts";
 import type { Reply } from "./reply.ts";
 
-/** Answers an exchange. Returns without a promise where nothing has to be waited for: a chain of such handlers costs none. */
+/** Answers an exchange. Returns a plain Reply when it does not need to wait: a chain of such handlers creates no promises. */
 export type Handler = (exchange: Exchange) => Reply | Promise<Reply>;
 
-/** What wraps a handler: looks at the exchange, answers itself or calls `next`, and may look at the reply. */
+/** Wraps a handler: reads the exchange, answers it or calls `next`, and may change the reply. */
 export type Middleware = (next: Handler) => Handler;

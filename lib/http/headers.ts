@@ -39,7 +39,7 @@ export function withoutHeader(list: HeaderList, lower: string): HeaderList {
   return kept;
 }
 
-/** A copy in which the named header stands once, with this value: in the place of the first one, else at the end. */
+/** Returns a copy with exactly one header of this name and value: in the position of the first, else at the end. */
 export function withHeader(list: HeaderList, name: string, value: string): HeaderList {
   const lower = name.toLowerCase();
   const result: string[] = [];

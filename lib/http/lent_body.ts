@@ -1,9 +1,9 @@
 /**
- * A whole body in memory that is used again: new memory for each larger response costs more than what is done with it (16 µs of processor
+ * A complete body in a reusable buffer: allocating a buffer for each larger response costs more than processing it (16 µs of processor
  * time for 64 KiB).
  *
- * To plugins it is a stream like any other. Only the sender of the reply asks for the bytes themselves, and only as long as nobody has begun
- * to read or to listen, so nobody else can hold bytes that another response overwrites later.
+ * To plugins it is a stream like any other. Only the sender of the reply asks for the bytes themselves, and only while the
+ * stream has no reader and no listener, so no other code can hold bytes that a later response overwrites.
  */
 import { Readable } from "node:stream";
 
@@ -13,17 +13,17 @@ export class LentBody extends Readable {
   readonly #giveBack: () => void;
   #state: "held" | "read" | "lent" | "given back" = "held";
 
-  /** `giveBack` is called at most once, when nobody needs `bytes` any more. */
+  /** `giveBack` is called at most once, when `bytes` may be overwritten. */
   constructor(bytes: Buffer, giveBack: () => void) {
     super();
     this.byteLength = bytes.length;
     this.#bytes = bytes;
     this.#giveBack = giveBack;
-    // The error of a body that nobody reads must not end the process.
+    // An error of a body without a reader must not end the process.
     this.on("error", ignore);
   }
 
-  /** Whether it can be lent: nobody reads it, and nobody listens to its events. */
+  /** Whether the body can be lent: it has no reader and no event listeners. */
   get isUntouched(): boolean {
     if (this.#state !== "held" || this.destroyed || this.readableFlowing !== null || this.readableDidRead) return false;
     // Not by `eventNames`, which makes a list of them and costs a microsecond.
@@ -35,21 +35,21 @@ export class LentBody extends Readable {
     return this.#state === "lent" || this.#state === "given back";
   }
 
-  /** The bytes, until `giveBack`; to be called while it is untouched. It cannot be read any more. */
+  /** Returns the bytes, valid until `giveBack`. The body must be untouched, and cannot be read afterwards. */
   lend(): Buffer {
-    if (!this.isUntouched) throw new Error("a body that somebody reads was to be lent");
+    if (!this.isUntouched) throw new Error("a body that already has a reader cannot be lent");
     this.#state = "lent";
     return this.#bytes;
   }
 
-  /** A copy of the bytes; to be called while it is untouched. It cannot be read any more. */
+  /** Returns a copy of the bytes. The body must be untouched, and cannot be read afterwards. */
   own(): Buffer {
     const bytes = Buffer.from(this.lend());
     this.giveBack();
     return bytes;
   }
 
-  /** The bytes have been sent. Where they never are, the memory is not used again. */
+  /** Returns the buffer after the bytes were sent. If they never are, the buffer is not reused. */
   giveBack(): void {
     if (this.#state !== "lent") return;
     this.#state = "given back";

@@ -12,7 +12,7 @@ export function isForeign({ headers, scheme }: Pick<RequestFacts, "headers" | "s
   // Browsers set Fetch Metadata and pages cannot, so it holds also behind a proxy that has changed the Host header.
   const sites = headerValues(headers, "sec-fetch-site");
   if (sites.length > 0) return !sites.every((site) => site === "same-origin" || site === "none");
-  // Not sent on plain HTTP, except by pages of localhost. "null" (sandboxed pages, data: URLs) is nobody's origin.
+  // Not sent on plain HTTP, except by pages of localhost. "null" (sandboxed pages, data: URLs) is never our own origin.
   return !headerValues(headers, "origin").every((origin) => isOwn(origin, authority, scheme));
 }
 

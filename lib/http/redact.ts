@@ -23,7 +23,7 @@ export function redacted(text: string): string {
 }
 
 /**
- * A path without the JWTs in its segments, such as those of links to confirm an address, and without credentials in parameters of
+ * Removes JWTs from the segments of a path (links that confirm an e-mail address contain them), and credentials from parameters of
  * segments (`/a;token=…/b`), or in a query that a client has encoded as if it were path (`/a%3Ftoken=…`).
  */
 export function redactedPath(path: string): string {
@@ -50,7 +50,7 @@ const SECRET_PARAMETERS = new Set([
   "jsessionid", // servlets write it behind a path
 ]);
 
-/** A JWT begins with `{"` in base64url, whatever it is called and whatever stands before it. */
+/** A JWT begins with `{"` in base64url, whatever the name and the text before it. */
 function withoutTokens(text: string, token: RegExp): string {
   return text.includes(JWT_START) ? text.replace(token, REDACTED) : text;
 }

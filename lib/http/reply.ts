@@ -1,5 +1,5 @@
 /**
- * What answers an exchange, and how the gateway's own errors look (RFC 9457).
+ * Defines the reply to an exchange, and the format of the gateway's own errors (RFC 9457).
  */
 import type { Duplex, Readable } from "node:stream";
 import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";
@@ -72,7 +72,7 @@ export function isClientFault(error: unknown): error is Fault {
   return error instanceof Fault && ERRORS[error.code].side === "client";
 }
 
-/** The reply to what was thrown: the client's own fault, else a 500 without details. */
+/** Returns the reply for a thrown error: the client's own fault, else a 500 without details. */
 export function faultReply(call: Call, error: unknown): Reply {
   return problem(call, isClientFault(error) ? error.code : "internal", { why: messageOf(error) });
 }

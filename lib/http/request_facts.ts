@@ -1,5 +1,5 @@
 /**
- * What is known of a request from its head, in every protocol, before a route is matched.
+ * The facts about a request that its head gives, in every protocol, before a route is matched.
  */
 import type { Call } from "./exchange.ts";
 import type { HeaderList } from "./headers.ts";

@@ -108,7 +108,7 @@ function needsIf(_given: unknown, _path: Path, subject: Subject): boolean {
   return true;
 }
 
-/** Reports what is wrong in a branch that no "if" leads to. */
+/** Reports the schema errors of a "then" or "else" without an "if". */
 function withoutIf(_given: unknown, { schema, compile }: Subject, keyword: string): undefined {
   if (schema.if === undefined) compile([keyword], "same value");
 }

@@ -2,7 +2,7 @@
  * Regular expressions in time proportional to the text, for configured patterns applied to text from clients. Node's own engine
  * backtracks, which an attacker can make exponential.
  *
- * The language is ECMA-262's with the flag "u", without what needs backtracking: look-around and back references. All paths through the
+ * The language is ECMA-262's with the flag "u", without the features that need backtracking: lookaround and back references. All paths through the
  * pattern are followed at once, one character at a time (Thompson, 1968).
  */
 
@@ -110,15 +110,15 @@ class Parser {
   #atom(): Build {
     const rest = this.#source.slice(this.#at);
     if (rest.startsWith("(")) {
-      if (/^\(\?<?[=!]/.test(rest)) throw new Unsupported("looks ahead or behind, which takes a pattern that backtracks: write it without");
+      if (/^\(\?<?[=!]/.test(rest)) throw new Unsupported("uses lookahead or lookbehind, which needs backtracking: rewrite it without");
       this.#at += /^\((?:\?:|\?<[^>]*>)?/.exec(rest)![0].length;
-      if (this.#source[this.#at] === "?") throw new Unsupported("has a group of a kind that is not known here");
+      if (this.#source[this.#at] === "?") throw new Unsupported("has an unsupported kind of group");
       const group = this.choice();
       this.#skip(")");
       return group;
     }
     for (const [text, what] of Object.entries(ASSERTIONS)) if (this.#skip(text)) return (next) => this.#add({ kind: "assert", what, next });
-    if (/^\\[1-9k]/.test(rest)) throw new Unsupported("refers back to what it has matched, which takes a pattern that backtracks: write it without");
+    if (/^\\[1-9k]/.test(rest)) throw new Unsupported("uses a back reference, which needs backtracking: rewrite it without");
     const text = ONE.exec(rest)![0];
     this.#at += text.length;
     const fits = characterTest(text);

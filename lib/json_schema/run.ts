@@ -54,7 +54,7 @@ const MOST_OVERRUN = 500_000;
 
 /** Collects the violations of one value. */
 export class Run {
-  /** Names what is being checked in the violations that are added. */
+  /** The part being checked; named in each violation that is added. */
   part = "";
   readonly work: Work;
   readonly #most: number;

@@ -1,8 +1,8 @@
 /**
  * Writes one finished request as a line of the access log: JSON, or Apache's combined format.
  *
- * Secrets are kept out by what is written: no query, and of the headers only User-Agent, Referer (without its query) and the trace id. Paths
- * are searched for secrets that clients put there. JSON is concatenated by hand, which takes a third of the time of `JSON.stringify`.
+ * To keep secrets out, a line contains no query, and of the headers only User-Agent, Referer (without its query) and the trace id. Paths
+ * are searched for secrets. JSON is concatenated by hand, which takes a third of the time of `JSON.stringify`.
  */
 import { jsonText } from "../base/log.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
@@ -77,7 +77,7 @@ export function combinedLines(): LineFormat {
   };
 }
 
-/** Without query and fragment, and of an absolute target without what stands before the path: it may hold user and password. */
+/** Removes query and fragment, and the scheme and authority of an absolute target, which may contain user and password. */
 export function pathOf(target: string): string {
   const scheme = target.startsWith("/") ? null : /^[^/?#]*:\/\/[^/?#]*/.exec(target);
   const path = beforeQuery(scheme === null ? target : target.slice(scheme[0].length));
@@ -93,7 +93,7 @@ function plainPath(target: string): string | null {
   return c === QUESTION_MARK || c === HASH ? target.slice(0, end) : null;
 }
 
-/** What ends a path, what is escaped, and what `redactedPath` begins with: a parameter, a JWT. */
+/** Matches the end of a path, characters to escape, and the start of text that `redactedPath` may redact: a parameter, a JWT. */
 const NOT_PLAIN_PATH = /[^ !$-<>@-[\]-~]|eyJ/;
 
 function beforeQuery(text: string): string {
@@ -117,7 +117,7 @@ function short(text: string): string {
   return text.length <= MOST_CHARACTERS ? text : text.slice(0, MOST_CHARACTERS);
 }
 
-/** As JSON. An absolute target goes before the Host header (RFC 9112 §3.2.2). What is not a host is null: it may hold a password. */
+/** The host as JSON. An absolute target has precedence over the Host header (RFC 9112 §3.2.2). An invalid host is null: it may contain a password. */
 function host({ authority, target }: RequestFacts): string {
   const found = target.charCodeAt(0) === SLASH ? authority : (/^[^/?#]*:\/\/([^/?#]*)/.exec(target)?.[1] ?? authority);
   return HOST.test(found) ? '"' + found + '"' : "null";
@@ -162,8 +162,8 @@ function hex(character: string): string {
 const BYTES = Array.from({ length: 0x100 }, (_none, byte) => `\\x${byte.toString(16).padStart(2, "0")}`);
 
 /**
- * With two decimals at most, and never negative: the clock may have gone back between two readings. Put together from integers, which
- * JavaScript writes four times as fast as fractions.
+ * Formats with at most two decimals, and never negative: the clock may step back between two readings. Built from integers, which
+ * JavaScript formats four times as fast as fractions.
  */
 function hundredths(ms: number): string {
   const all = Math.max(0, Math.round(ms * 100));
@@ -173,7 +173,7 @@ function hundredths(ms: number): string {
 
 const FRACTIONS = Array.from({ length: 100 }, (_none, rest) => (rest === 0 ? "" : `.${String(rest).padStart(2, "0")}`));
 
-/** Writes a moment again only when its second is not that of the last one. */
+/** Caches the text of a time for one second. */
 function perSecond(write: (wall: number) => string): (wall: number) => string {
   let last = NaN;
   let written = "";

@@ -156,7 +156,7 @@ export function whyUnwritable(error: unknown): string {
   if (code === "ENOENT" || code === "ENOTDIR") return "there is no such folder";
   if (code === "EACCES" || code === "EPERM") return "permission denied";
   if (code === "EISDIR") return "it is a folder";
-  return code === "ENXIO" ? "it is a pipe that nobody reads" : message;
+  return code === "ENXIO" ? "it is a pipe without a reader" : message;
 }
 
 /** For the owner and its group to read. Without a reader a pipe is an error (O_NONBLOCK), and not a wait. */

@@ -200,7 +200,7 @@ export const TIME_BUCKETS = UNSPLIT + BUCKETS.length;
 const float = new Float32Array(1);
 const bits = new Uint32Array(float.buffer);
 
-/** Which step is under way; shared by everything that counts. */
+/** The number of the current step; shared by all counters. */
 export interface StepCounter {
   current: number;
 }
@@ -247,7 +247,7 @@ export class Tally {
   }
 }
 
-/** What one route or upstream has counted: in the current step (as a Tally), in the earlier steps of the window, and since the start. */
+/** The counts of one route or upstream: in the current step (as a Tally), in the earlier steps of the window, and since the start. */
 export class Recent extends Tally {
   /** Sum of all times since the start, in milliseconds. */
   sumMs = 0;
@@ -335,7 +335,7 @@ const EDGES = Array.from({ length: UNSPLIT + 1 }, (_, place) => {
   const lower = 2 ** (FIRST_EXPONENT + Math.floor(place / BUCKETS_PER_DOUBLING));
   return lower * (1 + (place % BUCKETS_PER_DOUBLING) / BUCKETS_PER_DOUBLING);
 });
-/** Where each of them is split: longer times belong to the next bucket. */
+/** The bucket bound inside each of these ranges, in milliseconds: longer times belong to the next bucket. */
 const SPLITS = Float64Array.from({ length: UNSPLIT }, (_, place) => {
   const bound = BUCKETS.find((seconds) => seconds * 1000 >= EDGES[place]! && seconds * 1000 < EDGES[place + 1]!);
   return bound === undefined ? Infinity : bound * 1000;

@@ -1,6 +1,6 @@
 /**
  * Figures of the last minute by route and upstream, and a history of the last 15 minutes for all requests together: requests are counted in
- * steps of five seconds (`metrics.ts`), and added up when somebody reads.
+ * steps of five seconds (`metrics.ts`), and added up on each read.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { Tally, WINDOW_STEPS, type Metrics, type Recent } from "./metrics.ts";
@@ -65,7 +65,7 @@ export type StatsExtent = "all" | "active";
 
 interface InFlight {
   readonly total: number;
-  /** Requests under way at an upstream of a service. */
+  /** Requests in progress at an upstream of a service. */
   upstream(service: string, id: string): number;
 }
 
@@ -137,7 +137,7 @@ export class Stats {
     return Math.max(covered, 1_000) / 1_000;
   }
 
-  /** Ends every step whose time is over: several where the event loop was blocked. What was counted meanwhile belongs to the first. */
+  /** Closes every elapsed step: several if the event loop was blocked; all events counted meanwhile belong to the first. */
   #endSteps(): void {
     const over = Math.max(0, 1 + Math.floor((this.#clock.now() - this.#stepTo) / STEP_MS));
     const skipped = Math.max(0, over - HISTORY_STEPS);

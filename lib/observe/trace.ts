@@ -125,7 +125,7 @@ class UnrecordedSpan implements TrySpan {
   ended(): void {}
 }
 
-/** What the spans of one request share. */
+/** The data shared by the spans of one request. */
 interface Trace {
   readonly traceId: string;
   readonly tracestate: string | null;

@@ -30,7 +30,7 @@ export function parentOf(headers: HeaderList): RemoteParent | null {
 
 /**
  * All lines joined; null where there is none or one is invalid, which does not make `traceparent` invalid (§3.3). A list of more than 512
- * characters loses entries as in §3.3.1.5: those of more than 128 characters first, then the last ones.
+ * characters loses entries as in §3.3.1.5: entries of more than 128 characters first, then the last ones.
  */
 export function tracestateOf(headers: HeaderList): string | null {
   const text = headerValues(headers, "tracestate").join(",");

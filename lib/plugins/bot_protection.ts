@@ -22,7 +22,7 @@ const schema = object(
   {
     describe: "Refuses clients by their User-Agent.",
     refine({ blacklist, whitelist, allowEmpty }, report) {
-      if (allowEmpty && blacklist === undefined && whitelist === undefined) report('refuses nobody: it needs "blacklist" or "whitelist", or "allow_empty" false');
+      if (allowEmpty && blacklist === undefined && whitelist === undefined) report('refuses no client: it needs "blacklist" or "whitelist", or "allow_empty" false');
     },
   },
 );

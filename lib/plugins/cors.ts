@@ -39,11 +39,11 @@ const schema = object(
       const { allowOrigins, allowCredentials } = value;
       if (allowOrigins.includes("*") && allowOrigins.length > 1) report('"*" is every origin: write it alone, or leave it out', "allow_origins");
       if (!allowCredentials) return;
-      if (allowOrigins.includes("*")) report('"*" cannot stand with "allow_credentials": write the origins out', "allow_origins");
+      if (allowOrigins.includes("*")) report('"*" cannot be used with "allow_credentials": list the origins', "allow_origins");
       // Fetch §3.2.4: with credentials the asterisk is not a wildcard.
       const lists = { allow_methods: value.allowMethods, allow_headers: value.allowHeaders, expose_headers: value.exposeHeaders };
       for (const [field, list] of Object.entries(lists)) {
-        if (list?.includes("*")) report('"*" means nothing with "allow_credentials": write the names out', field);
+        if (list?.includes("*")) report('"*" is not a wildcard with "allow_credentials": list the names', field);
       }
     },
   },
@@ -173,7 +173,7 @@ export function originTest(entries: readonly string[]): (origin: string) => bool
 
 const HOST_PART = /^[a-z0-9._-]+$/;
 
-/** Undefined for `*`, for an origin (RFC 6454 §6.1), and for one with `*.` in front of its host; else what is wrong with it. */
+/** Undefined for `*`, for an origin (RFC 6454 §6.1), and for an origin with `*.` before its host; else an error text. */
 export function originProblem(text: string): string | undefined {
   if (text === "*") return undefined;
   if (text === "null") return "null is the origin of any page that hides its own: allow * or none of them";

@@ -7,7 +7,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
 import { headerTemplate, type Template } from "./template.ts";
 
-/** What is wrong with changing the header of this name (lower case) in this way, or undefined. */
+/** Returns the reason why this header (lower case) must not be changed in this way, or undefined. */
 export type Refuse = (lower: string, change: "away" | "here") => string | undefined;
 
 const fieldsWith = (secret: boolean) => ({
@@ -59,7 +59,7 @@ function framingProblem(name: string): string | undefined {
 export function reportTwice(record: object, field: string, report: (message: string, ...under: Path) => void): void {
   const seen = new Set<string>();
   for (const name of Object.keys(record)) {
-    if (seen.has(name.toLowerCase())) report("stands here twice, in another case", field, name);
+    if (seen.has(name.toLowerCase())) report("occurs twice, in different cases", field, name);
     seen.add(name.toLowerCase());
   }
 }

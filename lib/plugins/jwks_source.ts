@@ -110,7 +110,7 @@ export class JwksSource implements KeptState {
       if (signal.aborted) return;
       this.#nextAt = clock.now() + Math.min(MOST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures++, 10));
       const fields = { plugin, host: hostOf(url), error: (error as Error).message };
-      log.warn(`jwt cannot fetch the keys of its issuer; ${this.#keys === null ? "it has none" : "it goes on with those it has"}`, fields);
+      log.warn(`jwt cannot fetch the keys of its issuer; ${this.#keys === null ? "it has none" : "it keeps using the cached keys"}`, fields);
     }
   }
 }

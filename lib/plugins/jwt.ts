@@ -98,7 +98,7 @@ function algorithmsOf({ alg, algs }: Pick<Config, "alg" | "algs">): readonly Alg
   return algs ?? [alg!];
 }
 
-/** The field with the key, and what is wrong with it. */
+/** Returns the field that contains the key, and its error, if any. */
 function keysProblem({ secret, publicKey: pem, jwksFile }: Config, algorithms: readonly Algorithm[]): [string, string | undefined] {
   if (jwksFile !== undefined) {
     const keys = keysOf(jwksFile.content.toString(), algorithms);
@@ -151,7 +151,7 @@ function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tool
     const { clock, log, scope } = tools;
     const { protocol, hostname } = new URL(jwksUri);
     if (protocol === "http:" && !LOOPBACK.test(hostname)) {
-      log.warn("jwt fetches keys over plain HTTP: anybody on the way can replace them", { plugin: scope.key, host: hostOf(jwksUri) });
+      log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.key, host: hostOf(jwksUri) });
     }
     const tls = clientTls(config.tls);
     return tools.keep("keys", { jwksUri, algorithms, tls }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key, tls }));

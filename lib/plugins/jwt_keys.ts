@@ -109,7 +109,7 @@ export function secretKey(secret: string): KeyObject | string {
   return createSecretKey(Buffer.from(secret));
 }
 
-/** A public key, or the public key of a certificate, in PEM form; or what is wrong, without quoting any of it. */
+/** Reads a public key, or the public key of a certificate, from PEM. Returns an error text if it is invalid, which never quotes the PEM. */
 export function publicKey(pem: string): KeyObject | string {
   if (/-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/.test(pem)) return "is a private key: give the public one (openssl pkey -pubout)";
   try {

@@ -3,7 +3,7 @@
  *
  * The key is read from the query parameter `apiKey`, and only if there is none from the header `apiKey`; of several, the first counts.
  * A parameter that is present but empty counts as presented. Names and values in the query are read as HTML forms are encoded, so
- * `api%4Bey` is the parameter `apiKey` too; what cannot be decoded is taken as it stands. Other cases (`apikey`) are other parameters.
+ * `api%4Bey` is the parameter `apiKey` too; text that cannot be decoded is used unchanged. Names are case-sensitive: `apikey` is another parameter.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
@@ -29,7 +29,7 @@ const schema = object(
         { min: 1, unique: "id", describe: "Keys of several callers." },
       ),
     ),
-    hide_credentials: withDefault(boolean({ describe: "Strip the key from what is forwarded." }), false),
+    hide_credentials: withDefault(boolean({ describe: "Remove the key before the request is forwarded." }), false),
   },
   {
     describe: "Requires an API key in the query parameter or header apiKey.",
@@ -64,7 +64,7 @@ export const keyAuth = definePlugin({
     // Hashing is most of what this plugin costs, so valid keys are remembered. Only configured keys get in here, so it stays small; and
     // a Map looks texts up by a hash that is seeded per process, so the time does not tell how near a guess comes.
     const found = new Map<string, string>();
-    /** Compares with every key and never stops early, so that the time tells neither whether one fits nor which. */
+    /** Compares with every key and never stops early, so that the time does not reveal whether or which key matches. */
     const find = (presented: string): string | undefined => {
       const given = sha256(presented);
       let identity: string | undefined;

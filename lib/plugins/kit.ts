@@ -26,7 +26,7 @@ export type PluginKit = typeof kit;
 /** The default export of a plugin module. */
 export type PluginModuleExport = AnyPlugin | readonly AnyPlugin[] | ((kit: PluginKit) => AnyPlugin | readonly AnyPlugin[] | Promise<AnyPlugin | readonly AnyPlugin[]>);
 
-/** What a plugin lacks, for its author; undefined if nothing. */
+/** Returns the error in a plugin's definition, for its author; undefined if it is valid. */
 export function kindProblem(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return "a plugin is an object with name, schema and create";
   const { name, schema: own, create, takes, ...roles } = value as Partial<Record<keyof AnyPlugin, unknown>>;

@@ -19,7 +19,7 @@ export interface Scope {
   readonly route: string | null;
 }
 
-/** What a plugin may use besides its configuration. All state comes from here; module scope holds constants only. */
+/** The tools a plugin may use besides its configuration. All state comes from here; module scope holds constants only. */
 export interface Tools {
   readonly clock: Clock;
   readonly log: Log;
@@ -28,9 +28,9 @@ export interface Tools {
   readonly gatewayName: string;
   readonly scope: Scope;
   /**
-   * State that survives reloads: connections, a queue, a cache. Returns what was made before under `name` as long as the instance stays
-   * (see `scope.key`) and `settings` are the same as JSON, else what `make` returns. State that no active configuration uses is closed, and
-   * so is all state when the gateway closes.
+   * State that survives reloads: connections, a queue, a cache. Returns the existing state of this `name` if the instance is the same
+   * (see `scope.key`) and `settings` are equal as JSON, else the result of `make`. State that no active configuration uses is closed;
+   * all state is closed with the gateway.
    */
   keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T;
   /**
@@ -79,7 +79,7 @@ export function definePlugin<S extends Schema<unknown>>(plugin: Plugin<S>): Plug
   return plugin;
 }
 
-/** The instances of a route in the order in which they run: as written, except that those that store replies run after the last guard. */
+/** Returns the instances of a route in running order: as written, except that plugins that store replies run after the last guard. */
 export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards" | "stores"> }>(written: readonly T[]): readonly T[] {
   const afterGuards = written.findLastIndex(({ kind }) => kind.guards) + 1;
   const guarded = written.slice(0, afterGuards);

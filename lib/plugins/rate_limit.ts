@@ -31,7 +31,7 @@ const schema = object(
       "client_ip",
     ),
     mode: withDefault(
-      oneOf(["enforce", "shadow"], { describe: "shadow counts and logs, but refuses nothing and tells clients nothing." }),
+      oneOf(["enforce", "shadow"], { describe: "shadow counts and logs, but refuses no request and adds no headers." }),
       "enforce",
     ),
     max_callers: withDefault(
@@ -100,8 +100,8 @@ function byAddress(exchange: Exchange): string {
 type Settle = (exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
 
 /**
- * Refuses, and adds the limits and what is left of them to every reply (draft-ietf-httpapi-ratelimit-headers-10), beside the headers of
- * other instances or the upstream.
+ * Refuses requests beyond the limit, and adds the limits and the remaining quota to every reply (draft-ietf-httpapi-ratelimit-headers-10).
+ * Such headers of other instances or of the upstream are kept.
  */
 function enforcing(windows: readonly Window[], id: string | null): (next: Handler) => Settle {
   const names = windows.map((window) => quotedString(id === null ? window.name : `${id}-${window.name}`));

@@ -217,7 +217,7 @@ function wholeBody<Stop>(body: Readable, clock: Clock, take: (bytes: number) => 
       },
       broken: (cause: Error | null) => {
         timer.cancel();
-        reject(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause ?? undefined));
+        reject(cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause ?? undefined));
       },
     };
     const timer = clock.after(IDLE_MS, () => {

@@ -37,7 +37,7 @@ interface Placeholder {
   readonly read: (exchange: Exchange) => string;
 }
 
-/** Compiles, or returns what is wrong. */
+/** Returns the compiled template, or an error text. */
 type Compile = (parts: readonly Part[]) => Template | string;
 
 function templateSchema(describe: string, compile: Compile, secret = false): Schema<Template, string> {
@@ -52,7 +52,7 @@ function templateSchema(describe: string, compile: Compile, secret = false): Sch
       const made = compile(parts);
       if (typeof made !== "string") return made;
       // The message may quote the text, so it is replaced for texts with secrets.
-      return report(context, at, node, hasReference(node.value) ? "what the reference stands for does not fit here" : made);
+      return report(context, at, node, hasReference(node.value) ? "the value of the reference is not valid here" : made);
     },
   };
 }
@@ -228,7 +228,7 @@ function locationPiece({ of, read }: Placeholder, inQuery: boolean): Template {
   return (exchange) => escapedUri(read(exchange)).replace(reserved, percent);
 }
 
-/** Percent-encodes what is not allowed in a URL; one character is one byte. */
+/** Percent-encodes characters that are not allowed in a URL; one character is one byte. */
 export function escapedUri(text: string): string {
   return NOT_URI.test(text) ? text.replace(/[^\x21-\x7e]|["<>\\^`{|}]/g, percent) : text;
 }

@@ -31,7 +31,7 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
 
 interface Declared {
   readonly declaration: RouteDeclaration;
-  /** In segments. Where the whole patterns are the same, base_paths of one length are the same, too. */
+  /** In segments. If two patterns are equal, base_paths of equal length are equal too. */
   readonly baseLength: number;
 }
 

@@ -188,7 +188,7 @@ const QUESTION = 0x3f;
 const AT = 0x40;
 const BACKSLASH = 0x5c;
 
-/** What a segment may hold raw (RFC 3986 §2.2, §2.3, §3.3). Everything else in ASCII is written `%XX`. */
+/** Characters that a segment may contain unescaped (RFC 3986 §2.2, §2.3, §3.3). Everything else in ASCII is written `%XX`. */
 const ESCAPED = 0;
 const UNRESERVED = 1;
 const RESERVED = 2;

@@ -1,5 +1,5 @@
 /**
- * Reads the patterns of a configuration, `base_path` and `path`, into segments, or says what is wrong and how to correct it.
+ * Reads the patterns of a configuration, `base_path` and `path`, into segments, or returns an error that says how to correct it.
  */
 import { comparable, normalisePath } from "./path.ts";
 
@@ -13,7 +13,7 @@ export type Segment =
 
 export type Parsed = { readonly segments: readonly Segment[] } | { readonly error: string };
 
-/** `base` is the base_path that a path stands below: a name is bound once in both together. */
+/** `base` is the base_path of the path: a parameter name may occur only once in both together. */
 export function parsePattern(text: string, field: "base_path" | "path", base: readonly Segment[] = []): Parsed {
   if (!text.startsWith("/")) return { error: `must start with "/": write ${show("/" + text)}` };
   if (/[?#]/.test(text)) return { error: `a pattern describes the path only: leave out everything from "?" or "#" on in ${show(text)}` };

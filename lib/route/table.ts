@@ -46,9 +46,9 @@ export interface Candidate<T> {
 
 export interface RouteTable<T> {
   /**
-   * Host and path alone select the pattern; then its routes decide whether they take the method and the spelling. What they refuse
-   * never goes on to a less specific pattern, whose guards may be fewer. `authority` is the Host, with or without port, in any case; `path`
-   * and `encodedSlash` are those of `readTarget`.
+   * Host and path alone select the pattern; then its routes decide whether they accept the method and the spelling. A refused request
+   * never falls through to a less specific pattern, which may have fewer guards. `authority` is the Host, with or without port, in any case; `path`
+   * and `encodedSlash` come from `readTarget`.
    */
   find(authority: string, method: string, path: string, encodedSlash: boolean): Found<T>;
   /** Every route whose pattern matches the path, once, the most specific first. `authority` null: whatever the host. */
@@ -164,7 +164,7 @@ function methodsOf<T>(routes: readonly Route<T>[]): string[] {
   return [...(methods.has("GET") ? methods.add("HEAD") : methods)];
 }
 
-/** The routes that some method leads to: those of another service with a longer base_path may take all that a route takes. */
+/** The routes that at least one method can reach: routes of a service with a longer base_path may hide a route entirely. */
 function reachable<T>(routes: readonly Route<T>[]): readonly Route<T>[] {
   const found = [...methodsOf(routes), ANY_OTHER_METHOD].map((method) => routeFor(routes, method));
   return [...new Set(found.filter((route) => route !== undefined))];
@@ -177,8 +177,8 @@ function targetsOf<T>(routes: readonly Route<T>[]): readonly T[] {
 }
 
 /**
- * The routes that get the path from a backend that cuts off the parameters of each segment (RFC 3986 §3.3), `/admin;x/users` as
- * `/admin/users`: none if they are the same, or let such a path go elsewhere.
+ * The routes that match the path as a backend reads it that strips the parameters of each segment (RFC 3986 §3.3): `/admin;x/users` is
+ * `/admin/users`. None if they are the matched routes, or if all of them accept path parameters.
  */
 function otherReading<T>(trees: HostTrees<Route<T>>, authority: string, path: string, matched: readonly Route<T>[]): readonly Route<T>[] {
   const others = trees.find(authority, withoutParameters(path, matched[0]!.segments));
@@ -187,7 +187,7 @@ function otherReading<T>(trees: HostTrees<Route<T>>, authority: string, path: st
   return reached.some(({ entry }) => !entry.pathParameters) ? reached : [];
 }
 
-/** Where the pattern has a literal with ";", the configuration itself says so, and it stays. A segment that is all parameters vanishes. */
+/** Strips parameters, except from literal segments of the pattern, whose ";" is configured. A segment of parameters only is removed. */
 function withoutParameters(path: string, segments: readonly Segment[]): string {
   // Segments are counted from 1 in a path: what comes before its first "/" is empty. {name*} is all that comes last.
   const isLiteral = (i: number) => segments[Math.min(i, segments.length) - 1]?.kind === "literal";
@@ -195,7 +195,7 @@ function withoutParameters(path: string, segments: readonly Segment[]): string {
   return bare.join("/").replace(/\/\/+/g, "/");
 }
 
-/** The routes, no less specific than those that matched, that get the path from a backend that reads `%2F` as "/"; none as above. */
+/** The same for a backend that decodes `%2F` as "/"; only routes at least as specific as the matched ones count. */
 function decodedReading<T>(trees: HostTrees<Route<T>>, authority: string, path: string, matched: readonly Route<T>[]): readonly Route<T>[] {
   const decoded = path.replaceAll("%2F", "/").replace(/\/\/+/g, "/");
   const others = trees.find(authority, decoded);

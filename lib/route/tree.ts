@@ -105,7 +105,7 @@ export class PatternTree<R> {
   }
 }
 
-/** What may follow a head or a placeholder. */
+/** A node: the alternatives after a head or a placeholder. */
 interface Node<R> {
   literals: Map<string, Node<R>> | null;
   one: Node<R> | null;

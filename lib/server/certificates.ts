@@ -6,7 +6,7 @@ import type { Log } from "../base/log.ts";
 import { validityProblem } from "../base/pem.ts";
 import type { Config } from "../config/model.ts";
 
-/** A certificate and its key, PEM. One object for each configured certificate, so it can serve as a key for what is made of it. */
+/** A certificate and its key, PEM. One object for each configured certificate, so it can serve as a map key for derived objects. */
 export interface Pair {
   readonly cert: Buffer;
   readonly key: Buffer;

@@ -8,8 +8,8 @@
  *                          └► over (WebSocket)       └► over (the last reply)
  * ```
  *
- * Every phase also ends in "over" when the client disconnects, sends what is not HTTP, or exceeds a deadline. Requests that arrive while
- * another one is under way (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read.
+ * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that arrive while
+ * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read.
  */
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
@@ -26,7 +26,7 @@ import { connectionOf, receiveHead, type Connection, type Inbound, type RequestH
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
 
-/** What all connections of a gateway share. */
+/** The objects shared by all client connections of a gateway. */
 export interface ConnectionServer extends Http1Options {
   readonly uploads: Uploads;
   readonly drain: Drain;
@@ -53,7 +53,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #isHeadNew = true;
   #isReading = false;
 
-  // The request under way.
+  // The current request.
   #inbound: Inbound | null = null;
   #limits: Limits;
   #isPersistent = true;
@@ -117,7 +117,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
     if (rest.length > 0) this.#rest = rest;
     else this.#pieces.forget();
-    // What follows a request for an upgrade is not HTTP, and is kept for the tunnel.
+    // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
     if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
 
@@ -133,7 +133,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const trailers = body === null ? null : () => body.trailers;
     const inbound = receiveHead(head, this.#connection, content, trailers, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
-    // What follows an upgrade is not HTTP, whether or not there is one.
+    // Bytes after an upgrade request are not HTTP, even if the upgrade is refused.
     const isReadable = inbound.refusal === null && inbound.upgrade === null;
     this.#isPersistent = isReadable && framing.isPersistent;
     this.#isClientDone = isReadable && !framing.isPersistent;
@@ -299,7 +299,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
   }
 
-  /** Ends the connection if nothing is under way on it; a request that has begun to arrive may finish. */
+  /** Closes the connection if it is idle; a request that has begun to arrive may finish. */
   endIfIdle(): void {
     if (this.#phase !== "idle" || this.#rest !== null) return;
     if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
@@ -334,11 +334,11 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     refuseBare(socket, code, { requestId, clock: this.#server.clock, detail: clientErrorDetail(code, this.#limits) });
   }
 
-  /** The last reply has left. */
+  /** Closes the connection after the last reply. */
   #end(): void {
     this.#phase = "over";
     const socket = this.#socket;
-    // Bytes that nobody reads would turn the end into a reset, which takes the reply from a client that has not read it (RFC 9112 §9.6).
+    // Closing with unread input sends a reset, and the client may lose a reply that it has not read yet (RFC 9112 §9.6).
     if (this.#isClientDone && this.#parser.isOver && this.#rest === null) return void socket.end(() => socket.destroy());
     this.#body?.destroy();
     // Behind a whole request, only requests that the client sent before it knew of the end can follow.
@@ -348,7 +348,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   /** The client has ended its side, which counts as a disconnect. */
   readonly #onEnd = (): void => {
-    // Over TLS the end often comes with the request: what is ready is sent first.
+    // Over TLS the client's end often arrives with its request: flush ready replies first.
     this.#server.writeBatch.now();
     if (this.#phase === "over") return;
     if (this.#writer.state === "flushing") {
@@ -381,7 +381,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   };
 }
 
-/** Most bytes of later requests that are read while one is under way. */
+/** Most bytes of later requests that are read during the current request. */
 const MAX_AHEAD_BYTES = 64 * 1024;
 /** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
 const MAX_CROSSING_MS = 1_000;

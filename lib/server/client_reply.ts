@@ -1,5 +1,5 @@
 /**
- * Decides what is sent of a Reply, for every protocol, and writes it to HTTP/1 clients of our own codec.
+ * Decides which parts of a Reply are sent, for every protocol, and writes them to HTTP/1 clients of the gateway's own codec.
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
@@ -24,8 +24,8 @@ export function sendableReply(call: Call, requestHeaders: HeaderList, given: Rep
 }
 
 /**
- * What to send instead of a reply whose body broke off, was read by a plugin or was sent already, or whose Content-Length is stated twice
- * or is no number. Null when the reply can be sent.
+ * Returns the error reply to send if the body ended early, was read by a plugin or was already sent, or if Content-Length occurs twice or is
+ * not a number. Null if the reply can be sent.
  */
 function spoiltReply(call: Call, reply: Reply): Reply | null {
   const { body, headers } = reply;
@@ -41,12 +41,12 @@ function spoiltReply(call: Call, reply: Reply): Reply | null {
   if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
   if (!body.destroyed) return problem(call, "internal", { why: "the reply's body had been read in part" });
   const cause = body.errored;
-  return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause === null ? "the body broke off" : messageOf(cause) });
+  return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause === null ? "the body ended early" : messageOf(cause) });
 }
 
 /**
- * What is sent of the body; null where there is none on the wire (RFC 9110 §6.4.1, §15.3.6). A lent body stays one only where `mayLend`: its
- * sender gives it back when it has left.
+ * Returns the body to send; null if the response has none (RFC 9110 §6.4.1, §15.3.6). A lent body stays lent only if `mayLend` is true: then
+ * the sender gives it back once it is sent.
  */
 export function bodyToSend(method: string, { status, body }: Reply, mayLend: boolean): Reply["body"] {
   if (body === null || method === "HEAD" || status === 204 || status === 205 || status === 304) return null;
@@ -59,8 +59,8 @@ export type BodyFraming = number | "stated" | "chunked" | "until close" | "none"
 type Framed = Pick<Inbound, "method" | "httpVersion" | "upgrade">;
 
 /**
- * How the end of `body`, what is sent of the reply's, is marked in HTTP/1 (RFC 9112 §6.3). HEAD and 304 say how long it would be. The
- * connection of a request for an upgrade ends with any other reply.
+ * Returns the HTTP/1 framing of `body`, the body actually sent (RFC 9112 §6.3). HEAD and 304 state the length of the omitted body. A refused
+ * upgrade closes the connection.
  */
 export function framingOf({ method, httpVersion, upgrade }: Framed, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
   if (status === 204 || status === 101) return "none";
@@ -71,7 +71,7 @@ export function framingOf({ method, httpVersion, upgrade }: Framed, { status, he
   return httpVersion === "1.0" || upgrade !== null ? "until close" : "chunked";
 }
 
-/** Bytes that Content-Length promises, Infinity where there is none, NaN where it is no plain number or stands there twice. */
+/** The value of Content-Length in bytes; Infinity without the header, NaN if it is not a plain number or occurs twice. */
 export function statedLength(headers: HeaderList): number {
   let length = Infinity;
   for (let i = 0; i < headers.length; i += 2) {
@@ -228,7 +228,7 @@ export class ReplyWriter {
   readonly #options: Pick<Http1Options, "writeBatch" | "delivery">;
   readonly #sent: () => void;
   #call: Call | null = null;
-  /** What waits to be sent: the head, with a small body behind it; then a larger body. */
+  /** The unsent data: the head, with a small body appended; then a larger body. */
   #text = "";
   #bytes: Buffer | null = null;
   /** Cuts off a client that does not take the reply; null while there is no reason to look. */
@@ -242,7 +242,7 @@ export class ReplyWriter {
     this.#sent = sent;
   }
 
-  /** Sends `head` and `body`, which is what is to be sent of the body of `reply`. */
+  /** Sends `head` and `body`, the body to send for `reply` (`bodyToSend`). */
   send(call: Call, reply: Reply, head: string, body: Reply["body"], framing: BodyFraming): void {
     this.#call = call;
     call.notes.status = reply.status;

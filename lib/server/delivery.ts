@@ -18,9 +18,9 @@ export interface DeliveryOptions {
 }
 
 export interface Recipient {
-  /** What the reply is written to: a response, a stream, a socket, or what frames the body on the way to one. */
+  /** The destination of the reply: a response, a stream, a socket, or a framing layer before one. */
   readonly to: { write(chunk: Buffer): boolean; once(event: "drain", run: () => void): unknown };
-  /** Where it leaves: the connection of HTTP/1, the stream of HTTP/2. */
+  /** The transport: the connection in HTTP/1, the stream in HTTP/2. */
   readonly outlet: Duplex;
   /** Ends the reply in its middle, its connection or stream included. */
   readonly cut: (why: "broken" | "overdue") => void;
@@ -36,7 +36,7 @@ export class Delivery implements Sink, HasDeadline {
   readonly #endsAt: number;
   /** Since when the client has acknowledged nothing; Infinity while it is not behind. */
   #behindSince = Infinity;
-  /** What the client had acknowledged then. */
+  /** The bytes that the client had acknowledged then. */
   #acknowledged = 0;
   #resume: () => void = ignore;
 
@@ -54,7 +54,7 @@ export class Delivery implements Sink, HasDeadline {
     call.onAbort(() => body.destroy());
     const broken = (cause: Error | null) => {
       // The client must not take the part it has for the whole: no clean end.
-      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
+      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body ended early");
       this.#recipient.cut("broken");
     };
     pump(body, this, { passed: (bytes) => (call.notes.sent! += bytes), done, broken }, length);

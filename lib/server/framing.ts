@@ -176,8 +176,8 @@ const HOST = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]*|\[[^\]]*\])(?::[0-9]*)?$/;
 
 /**
  * Whether a header or trailer line of a client is dropped on arrival, in every protocol: names with "_", unless the configuration allows
- * them; `Proxy`, which CGI programs take for the setting HTTP_PROXY (CVE-2016-5385); and `X-Client-Cert-…`, in which the gateway tells
- * upstreams about certificates (`plugins/mtls.ts`).
+ * them; `Proxy`, which CGI programs take for the setting HTTP_PROXY (CVE-2016-5385); and `X-Client-Cert-…`, in which the gateway sends
+ * certificate data to upstreams (`plugins/mtls.ts`).
  *
  * CGI and many servers read `_` as `-`, so `X_Forwarded_For` poses as a header that the gateway sets. Even where underscores are allowed, a
  * name is dropped that becomes a header of the gateway's own or of the message's framing that way.

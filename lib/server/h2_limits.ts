@@ -1,5 +1,5 @@
 /**
- * Limits of one HTTP/2 connection beside those of `global.limits`, and why they are as they are.
+ * Limits of one HTTP/2 connection in addition to `global.limits`, with the reason for each value.
  *
  * nghttp2 and node enforce further ones. Connection errors: frames larger than 16 KiB, more than 32 entries in a SETTINGS frame, more than
  * 8 CONTINUATION frames (CVE-2024-28182), a window beyond 2^31-1, a WINDOW_UPDATE of 0, DATA or HEADERS on a stream that has ended, more

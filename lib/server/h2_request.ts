@@ -15,7 +15,7 @@ import type { Inbound } from "./receive.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
-/** What all requests of a listener share. */
+/** The objects shared by all requests of a listener. */
 export interface H2Server extends Pick<Http1Options, "receiving" | "answer" | "ended" | "delivery" | "join"> {
   readonly clock: Clock;
   readonly uploads: Uploads;
@@ -114,7 +114,7 @@ export class H2Request implements Responder {
       this.send(problem(call, "request_timeout", { detail: "The request did not arrive in time.", why }));
       return call.abort();
     }
-    // A whole reply: its end tells the client that the rest of the body is not read.
+    // A complete reply: its end signals the client that the rest of the request body is not read.
     if (this.#stream.writableEnded) return;
     call.fail("request_timeout", why);
     this.#giveUp(NGHTTP2_CANCEL);

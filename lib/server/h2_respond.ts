@@ -62,7 +62,7 @@ export function informStream(stream: ServerHttp2Stream): (status: number, header
 const MAX_INFORMATIONAL = 16;
 
 function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): void {
-  // No END_STREAM where the body broke off: the client must not take the part that it has for the whole.
+  // No END_STREAM if the body ended early: the client must not mistake the part for the whole.
   const cut = (why: "broken" | "overdue") => giveUp(why === "broken" ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL);
   // Node's own timeout of a stream is restarted by whatever the connection sends, answers to PINGs included.
   const delivery = () => new Delivery(call, { to: stream, outlet: stream, cut }, options);

@@ -246,7 +246,7 @@ class Session {
     if (this.#session.destroyed) return;
     const stuckBefore = this.#stuckAt;
     this.#stuckAt = this.#isStuck() ? this.#socket.bytesWritten : -1;
-    // A process that was held up may run two checks in one turn, and sends what is ready at the end of it.
+    // A blocked process may run two checks in one turn, and flushes output only at its end: check again after the flush.
     if (this.#stuckAt >= 0 && this.#stuckAt === stuckBefore) setImmediate(this.#endIfStuck);
     if (silentBefore < h2.SILENCE_MS && this.#silentMs >= h2.SILENCE_MS) this.#session.ping(ignore);
     else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
@@ -257,7 +257,7 @@ class Session {
     this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   };
 
-  /** What a client does not read waits in the socket; what nghttp2 holds back while nothing waits there will never be sent. */
+  /** Whether nghttp2 holds output back although the socket is empty: such output is never sent. Output for a slow client waits in the socket. */
   #isStuck(): boolean {
     const { _handle: handle } = this.#socket as { _handle?: { readonly writeQueueSize?: number } | null };
     return handle?.writeQueueSize === 0 && (this.#session.state.outboundQueueSize ?? 0) > 0;

@@ -10,7 +10,7 @@ type Protocol = "HTTP/1" | "HTTP/2" | "unknown";
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
 
 /**
- * Calls `decided` once, unless the connection closes before; what was read is put back. "unknown": the client has not sent enough within
+ * Calls `decided` once, unless the connection closes before; bytes read are put back. "unknown": the client has not sent enough within
  * `timeoutMs`.
  */
 export function detectProtocol(socket: Socket, clock: Clock, timeoutMs: number, decided: (protocol: Protocol) => void): void {

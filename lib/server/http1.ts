@@ -1,5 +1,5 @@
 /**
- * What both codecs for HTTP/1 clients share, our own (`http1_wire.ts`) and node's (`http1_node.ts`): their interface, the end of idle
+ * The common part of both codecs for HTTP/1 clients, our own (`http1_wire.ts`) and node's (`http1_node.ts`): their interface, the end of idle
  * connections, and the refusal of requests that cannot be read.
  */
 import { STATUS_CODES } from "node:http";
@@ -50,7 +50,7 @@ export interface Http1 {
    * that is closed is lost, and its client cannot know whether it was served.
    */
   drain(lingerMs: number): void;
-  /** Frees what is not a connection. */
+  /** Frees all resources except connections. */
   destroy(): void;
 }
 

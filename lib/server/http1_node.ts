@@ -21,8 +21,8 @@ import { receive } from "./receive.ts";
 const CONNECTIONS_CHECK_MS = 1_000;
 /**
  * From Node 25 on, the connection of an upgrade with a body is hidden until node has parsed the body, so the request cannot be put back
- * (`putBack`). Node asks before, and serves as an ordinary request what is not to be an upgrade; but it loses what was read behind its body,
- * so such a request has to be the last one of its connection.
+ * (`putBack`). Node asks first, and serves a refused upgrade as an ordinary request; but it loses the bytes read after its body,
+ * so such a request must be the last one of its connection.
  */
 const HIDES_UPGRADED = Number.parseInt(process.versions.node, 10) >= 25;
 
@@ -36,14 +36,14 @@ export class NodeHttp1 implements Http1 {
   readonly #options: Http1Options;
   readonly #serveUpgrade: (socket: Socket) => void;
   #own: http.Server | null = null;
-  /** Connections that have not asked for anything yet: before Node 26 they are not among those that node counts as idle. */
+  /** Connections without a request so far: before Node 26, node does not count them as idle. */
   readonly #fresh = new Set<Socket>();
   readonly #queue = new RequestQueue();
   readonly #uploads: Uploads;
   readonly #drain: Drain;
-  /** The request under way on each connection, upgrades left out. */
+  /** The current request of each connection, upgrades excluded. */
   readonly #current = new WeakMap<Duplex, Current>();
-  /** Connections on which a listener for the client's end stands before node's own. */
+  /** Connections whose "end" listener was added before node's own. */
   readonly #watched = new WeakSet<Duplex>();
   /** Connections on which node's parser has given up, and why. */
   readonly #broken = new WeakMap<Duplex, NodeJS.ErrnoException>();
@@ -69,7 +69,7 @@ export class NodeHttp1 implements Http1 {
     request.on("error", ignore);
     response.on("error", ignore);
     this.#fresh.delete(socket);
-    // Node ends its side with the client's, and over TLS a client's end is often read together with its request: what is ready has to leave first.
+    // Node closes its side when the client half-closes, and over TLS the end often arrives with the request: flush ready replies first.
     if (!this.#watched.has(socket)) socket.prependListener("end", () => this.#options.writeBatch.now());
     this.#watched.add(socket);
     this.#queue.take(socket, () => this.#accept(request, response, isContinued));
@@ -161,16 +161,16 @@ export class NodeHttp1 implements Http1 {
     if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
     const exchange = this.#current.get(socket);
     if (exchange === undefined) return this.#refuse(socket, error);
-    // A fault behind the request under way has to wait for its reply.
+    // A parse error after the current request must wait for its reply.
     if (exchange.request.complete) return this.#queue.take(socket, () => this.#refuse(socket, error));
     this.#giveUp(socket, exchange, error);
   };
 
   /** Ends an exchange whose request will not arrive whole; the client gets the reason where no reply has begun. */
   #giveUp(socket: Duplex, { response, call }: Current, error: NodeJS.ErrnoException): void {
-    // A client that has ended its side has disconnected; all else is ended by us, and the access log has to say so.
+    // If the client closed its side, it disconnected; in all other cases the gateway ends the exchange, and the access log must show that.
     const gone = error.code === "HPE_INVALID_EOF_STATE";
-    // A reply that is whole may wait for the end of this round. It is the answer: nobody wants the rest of the request.
+    // A complete reply may wait for the end of this turn. It is the answer, so the rest of the request is not needed.
     this.#options.writeBatch.now();
     if (response.writableEnded) return endSoon(socket, this.#options.clock);
     const code = clientErrorCode(error, this.#options.receiving().limits.maxUriBytes);

@@ -10,7 +10,7 @@ import { hasHeader, type HeaderList } from "../http/headers.ts";
 
 export type Limits = Config["global"]["limits"];
 
-/** What is in force at this moment. */
+/** The settings in force. */
 export interface Rules {
   readonly limits: Limits;
   /** Whether the address is a proxy's in `global.trusted_proxies`: many clients come from it. */
@@ -98,7 +98,7 @@ export function guard(server: Server, admitted: (socket: Socket) => boolean): vo
 export interface Upload {
   /** Bytes that have come so far. */
   readonly received: () => number;
-  /** Whether we wait for the client: not while we, or the upstream, have not read what is there. */
+  /** Whether the gateway waits for the client: false while received bytes are unread by the gateway or the upstream. */
   readonly awaited: () => boolean;
   /** Gives it up: it comes too slowly. */
   readonly tooSlow: () => void;

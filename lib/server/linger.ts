@@ -9,11 +9,11 @@ import type { Clock } from "../base/clock.ts";
 
 /** Milliseconds a client may leave the last reply unread. Any byte it reads restarts the time. */
 const MAX_UNREAD_MS = 60_000;
-/** Bytes and milliseconds for which a request body that nobody reads is discarded, so that its connection can go on or end in order. */
+/** Limits, in bytes and milliseconds, for discarding an unread request body, so that its connection can be reused or closed normally. */
 export const MAX_DISCARDED_BYTES = 1024 * 1024;
 export const MAX_DISCARD_MS = 5_000;
 
-/** Sends what is written and our end, discards what arrives for up to `lingerMs` (default 5 000) after that, then destroys the socket. */
+/** Flushes written data, half-closes the socket, discards input for up to `lingerMs` (default 5 000), then destroys the socket. */
 export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, clock: Clock, lingerMs = MAX_DISCARD_MS): void {
   if (socket.destroyed) return;
   const cut = () => void socket.destroy();
@@ -53,8 +53,8 @@ export function breakOff(socket: Duplex, isUntilClose: boolean): void {
 }
 
 /**
- * A number that grows whenever the other side takes bytes of what was written: those that have left us, and on a socket without those that
- * the system has yet to send.
+ * Returns a number that grows whenever the peer accepts written bytes: the bytes handed to the system, minus, on a socket, the bytes that the
+ * system has not sent yet.
  */
 export function acknowledgedBytes(outlet: Duplex): number {
   if (!(outlet instanceof Socket)) return -outlet.writableLength;
@@ -62,7 +62,7 @@ export function acknowledgedBytes(outlet: Duplex): number {
   return outlet.bytesWritten - outlet.writableLength - (handle?.writeQueueSize ?? 0);
 }
 
-/** Reads on a body that nobody wants, even where its reader has paused it for an upstream that has answered and reads no more. */
+/** Drains an unwanted body, even if its reader has paused it for an upstream that has answered and stopped reading. */
 export function letFlow(body: Readable): void {
   body.pause = () => body;
   body.resume();

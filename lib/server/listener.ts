@@ -27,7 +27,7 @@ export interface ListenerOptions {
   readonly log: Log;
   /** Collects replies that are written together; default: one of its own. */
   readonly writeBatch?: WriteBatch;
-  /** Answers a request. What it throws or rejects with is logged, and answered with 500. */
+  /** Answers a request. An error or rejection is logged, and answered with 500. */
   readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
   /** The rules in force; asked once a request. */
   readonly receiving: () => ReceiveOptions;
@@ -138,7 +138,7 @@ export class Listener {
     this.#http2.renew(which);
   }
 
-  /** From now on each HTTP/1 reply asks its client to reconnect. HTTP/2 clients are told once, by `drain`. */
+  /** From now on each HTTP/1 reply asks its client to reconnect. HTTP/2 clients get one GOAWAY, from `drain`. */
   announceStop(): void {
     this.#isStopAnnounced = true;
     this.#sendAway(true);

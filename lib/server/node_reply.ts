@@ -94,9 +94,9 @@ function sendWhole(to: NodeRequest, whole: Buffer | null, options: RespondOption
   finish(to, options);
 }
 
-/** Sends what was ready in the last round of the event loop. */
+/** Sends a reply that became ready in the last turn of the event loop. */
 function sendReady(to: NodeRequest, whole: Buffer | null, options: RespondOptions): void {
-  // The client may have gone while it waited.
+  // The client may have disconnected meanwhile.
   if (to.response.destroyed) return;
   try {
     sendWhole(to, whole, options);

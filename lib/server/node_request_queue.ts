@@ -20,7 +20,7 @@ interface Waiting {
 }
 
 export class RequestQueue {
-  /** Connections with an exchange under way; null while nothing waits behind it. */
+  /** Connections with an exchange in progress; null while no request waits behind it. */
   readonly #connections = new WeakMap<Duplex, Waiting | null>();
 
   /** Runs `begin` once all before it on this connection are over: at once on an idle one, never on one that is ending. */
@@ -37,7 +37,7 @@ export class RequestQueue {
     else if (waiting.requests.length >= MAX_WAITING && waiting.resume === null) pause(socket, waiting);
   }
 
-  /** The exchange under way is over; the next one begins. */
+  /** Ends the current exchange and starts the next one. */
   over(socket: Duplex): void {
     const waiting = this.#connections.get(socket) ?? null;
     const begin = socket.writable ? waiting?.requests.shift() : undefined;

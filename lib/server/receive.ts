@@ -28,13 +28,13 @@ export interface Inbound extends RequestFacts {
 /** The rules of the configuration in force. */
 export interface ReceiveOptions {
   readonly clock: Clock;
-  /** Whether an address is that of a trusted proxy; null: there are none. */
+  /** Whether an address belongs to a trusted proxy; null: there are none. */
   readonly isTrusted: ((address: string) => boolean) | null;
   readonly limits: Limits;
   readonly underscores?: Underscores;
 }
 
-/** What is known of a client's connection, the same for all of its requests. */
+/** The facts about a client connection, shared by all of its requests. */
 export interface Connection {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
@@ -100,7 +100,7 @@ function noTrailers(): HeaderList {
   return NO_TRAILERS;
 }
 
-/** What requests of all protocols have: an id, and who they come from. */
+/** The properties of requests in all protocols: an id, and the client. */
 export function receiveParts(
   headers: HeaderList,
   connection: Connection,
@@ -152,7 +152,7 @@ export function connectionOf(socket: Socket): Connection {
   return { remoteAddress, encrypted: true, certificate, tlsVersion: version };
 }
 
-/** `::ffff:192.0.2.1`, as a dual-stack socket says it, is 192.0.2.1. "" when the socket is already gone. */
+/** `::ffff:192.0.2.1`, as a dual-stack socket says it, is 192.0.2.1. "" when the socket is already closed. */
 function plainAddress(address: string | undefined): string {
   if (address === undefined) return "";
   return address.startsWith("::ffff:") && address.includes(".") ? address.slice(7) : address;

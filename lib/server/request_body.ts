@@ -24,7 +24,7 @@ export class RequestBody extends Readable {
     super();
     this.#source = source;
     this.#maxBytes = maxBytes;
-    // The error of a body that nobody reads must not end the process.
+    // An error of a body without a reader must not end the process.
     this.on("error", ignore);
   }
 

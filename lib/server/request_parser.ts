@@ -30,9 +30,9 @@ export interface RequestSink extends BodySink {
   ended(): void;
 }
 
-/** Joins the bytes that a parser has not used with those that follow. */
+/** Joins the unparsed bytes with the bytes that follow. */
 export class Pieces {
-  /** Our own memory that they lie in, with room behind them; null where they lie in what was read. */
+  /** Our own buffer with the bytes, and room behind them; null while the bytes are in the buffer of the last read. */
   #memory: Buffer | null = null;
 
   /** Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
@@ -159,7 +159,7 @@ export class RequestParser {
   /** The body begins at `at`. */
   #begin(head: RequestHead, chunk: Buffer, at: number): number {
     const { bodyLength, refusal } = head.framing;
-    // Where the framing is in doubt, so is the start of the next request: nothing more is read.
+    // If the framing is ambiguous, so is the start of the next request: nothing more is read.
     if (refusal !== null || bodyLength === 0) {
       this.#state = "over";
       this.#sink.head(head, null);
@@ -194,7 +194,7 @@ const LONG_TARGET: ParseFault = { code: "uri_too_long", message: "the request ta
 const BAD_FIELD: ParseFault = { code: "bad_request", message: "a header line is malformed" };
 const LARGE_HEAD: ParseFault = { code: "headers_too_large", message: "the head is too large" };
 
-/** What is wrong with the request line, or with the beginning of one; null for a valid one. */
+/** Returns the error of a request line, or of its beginning; null if it is valid. */
 function requestLineFault(head: Buffer, { maxUriBytes }: HeadLimits): ParseFault | null {
   const target = head.indexOf(SPACE) + 1;
   const targetEnd = target === 0 ? 0 : head.indexOf(SPACE, target);
@@ -211,9 +211,9 @@ const AUTHORITY = String.raw`(?:[\w.~%!$&'()*+,;=:-]*@)?[\w.~%!$&'()*+,;=:[\]-]*
 const TARGET = String.raw`(?:/[\x21-\x7e]*|[A-Za-z]+://${AUTHORITY}(?:[/?][\x21-\x7e]*)?)`;
 const LINE = String.raw`(?:[A-Z][A-Z-]* ${TARGET}|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`;
 const REQUEST_LINE = new RegExp(`^${LINE}`);
-/** A whole head; what it takes for one, `GRAMMAR` does as well. */
+/** A complete head. Every head that it matches, `GRAMMAR` accepts too. */
 const HEAD = new RegExp(String.raw`${LINE}(?:[!#$%&'*+.^_\x60|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n`, "y");
-/** Those that node's own parser knows: a method that nobody has heard of is a mistake, or an attempt to confuse a reader. */
+/** The methods that node's own parser accepts: an unknown method is a mistake, or a request smuggling attempt. */
 const METHODS: ReadonlySet<string> = new Set(http.METHODS);
 
 /** Whether `text` begins with a request line. */
@@ -229,7 +229,7 @@ const PARTS = ["refused", "start", "method", "target", "version", "request line 
 type Part = (typeof PARTS)[number];
 const [REFUSED, START, REQUEST_LINE_END, WHOLE] = [row("refused"), row("start"), row("request line end"), row("whole")];
 
-/** Where the row of a part begins in `NEXT`, by which the part is known. */
+/** The offset of a part's row in `NEXT`; identifies the part. */
 function row(part: Part): number {
   return PARTS.indexOf(part) * 256;
 }
@@ -262,7 +262,7 @@ for (const [part, bytes, next] of GRAMMAR) {
   for (let byte = 0; byte < 256; byte++) if (bytes.test(String.fromCharCode(byte))) NEXT[row(part) + byte] = row(next);
 }
 
-/** Whether white space with a tab stands before `end`. */
+/** Whether the white space before `end` contains a tab. */
 function hasTabBefore(text: string, end: number): boolean {
   for (let i = end - 1; text.charCodeAt(i) <= SPACE; i--) if (text.charCodeAt(i) === TAB) return true;
   return false;

@@ -1,10 +1,10 @@
 /**
- * Stores what a limiter remembers of its callers in arrays of numbers, which no garbage collector walks: blocks with the marks of their
- * windows, and a table that finds a caller by the hash of its name.
+ * Stores a limiter's state per caller in typed arrays, which the garbage collector does not scan: blocks hold the marks of each window,
+ * and a table finds a caller by the hash of its name.
  *
- * A window of a caller has at most 64 marks. A mark stands for `batch` admissions, where batch = ceil(limit / 64), and bears the time of
- * the latest of them; only the newest mark may stand for fewer. So a mark leaves the window with its youngest admission: the count errs
- * towards refusing, by at most batch - 1 < limit / 64, and never towards admitting. For limits up to 64 the count is exact.
+ * A window of a caller has at most 64 marks. A mark counts `batch` admissions, where batch = ceil(limit / 64), and stores the time of
+ * the latest one; only the newest mark may count fewer. A mark expires with its latest admission, so the limiter may refuse up to
+ * batch - 1 < limit / 64 requests too many, and never admits one too many. For limits up to 64 the count is exact.
  */
 import { hash } from "node:crypto";
 import type { Window } from "./counters.ts";
@@ -21,7 +21,7 @@ export function marksOf(limit: number): number {
   return Math.ceil(limit / batchOf(limit));
 }
 
-/** What was admitted in one window. */
+/** The admissions in one window. */
 export interface History {
   /** Of each mark, the oldest first. */
   readonly times: ArrayLike<number>;
@@ -93,12 +93,12 @@ const PAGE = 8_192;
 /** Blocks in the first page at first, and slots in the table, so that a limiter with few callers costs little. */
 const FEWEST = 4;
 
-/** Blocks of one size. They have no gaps: were gaps left, a few callers who stay could keep every page that a flood once filled. */
+/** Blocks of one size, without gaps: with gaps, a few remaining callers could keep every page that a flood of callers once filled. */
 export class BlockPool {
   readonly plan: Plan;
-  /** Room for marks in each window, where it can have so many. */
+  /** Room for marks in each window. */
   readonly room: number;
-  /** Where in a block the marks of each window begin. */
+  /** The offset in a block of each window's marks. */
   readonly marksAt: readonly number[];
   readonly #size: number;
   /** Blocks of a page, as an exponent of two. */
@@ -125,7 +125,7 @@ export class BlockPool {
     return this.#pages[block >> this.#bits]!;
   }
 
-  /** Where in its page a block begins. */
+  /** The offset of a block in its page. */
   start(block: number): number {
     return (block & ((1 << this.#bits) - 1)) * this.#size;
   }
@@ -185,12 +185,12 @@ export class CallerTable {
     return this.#size;
   }
 
-  /** The caller who was not admitted for the longest time; 0 when there is nobody. */
+  /** The least recently admitted caller; 0 when the table is empty. */
   get oldest(): number {
     return this.#slots[NEWER]!;
   }
 
-  /** The caller who was admitted last; 0 when there is nobody. */
+  /** The most recently admitted caller; 0 when the table is empty. */
   get newest(): number {
     return this.#slots[OLDER]!;
   }
@@ -267,7 +267,7 @@ export class CallerTable {
     this.#chains[chain] = slot;
   }
 
-  /** What points to this slot in its chain points to another one from now on. */
+  /** Replaces the link to this slot in its hash chain by a link to the slot `to`. */
   #redirect(slot: number, to: number): void {
     const chain = this.#chainOf(slot);
     let at = this.#chains[chain]!;
@@ -296,7 +296,7 @@ const LONGEST = 64;
 
 /** Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. */
 export function hashName(name: string, secret: Secret, result: Int32Array): void {
-  // In UTF-16: in UTF-8 all halves of surrogate pairs, which a JWT may name somebody by, would be the same.
+  // Hashed as UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject, would be equal.
   halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
 }
 

@@ -34,7 +34,7 @@ export interface Limiter {
 
 export interface Counters {
   /**
-   * The limiter of one plugin instance. The same key after a reload gives a limiter that remembers what was admitted, also when
+   * The limiter of one plugin instance. The same key after a reload gives a limiter that keeps the admissions counted so far, also when
    * its windows have changed.
    */
   limiter(key: string, options: LimiterOptions): Limiter;

@@ -76,9 +76,9 @@ export class MemoryLimiter implements Limiter {
   }
 
   /**
-   * Forgets, of a few callers, the one who has used the smallest share of a limit, so that a flood of new callers does not lock others out.
-   * No caller is forgotten who has used more than half of a limit: new callers start with what a forgotten one has used, and at least half of
-   * each limit is to be left to them. Returns false when nobody is forgotten. The decision is about the overflow afterwards, as before.
+   * Samples a few callers and evicts the one that has used the smallest share of a limit, so that a flood of new callers does not lock
+   * others out. A caller that has used more than half of a limit is never evicted: new callers start with the usage of evicted ones, and
+   * must have at least half of each limit left. Returns false when no caller was evicted. `#decision` is about the overflow, before and after.
    */
   #evict(now: number): boolean {
     const callers = this.#callers;
@@ -128,7 +128,7 @@ export class MemoryLimiter implements Limiter {
       let first = marks;
       while (first < end && now - page[first]! >= ms) first++;
       if (first > marks) {
-        // Every mark but the newest stands for a whole batch.
+        // Every mark except the newest counts a whole batch.
         page[at + USED + w] = used = first === end ? 0 : used - (first - marks) * batch;
         for (let mark = marks; first < end; mark++, first++) page[mark] = page[first]!;
       }
@@ -166,12 +166,12 @@ export function bytesOfCaller(windows: readonly Window[]): number {
 }
 
 /**
- * The slot of the overflow: at least what each caller without a slot of its own has used. A caller who gets a slot begins with what stands
- * here, since it may be one of them: so getting a slot buys no quota. On an ordinary day nothing stands here.
+ * The slot of the overflow: at least what each caller without a slot of its own has used. A caller that gets a slot starts
+ * with this usage, since it may have caused it: a new slot gives no new quota. In normal operation the overflow is empty.
  */
 const OVERFLOW = 0;
 
-/** What the callers of one limiter have used, across changes of its windows. */
+/** The usage of the callers of one limiter, kept across changes of its windows. */
 class Callers {
   plan: Plan;
   /** Decisions that were made by the overflow. */
@@ -182,7 +182,7 @@ class Callers {
   at = 0;
   /** Slots by name; 0, where a caller has none, is the overflow. */
   readonly table: CallerTable;
-  /** By slot: where its block is. A pool's plan is that of its blocks' windows: an older one until the caller is next seen. */
+  /** By slot: the pool of its block. The pool has the plan that the block was written with: an older plan until the caller is next seen. */
   readonly #pools: BlockPool[] = [];
   #dice: number;
 
@@ -227,8 +227,8 @@ class Callers {
 
   /**
    * Rewrites a caller's marks for other windows, matched by name: the newest admissions up to the new limit are kept, in batches of
-   * the new size. An admission's time only ever moves later (to that of the latest in its batch), so a reload refills nothing. What
-   * stood beyond a lowered limit is gone, though: should the limit be raised again within the window, it is not remembered.
+   * the new size. The time of an admission can only become later (the time of the latest in its batch), so a reload never refills a limit.
+   * Admissions beyond a lowered limit are dropped: they do not count if the limit is raised again within the window.
    */
   convert(slot: number, plan: Plan): void {
     const before = this.#pools[slot]!.plan;
@@ -260,7 +260,7 @@ class Callers {
     this.#write(OVERFLOW, plan, last, both);
   }
 
-  /** Whether nobody's windows hold anything any more. */
+  /** Whether all windows of all callers are empty. */
   hasRunOut(now: number): boolean {
     return [this.table.newest, OVERFLOW].every((slot) => now - this.#last(slot) >= this.#pools[slot]!.plan.longestMs);
   }

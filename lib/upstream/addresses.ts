@@ -81,7 +81,7 @@ export class Names {
     this.retain([]);
   }
 
-  /** A name is kept while its look-up is under way: otherwise, wanted again, it would be looked up twice at a time. */
+  /** A name is kept during its look-up: otherwise a new request for it would start a second look-up at the same time. */
   forgetIfUnused(name: LookedUp): void {
     if (name.isUnused && this.#names.get(name.host) === name) this.#names.delete(name.host);
   }
@@ -92,7 +92,7 @@ class LookedUp implements Name {
   addresses: readonly Address[] = [];
   readonly #names: Names;
   readonly #listeners = new Set<() => void>();
-  /** The look-up under way. */
+  /** The look-up in progress. */
   #looking: Promise<readonly Address[]> | null = null;
   #isRetained = false;
   /** In a row. */

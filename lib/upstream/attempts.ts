@@ -53,17 +53,17 @@ function once(options: AttemptsOptions): Handler {
   };
 }
 
-/** When the exchange has to be over; monotonic, 0: no such deadline. */
+/** The deadline of the whole exchange, on the monotonic clock; 0: no deadline. */
 function startTotal({ totalMs }: AttemptsOptions, { call }: Exchange, now: number): number {
   return totalMs === 0 ? 0 : (call.endsAt = now + totalMs);
 }
 
 interface Tries extends AttemptsOptions {
-  /** What follows a failed try; throws if another one may. */
+  /** Returns the reply after a failed attempt; throws if a retry may follow. */
   readonly failed: (exchange: Exchange, error: unknown) => Reply;
 }
 
-/** One try, and what it says of the upstream. Not async, which would cost two promises more for each request. */
+/** One attempt; its result is reported to the upstream's health. Not async: that would cost two more promises per request. */
 function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer: Peer, startedAt: number, endsAt: number): Promise<Reply> {
   const { call } = exchange;
   const { notes } = call;

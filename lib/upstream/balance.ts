@@ -4,13 +4,13 @@
 import { parseAddress } from "../base/cidr.ts";
 import type { Exchange } from "../http/exchange.ts";
 
-/** What a strategy needs to know of an upstream. */
+/** The properties of an upstream that a strategy uses. */
 export interface Candidate {
   /** Unique within the service. */
   readonly id: string;
   /** Above 0; its share of the requests beside the others', reduced during a slow start. */
   readonly weightNow: number;
-  /** Requests under way and waiting. */
+  /** Requests in progress and waiting. */
   readonly load: number;
   /** The state of smooth rotation; kept across reloads, so that a new configuration does not start at the first upstream again. */
   turn: number;
@@ -51,7 +51,7 @@ const leastConnections: Balancer = {
   },
 };
 
-/** Of those with at most this load, all step forward by their weights; the foremost is taken, and steps back by the sum of the weights. */
+/** Smooth weighted round robin among the peers with at most this load: each gains its weight; the highest is chosen and loses the sum. */
 function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
   let foremost: Peer | null = null;
   let sum = 0;

@@ -55,7 +55,7 @@ export function connectFailure(error: Error): string {
 }
 
 export interface UpstreamTls {
-  /** CA certificates, PEM. Default: those of the system. */
+  /** CA certificates, PEM. Default: the system's CA certificates. */
   readonly ca?: Buffer | undefined;
   /** Client certificate chain and its key, PEM. */
   readonly cert?: Buffer | undefined;

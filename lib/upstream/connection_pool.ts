@@ -1,5 +1,5 @@
 /**
- * What the connections to one upstream have in common over HTTP/1.1 and HTTP/2: leases, the queue for them, TLS and addresses.
+ * The common base of HTTP/1.1 and HTTP/2 connection pools of one upstream: leases, the queue for them, TLS and addresses.
  */
 import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
@@ -32,7 +32,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   readonly #tls: ConnectionOptions | null;
   /** The last TLS session of each address, to be resumed by the next connection. Without a name it is the pool's own. */
   readonly #tlsSessions = new WeakMap<object, Buffer>();
-  /** Requests under way. */
+  /** Requests in progress. */
   leased = 0;
   /** First come, first served. */
   protected readonly waiters = new Set<Waiter<Lease>>();
@@ -77,7 +77,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
         reject(fault);
       };
       const timer = this.clock.after(ms, () => {
-        const why = `max_connections ${this.limit}, ${this.leased} requests under way`;
+        const why = `max_connections ${this.limit}, ${this.leased} requests in progress`;
         refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (${why})`));
       });
       const waiter: Waiter<Lease> = { grant: resolve, refuse, timer };

@@ -1,5 +1,5 @@
 /**
- * What the fault of a try means: whether it counts against the upstream, whether another try may follow, and how many a service can bear.
+ * Classifies the fault of an attempt: whether it counts against the upstream and whether a retry may follow; limits the retries of a service.
  */
 import type { Clock } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";

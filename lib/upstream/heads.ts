@@ -32,7 +32,7 @@ export interface RequestHead {
   readonly framing: Framing;
   /** Bytes of the body; Infinity if it is chunked. */
   readonly length: number;
-  /** What the upstream has to answer in Sec-WebSocket-Accept if the key is ours; null if it is the client's, who checks it. */
+  /** The expected Sec-WebSocket-Accept if the gateway chose the key; null if the client chose it and checks the answer. */
   readonly accept: string | null;
 }
 
@@ -87,7 +87,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
 }
 
 /**
- * Every message to the upstream states its length, and what was chunked is chunked again (RFC 9112 §6). If a plugin left two lengths, or
+ * Every message to the upstream states its length, and a chunked body is chunked again (RFC 9112 §6). If a plugin left two lengths, or
  * the length of a body that it took away, the upstream would read the next request as the rest of this one.
  */
 function framingOf({ body, headers }: Exchange): "length" | "chunked" {
@@ -130,7 +130,7 @@ function kindOf(name: string): number {
 
 /**
  * States where the request came from. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
- * host, scheme and port, its prefix before ours. Those of any other client are dropped.
+ * host, scheme and port, its prefix before ours. Any other client's forwarding headers are dropped.
  */
 function pushForwarded(headers: string[], exchange: Exchange): void {
   const { call } = exchange;
@@ -176,7 +176,7 @@ function portOf(host: string, scheme: "http" | "https"): string {
   return scheme === "https" ? "443" : "80";
 }
 
-/** What a server answers to a Sec-WebSocket-Key: `dGhlIHNhbXBsZSBub25jZQ==` gives `s3pPLMBiTxaQ9kYGzzhZRbK+xOo=` (RFC 6455 §4.2.2). */
+/** Returns Sec-WebSocket-Accept for a Sec-WebSocket-Key: `dGhlIHNhbXBsZSBub25jZQ==` gives `s3pPLMBiTxaQ9kYGzzhZRbK+xOo=` (RFC 6455 §4.2.2). */
 export function websocketAccept(key: string): string {
   return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
 }
@@ -274,7 +274,7 @@ export function switchHeaders(protocol: string, headers: HeaderList): HeaderList
   return ["Connection", "Upgrade", "Upgrade", protocol, ...withoutHeader(headers, "content-length")];
 }
 
-/** Those of a 100 are not passed on. The others have no body, so that nothing may state its length. */
+/** The headers to forward with a 1xx response. The headers of a 100 are dropped; a 1xx has no body, so Content-Length is removed. */
 export function informationHeaders(status: number, headers: HeaderList): HeaderList {
   return status === 100 ? [] : withoutHeader(endToEnd(headers), "content-length");
 }
@@ -283,8 +283,8 @@ export function informationHeaders(status: number, headers: HeaderList): HeaderL
 const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /**
- * Without what trailers must not state (RFC 9110 §6.5.1): framing, routing, the sender and the content of a message. If its recipient
- * merges trailers into the headers, a client could otherwise rewrite what was checked.
+ * Drops fields that trailers must not contain (RFC 9110 §6.5.1): framing, routing, authentication and content fields. A recipient that
+ * merges trailers into the headers would otherwise let a client overwrite headers that were checked.
  */
 export function trailerFields(list: HeaderList): HeaderList {
   const kept: string[] = [];

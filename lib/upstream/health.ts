@@ -51,7 +51,7 @@ export interface HealthReport {
 /** An ejection is a repetition when it follows the return from the last within this many times `ejectMs`. */
 const REPEATS_WITHIN = 10;
 const MOST_TIMES_LONGER = 10;
-/** Where a slow start begins. */
+/** The fraction at which a slow start begins. */
 const FIRST_SHARE = 0.1;
 
 const NO_CHECKS: HealthSettings = {

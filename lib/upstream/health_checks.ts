@@ -20,7 +20,7 @@ export interface HealthCheckTarget extends Omit<ConnectionPoolOptions, "keepaliv
 export interface HealthCheckSettings {
   /** With its query, if it has one. */
   readonly path: string;
-  /** From the start of one check to that of the next, in milliseconds. A check that takes longer delays the next one. */
+  /** Milliseconds between the starts of two checks. A check that takes longer delays the next one. */
   readonly intervalMs: number;
   /** From the connection to the head of the final response, in milliseconds. */
   readonly timeoutMs: number;
@@ -38,7 +38,7 @@ export interface HealthCheckOptions {
 }
 
 export interface HealthCheck {
-  /** Ends it, a check under way included. Nothing is reported any more. */
+  /** Stops the checks and aborts the current one. Nothing is reported afterwards. */
   stop(): void;
 }
 

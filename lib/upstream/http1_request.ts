@@ -53,7 +53,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #isWritten = false;
   #onDrain: (() => void) | null = null;
   #response: ResponseHead | null = null;
-  /** What has come of the response's body before the reply was given; lent if it is all of a large one. */
+  /** The part of the response body that arrived before the reply was returned; a `LentBody` if a large body is complete. */
   #first: Buffer | LentBody | null = null;
   #body: ResponseBody | null = null;
   #trailers: readonly string[] = NO_TRAILERS;

@@ -72,7 +72,7 @@ export class NodeResponseParser {
     const response = this.#response;
     if (this.#invalidHead !== null || response === null) return this.#invalidHead ?? this.#malformed;
     const { complete, rawHeaders, httpVersion } = response;
-    // What comes behind a complete response does not make it invalid.
+    // Bytes after a complete response do not make it invalid.
     if (this.#malformed !== null && !complete) return this.#malformed;
     const sink = this.#sink!;
     const part = response.read() as Buffer | null;

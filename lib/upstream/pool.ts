@@ -13,9 +13,9 @@ import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
   readonly protocol: "http" | "https";
-  /** What plain connections are read into. Default: a buffer of this pool's own. */
+  /** The read buffer of plain connections. Default: a buffer of this pool's own. */
   readonly readBuffer?: ReadBuffer;
-  /** Sends the requests of one turn together. Default: those of this pool. */
+  /** Writes the requests of one event loop turn together. Default: a write batch of this pool's own. */
   readonly writeBatch?: WriteBatch;
 }
 
@@ -43,9 +43,9 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   }
 
   /**
-   * A connection for one request that holds a lease: the one used last to the address whose turn it is, or a new one. It comes back by
-   * `giveBack`, or is destroyed. For an upgrade it is a new one, whose socket can be read by its next owner. Throws what Node throws when
-   * it cannot begin to connect.
+   * Returns a connection for one request that holds a lease: the most recently used one to the next address, or a new one. The caller
+   * returns it with `giveBack` or destroys it. An upgrade always gets a new connection, whose socket can be handed over. Throws Node's
+   * error when connecting cannot start.
    */
   connection(use: "exchange" | "upgrade" = "exchange"): Connection {
     const address = this.options.name === undefined ? undefined : this.#nextAddress();
@@ -104,7 +104,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     const reachable = new Set<string | undefined>(addresses.map(({ address }) => address));
     for (const connection of this.#connections) {
       const { address, socket } = connection;
-      // A connection whose own address was out of reach leads to another one.
+      // A connection opened after a failed address may have reached another address.
       if (address !== undefined && addresses.includes(address) && reachable.has(socket.remoteAddress)) continue;
       connection.isLeaving = true;
       if (this.#idle.includes(connection)) socket.destroy();
@@ -129,16 +129,16 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   }
 }
 
-/** The request that has the connection. */
+/** The request that uses the connection. */
 export interface ConnectionUser {
-  /** TCP, and TLS where it is spoken, are set up. */
+  /** The connection is established, including TLS if used. */
   connected(): void;
   received(chunk: Buffer): void;
-  /** What was given to the write batch is to be sent now. */
+  /** Flush the data in the write batch now. */
   send(): void;
-  /** What was written has been sent. */
+  /** All written data has been sent. */
   drained(): void;
-  /** The upstream has ended its side in good order. */
+  /** The upstream has closed its side without an error. */
   endOfConnection(): void;
   /** Not a byte either way for as long as `setSilence` says. */
   silent(): void;
@@ -231,7 +231,7 @@ export class Connection {
     this.socket.setTimeout(ms);
   }
 
-  /** What comes from now on is not HTTP: gives the socket, paused, to its next owner. */
+  /** Hands the paused socket over to its next owner, after an upgrade to a protocol other than HTTP. */
   detach(): Socket {
     const { socket } = this;
     this.user = null;
@@ -262,7 +262,7 @@ export class ReadBuffer {
   #buffer: Buffer | null = null;
   readonly #free: Buffer[] = [];
 
-  /** Made for the first connection. What is read into it has to be used or copied before the next read. */
+  /** Created for the first connection. Its content must be used or copied before the next read. */
   get buffer(): Buffer {
     return (this.#buffer ??= Buffer.allocUnsafeSlow(BUFFER_BYTES));
   }

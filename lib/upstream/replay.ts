@@ -73,7 +73,7 @@ export class Replay {
     const source = this.#source;
     if (source.readableEnded) return void reader.push(null);
     // The client disconnected before anything was read: the source has had its events.
-    if (source.destroyed) return void reader.destroy(source.errored ?? new Error("the body broke off"));
+    if (source.destroyed) return void reader.destroy(source.errored ?? new Error("the body ended early"));
     if (!this.#hasBegun) this.#begin(source);
     source.resume();
   }
@@ -87,7 +87,7 @@ export class Replay {
     });
     source.on("error", (error) => void this.#reader!.destroy(error));
     source.on("close", () => {
-      if (!source.readableEnded) this.#reader!.destroy(new Error("the body broke off"));
+      if (!source.readableEnded) this.#reader!.destroy(new Error("the body ended early"));
     });
   }
 

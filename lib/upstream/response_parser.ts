@@ -30,7 +30,7 @@ export class ResponseParser {
   #rest: Buffer | null = null;
   readonly #body = new BodyReader();
   #isReusable = false;
-  /** Where the last reading ended. */
+  /** The position at which the last read ended. */
   #at = 0;
 
   // Of the present head; null or false if it has no such header.

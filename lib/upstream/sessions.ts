@@ -20,7 +20,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   readonly #sessions = new Set<Session>();
   /** Counts leases: whose turn it is among the addresses. */
   #turn = 0;
-  /** Streams that the upstream allowed on its latest connection: what is expected of the next. */
+  /** The stream limit of the upstream's latest connection: assumed for the next connection until its SETTINGS arrive. */
   #usualStreams = STREAMS_BEFORE_SETTINGS;
 
   /** A stream on the session that is returned, to be ended with `session.release`; null if all are full. Never on `except`. */
@@ -128,7 +128,7 @@ export class Session {
   /** Resolves with the upstream's SETTINGS, which say what it allows; rejects with a `Fault` if the connection ends before. */
   readonly settled: Promise<void>;
   isSettled = false;
-  /** A request has waited for the SETTINGS as long as it could: no new one has to wait, those that do may be luckier. */
+  /** One request timed out waiting for the SETTINGS: new requests do not wait for them; requests that already wait continue to. */
   isOverdue = false;
   /** Whether the upstream accepts an extended CONNECT (RFC 8441 §3); known from its SETTINGS. */
   allowsWebSockets = false;
@@ -171,7 +171,7 @@ export class Session {
     return this.#streams < this.#mostStreams && this.acceptsStreams;
   }
 
-  /** More leases were given than the upstream turned out to allow: some move elsewhere. If it allows none, one waits until it does. */
+  /** More leases than the upstream allows streams: the excess moves to other connections. If it allows none, one lease stays and waits. */
   get isOverfull(): boolean {
     return this.#streams > Math.max(1, this.#mostStreams);
   }
@@ -289,7 +289,7 @@ export class Session {
     this.#pool.roomChanged(this.#mostStreams);
   }
 
-  /** Ends the connection without waiting until what was written is sent. */
+  /** Closes the connection without flushing written data. */
   #giveUp(fault: Fault): void {
     if (!this.http2!.destroyed) this.http2!.destroy(fault, http2.constants.NGHTTP2_NO_ERROR);
     this.destroy(fault);
@@ -339,7 +339,7 @@ const CLOSED_EARLY = "the connection closed before it was ready";
 /** What RFC 9113 §6.5.2 recommends as the minimum. */
 const STREAMS_BEFORE_SETTINGS = 100;
 const MAX_HEADER_PAIRS = 1000;
-/** What is buffered of one response, and of all of them on one connection, for clients that do not read. */
+/** Bytes buffered for clients that do not read: per response, and per connection. */
 const STREAM_WINDOW_BYTES = 256 * 1024;
 const SESSION_WINDOW_BYTES = 4 * 1024 * 1024;
 const MAX_SESSION_MEGABYTES = 64;

@@ -37,11 +37,11 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, n
 function carry(from: Duplex, to: Duplex, passed: (bytes: number) => void): void {
   pump(from, sinkOf(to), {
     passed,
-    // An orderly end of one side is passed on; the other may still be sending.
+    // A normal end of one side is passed on; the other side may still be sending.
     done: () => (wasReset(from) ? reset(to) : to.end()),
     broken: () => reset(to),
   });
-  // A closed side drains no more: the other would stay paused for ever. What is being sent to that one is still sent.
+  // A closed side emits no "drain", so the other side would stay paused for ever. Data already queued for the other side is still sent.
   to.once("close", () => {
     if (wasReset(to)) reset(from);
     else if (from.writableEnded && !from.writableFinished) from.once("finish", () => cut(from));
@@ -49,7 +49,7 @@ function carry(from: Duplex, to: Duplex, passed: (bytes: number) => void): void 
   });
 }
 
-/** Passes a break on as one: RST for RST (RFC 8441 §5). What is still being sent to that side is lost, as it would be without us. */
+/** Passes a reset on as a reset: RST for RST (RFC 8441 §5). Data still queued for that side is lost, as it would be without a proxy. */
 function reset(side: Duplex): void {
   if (side instanceof Socket && !(side instanceof TLSSocket)) side.resetAndDestroy();
   else cut(side);

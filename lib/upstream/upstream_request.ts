@@ -13,7 +13,7 @@ import { informationHeaders, type HeadOptions, type RequestHead } from "./heads.
 
 export interface ForwardOptions extends HeadOptions {
   readonly clock: Clock;
-  /** What parses HTTP/1.1 responses: the gateway's own strict parser ("wire"), or Node's. Default "wire". */
+  /** The parser of HTTP/1.1 responses: the gateway's own strict parser ("wire"), or Node's. Default "wire". */
   readonly client?: "wire" | "node";
   /** Milliseconds to get a connection: from the pool, or a new one with TCP and TLS handshakes. */
   readonly connectMs: number;
@@ -151,7 +151,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   protected upload(body: Readable, sink: Sink, { length }: RequestHead, done: () => void): void {
     this.awaitsContinue = hasToken(headerValue(this.attempt.exchange.headers, "expect"), "100-continue");
     const broken = (cause: Error | null) => {
-      this.fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause));
+      this.fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause));
     };
     this.#stopUpload = pump(body, sink, { done, broken }, length);
   }

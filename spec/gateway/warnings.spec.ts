@@ -124,7 +124,7 @@ describe("the gateway's status", () => {
   it("the warning about a limit by a header says where it is configured, which header it is, and what to do", async () => {
     const { gateway } = await running(oneService(9, { plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] } as never));
     expect(gateway.status.warnings[0]!.message).toBe(
-      'A rate_limit of service "s" counts callers by the header X-Tenant, which any client can change with each request: no guard stands before it. ' +
+      'A rate_limit of service "s" counts callers by the header X-Tenant, which any client can change with each request: no guard runs before it. ' +
         "To bound what one client can do, move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.",
     );
   });

@@ -60,7 +60,7 @@ describe("limitedBody", () => {
 
   it.each([
     ["before it is read", "the body was read or destroyed before it was sent"],
-    ["while it is read", "the body broke off"],
+    ["while it is read", "the body ended early"],
   ])("breaks off with a source that is destroyed %s", async (when, message) => {
     const source = new PassThrough();
     const body = limitedBody(source, 10);

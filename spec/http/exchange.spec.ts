@@ -91,7 +91,7 @@ describe("a call", () => {
     one.onEnd(() => told.push("over"));
     one.abort();
     expect(told).toEqual(["aborted", "over"]);
-    expect(one.notes).toMatchObject({ code: null, fault: "what a plugin does at the end of a request failed: no" });
+    expect(one.notes).toMatchObject({ code: null, fault: "a plugin's end-of-request callback failed: no" });
   });
 
   it("has a signal that aborts with it, whenever it is first asked for", () => {

@@ -49,7 +49,7 @@ describe("configuration", () => {
   it("may be empty; allow_empty is false by default", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
 
   it.each<[object, string]>([
-    [{ allow_empty: true }, ': refuses nobody: it needs "blacklist" or "whitelist", or "allow_empty" false'],
+    [{ allow_empty: true }, ': refuses no client: it needs "blacklist" or "whitelist", or "allow_empty" false'],
     [{ blacklist: [] }, "blacklist: expected at least 1 item, found none"],
     [{ blacklist: [""] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "": nearly every client has it'],
     [{ whitelist: [" "] }, 'whitelist[0]: expected a part of a User-Agent header, in printable ASCII, found " ": nearly every client has it'],

@@ -481,7 +481,7 @@ describe("jwks_uri", () => {
       await eventually(() => lines.length > before, "a further log line");
     }
     expect(lines.map(({ level, message }) => `${level} ${message}`)).toEqual(
-      Array(3).fill("warn jwt cannot fetch the keys of its issuer; it goes on with those it has"),
+      Array(3).fill("warn jwt cannot fetch the keys of its issuer; it keeps using the cached keys"),
     );
     expect(lines.map(({ fields }) => fields!["error"])).toEqual([
       "it answered with status 500",

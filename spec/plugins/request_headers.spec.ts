@@ -76,7 +76,7 @@ describe("configuration", () => {
     ["X-Forwarded-For", { set: { "X-Forwarded-For": "x" } }, /is set by the gateway itself/],
     ["X-Request-Id", { rename: { "x-request-id": "x" } }, /is set by the gateway itself/],
     ["a certificate's header", { add: { "X_Client-Cert_Subject": "CN=root" } }, /is set by the plugin "mtls" only/],
-    ["a name twice", { set: { "X-A": "1", "x-a": "2" } }, /set\["x-a"\]: stands here twice/],
+    ["a name twice", { set: { "X-A": "1", "x-a": "2" } }, /set\["x-a"\]: occurs twice/],
     ["two names for one", { rename: { "X-A": "X-C", "X-B": "x-c" } }, /rename\["X-B"\]: gets the same name as X-A/],
     ["an empty value", { set: { "X-A": "" } }, /expected a non-empty string/],
     ["an empty list", { add: { "X-A": [] } }, /at least 1 item/],

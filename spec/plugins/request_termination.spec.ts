@@ -38,7 +38,7 @@ describe("configuration", () => {
     [{ headers: { "Content-Length": "1" } }, 'headers["Content-Length"]: is set by the gateway'],
     [{ headers: { "Transfer-Encoding": "chunked" } }, 'headers["Transfer-Encoding"]: is set by the gateway'],
     [{ headers: { Connection: "close" } }, "headers.Connection: is set by the gateway"],
-    [{ headers: { a: "1", A: "2" } }, "headers.A: stands here twice, in another case"],
+    [{ headers: { a: "1", A: "2" } }, "headers.A: occurs twice, in different cases"],
     [{ headers: { a: "x\r\nb: y" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\r\\nb: y"'],
     [{ headers: { a: " x" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found " x"'],
     [{ headers: { a: "x\t" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\t"'],

@@ -151,7 +151,7 @@ describe("configuration", () => {
   it("never shows a secret in an error", () => {
     const context = { issues: [] as { message: string }[], sources: { environment: { A: "s3cret\n" }, readFile: () => "", folder: "/" } };
     expect(header.check(nodeFrom("x ${env:A}"), [], context as never)).toBe(INVALID);
-    expect(context.issues.map(({ message }) => message)).toEqual(["what the reference stands for does not fit here"]);
+    expect(context.issues.map(({ message }) => message)).toEqual(["the value of the reference is not valid here"]);
   });
 
   it("is shown as it was written", () => {

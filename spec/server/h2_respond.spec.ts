@@ -99,7 +99,7 @@ it("corrects the Content-Length of a body that is a buffer", async () => {
   expect(talk.frames.some(({ type }) => type === RST_STREAM)).toBe(false);
 });
 
-it("replies with an error if the body broke off before anything was sent", async () => {
+it("replies with an error if the body ended early before anything was sent", async () => {
   const body = new Readable({ read() {} }).on("error", () => {});
   body.destroy(new Error("gone"));
   const talk = await answered({ status: 200, headers: [], body });

@@ -56,7 +56,7 @@ describe("a kept body", () => {
     const view = read(replay.open());
     await turn();
     body.destroy();
-    await expect(view).rejects.toThrow("the body broke off");
+    await expect(view).rejects.toThrow("the body ended early");
   });
 });
 

@@ -50,7 +50,7 @@ export class Recorder extends Readable {
   override _read(): void {
     this.#patience?.restart();
     if (this.#state === "passing") {
-      // The reader has read what was recorded.
+      // The reader has read all recorded data.
       this.#releaseAll();
       this.#source.resume();
     } else if (this.#state !== "broken") this.#give();
@@ -98,7 +98,7 @@ export class Recorder extends Readable {
   readonly #broken = (cause: Error | null): void => {
     if (this.#state === "whole" || this.#state === "broken") return;
     this.#stopRecording("broken");
-    this.destroy(cause ?? new Error("the body broke off"));
+    this.destroy(cause ?? new Error("the body ended early"));
   };
 
   readonly #onClose = (): void => {

@@ -169,7 +169,7 @@ class Cache {
   async #waitFor(other: Fetch, lookup: Lookup): Promise<Reply> {
     const { exchange, key, request, fwd } = lookup;
     const outcome = await other.wait(exchange.call);
-    // Nobody would read the upstream's reply.
+    // The client has disconnected, so do not ask the upstream.
     if (exchange.call.aborted) return problem(exchange.call, "upstream_reset");
     const entry = this.#store.find(key, audienceOf(exchange), exchange.headers);
     const now = this.#clock.now();
