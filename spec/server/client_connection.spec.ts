@@ -104,7 +104,7 @@ it.runIf(codec === "wire")("closes the connection before the surplus of a stream
   await eventually(() => ended.length === 1);
 });
 
-it("gives each request its own trailers, although others came before and after it on the connection", async () => {
+it("gives each request its own trailers when several requests with trailers share a connection", async () => {
   const { port, ended, answers } = await serving(({ target }) => (target === "/late" ? undefined : fine()));
   const talk = await client(port);
   const chunked = (target: string, sum: number) => `POST ${target} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: ${sum}\r\n\r\n`;
@@ -118,7 +118,7 @@ it("gives each request its own trailers, although others came before and after i
   expect(ended.map(({ trailers }) => trailers())).toEqual([["X-Sum", "1"], ["X-Sum", "2"], []]);
 });
 
-it("answers thousands of pipelined requests once each, in their order, and then refuses a fault behind them", async () => {
+it("answers thousands of pipelined requests once each and in order, then refuses a fault behind them", async () => {
   const { port, ended } = await serving(({ target }) => ({ status: 200, headers: [], body: Buffer.from(`<${target}>`) }));
   const talk = await client(port);
   const targets = Array.from({ length: 5_000 }, (_, i) => `/${i}`);
@@ -129,7 +129,7 @@ it("answers thousands of pipelined requests once each, in their order, and then 
   expect(ended).toHaveLength(5_000);
 });
 
-it.runIf(codec === "wire")("stops reading a client that goes on sending requests while one is answered", async () => {
+it.runIf(codec === "wire")("stops reading a client that continues to send requests while a request is answered", async () => {
   const { port, sockets, answers, received } = await serving(() => undefined);
   const talk = await client(port);
   const one = get("/a", `X-Pad: ${"x".repeat(1_000)}`);
@@ -147,7 +147,7 @@ it.runIf(codec === "wire").each([
   ["a header that has no end", "GET / HTTP/1.1\r\nHost: h\r\nX: ", "a", 431],
   ["a target that has no end", "GET /", "a", 414],
   ["header lines that have no end", "GET / HTTP/1.1\r\nHost: h\r\n", "A: b\r\n", 431],
-])("refuses %s when its limit is exceeded, while the client goes on sending", async (_title, begin, filler, status) => {
+])("refuses %s when its limit is exceeded, while the client continues to send", async (_title, begin, filler, status) => {
   const { port, received } = await serving(fine);
   const talk = await client(port);
   talk.send(begin + filler.repeat(Math.ceil(33_000 / filler.length)));
@@ -155,7 +155,7 @@ it.runIf(codec === "wire").each([
   expect(received).toEqual([]);
 });
 
-it("reads a request whose bytes arrive one by one like one that arrives whole", async () => {
+it("reads a request whose bytes arrive one by one like a request that arrives whole", async () => {
   const seen: string[] = [];
   const { port } = await serving(({ target, headers, body }) => {
     seen.push(`${target} ${headers.length / 2}`);
@@ -337,7 +337,7 @@ it("ends the connection behind a reply other than 101 to a request for a WebSock
   expect(joined).toEqual([]);
 });
 
-it("replaces a 101 whose head HTTP cannot carry with 500, and gives its tunnel up", async () => {
+it("replaces a 101 whose head HTTP cannot carry with 500, and abandons its tunnel", async () => {
   const its = tunnel();
   const { port } = await serving(() => ({ status: 101, headers: ["X-A", "b\r\nSet-Cookie: s=1"], body: null, tunnel: its }));
   const talk = await client(port);
@@ -348,7 +348,7 @@ it("replaces a 101 whose head HTTP cannot carry with 500, and gives its tunnel u
   expect(its.socket.destroyed).toBe(true);
 });
 
-it("gives up the tunnel of a client that disconnects while it waits for its WebSocket", async () => {
+it("abandons the tunnel of a client that disconnects while it waits for its WebSocket", async () => {
   const { port, answers, ended } = await serving(() => undefined);
   const talk = await client(port);
   talk.send(get("/", ...UPGRADE));
@@ -361,7 +361,7 @@ it("gives up the tunnel of a client that disconnects while it waits for its WebS
   expect(its.socket.destroyed).toBe(true);
 });
 
-it("gives up a body whose Content-Length is stated twice", async () => {
+it("refuses to forward a body whose Content-Length is stated twice", async () => {
   const body = new PassThrough();
   const { port } = await serving(() => ({ status: 200, headers: ["Content-Length", "4", "Content-Length", "4"], body }));
   const talk = await client(port);

@@ -110,7 +110,7 @@ it("holds a connection to the limits in force when it was opened", async () => {
   expect(await listSize()).toBe(4096 + SURPLUS_HEAD_BYTES);
 });
 
-it("ends a connection that does not send HTTP/2, and no other", async () => {
+it("ends a connection that does not send HTTP/2, without effect on other connections", async () => {
   const { sessions, connect } = await listening();
   const good = await connect();
   const bad = await connect();
@@ -125,7 +125,7 @@ describe("a connection without a complete request head", () => {
     ["nothing behind its preface", () => {}],
     ["half a head", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)))],
     ["less than a frame", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)).subarray(0, 12))],
-  ])("is ended after headersTimeoutMs when it has sent %s", async (_what, begin) => {
+  ])("ends after headersTimeoutMs when the client has sent %s", async (_what, begin) => {
     const { clock, pass, sockets, sessions, connect, setLimits } = await listening(75_000);
     setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await connect();
@@ -141,7 +141,7 @@ describe("a connection without a complete request head", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0);
   });
 
-  it("is kept for keepAliveMs once it has had a request", async () => {
+  it("stays open for keepAliveMs once it has had a request", async () => {
     const { clock, streams, connect, setLimits } = await listening(75_000);
     setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await connect();
@@ -155,7 +155,7 @@ describe("a connection without a complete request head", () => {
   });
 });
 
-describe("a later head beside an open stream", () => {
+describe("an incomplete request head beside an open stream", () => {
   const HALF = block(GET).subarray(0, 20);
 
   async function busy(options?: RawOptions) {
@@ -199,7 +199,7 @@ describe("a later head beside an open stream", () => {
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
   });
 
-  it("is served when it arrives in parts in time, and ends nothing when it is refused", async () => {
+  it("leads to a reply when it arrives in parts in time, and leaves the connection open when it is refused", async () => {
     const { pass, streams, talk, arrived } = await busy();
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     await arrived();
@@ -217,7 +217,7 @@ describe("a later head beside an open stream", () => {
   });
 });
 
-describe("requests that node resets without an event", () => {
+describe("many requests that node resets without an event", () => {
   /** A field for HPACK's table, and then a list that names it so often that it is far too large. */
   const FIELD = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1)]);
   const HUGE = Buffer.concat([block(GET), Buffer.alloc(30, 0xbe)]);
@@ -229,7 +229,7 @@ describe("requests that node resets without an event", () => {
     }
   };
 
-  it("end the connection when there are too many", async () => {
+  it("end the connection when their number exceeds the limit", async () => {
     const { clock, pass, sessions, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 100);
@@ -241,7 +241,7 @@ describe("requests that node resets without an event", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0);
   });
 
-  it("end no open stream, however many there are: the client may only have skipped stream ids", async () => {
+  it("leave open streams alone, whatever their number: the client may only have skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -255,7 +255,7 @@ describe("requests that node resets without an event", () => {
     await talk.closed();
   });
 
-  it("do not end the connection when there are few, nor do skipped stream ids", async () => {
+  it("leave the connection open when they are few, as do skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let second = 0; second < 5; second++) {
@@ -270,7 +270,7 @@ describe("requests that node resets without an event", () => {
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  it("send the client to a new connection once they occupy half the places, however slowly; open streams finish", async () => {
+  it("make the client open a new connection once they occupy half the places, however slowly; open streams finish", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 10);
@@ -286,7 +286,7 @@ describe("requests that node resets without an event", () => {
     await talk.closed();
   });
 
-  it("are not confused with requests that are served", async () => {
+  it("do not include requests that are served", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let i = 0; i < 700; i++) {
@@ -303,13 +303,13 @@ describe("requests that node resets without an event", () => {
 });
 
 /** From Node 22 on it is seen, and the connection ends at once. */
-describe("a connection that nghttp2 has silently given up", () => {
+describe("a connection that nghttp2 has silently abandoned", () => {
   const BREAKS: readonly [string, (talk: RawSession) => void][] = [
     ["DATA on a stream that has ended", (talk) => talk.send(frame(DATA, 0, 1, Buffer.from("x")))],
     ["DATA on a stream that was never begun", (talk) => talk.send(frame(DATA, 0, 5, Buffer.from("x")))],
   ];
 
-  it.each(BREAKS)("after %s gets its GOAWAY at once, and ends with its streams even if its client never closes", async (_what, offend) => {
+  it.each(BREAKS)("gets its GOAWAY at once after %s, and ends with its streams even if its client never closes", async (_what, offend) => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -321,7 +321,7 @@ describe("a connection that nghttp2 has silently given up", () => {
     await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  it("is ended by the second check after a reply that is never sent", async () => {
+  it("ends at the second check after a reply that is never sent", async () => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -336,7 +336,7 @@ describe("a connection that nghttp2 has silently given up", () => {
     await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  it("is not confused with one whose client does not read", async () => {
+  it("stays distinct from a connection whose client does not read", async () => {
     const { pass, streams, sockets, connect } = await listening(75_000);
     const talk = await connect();
     const wide = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]);
@@ -351,7 +351,7 @@ describe("a connection that nghttp2 has silently given up", () => {
     expect([streams[0]!.destroyed, sockets[0]!.destroyed]).toEqual([false, false]);
   });
 
-  it("ends as an idle one when it has no stream", async () => {
+  it("ends as an idle connection when it has no stream", async () => {
     const { clock, pass, sockets, sessions, connect } = await listening(20_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -361,7 +361,7 @@ describe("a connection that nghttp2 has silently given up", () => {
     await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  it("is not confused with a silent one, which stays open if it answers a PING", async () => {
+  it("stays distinct from a silent connection, which stays open if it answers a PING", async () => {
     const { pass, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -385,7 +385,7 @@ describe.each<[string, Buffer, isCounted: boolean]>([
   ["PRIORITY", frame(PRIORITY, 0, 3, Buffer.from([0, 0, 0, 0, 15])), true],
   ["unknown", frame(0xfa, 0, 0), true],
 ])("100,000 %s frames", (_what, each, isCounted) => {
-  it("queue nothing on their connection, which is served or ended by nghttp2, and delay no other connection", async () => {
+  it("fill no queue on their connection, which is served or ended by nghttp2, and delay no other connection", async () => {
     const { streams, sockets, connect } = await listening(75_000);
     const [flood, other] = [await connect(), await connect()];
     flood.headers(1, GET);

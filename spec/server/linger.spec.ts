@@ -55,7 +55,7 @@ it("endSoon cuts off a client that never closes its side", async () => {
   expect(accepted.destroyed).toBe(true);
 });
 
-it("endSoon cuts off a client that goes on sending after 1 MiB", async () => {
+it("endSoon cuts off a client that continues to send after 1 MiB", async () => {
   const { talk, accepted } = await pair();
   talk.socket.write(Buffer.alloc(3_000_000));
   await eventually(() => accepted.destroyed);

@@ -125,7 +125,7 @@ function countParsed(port: number): () => number {
 it.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
   ["arrives too slowly", "Content-Length: 100\r\n\r\nhalf", (_talk, clock) => clock.advance(30_000)],
   ["is found to be broken", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", (talk) => talk.send("no size\r\n")],
-])("a complete reply that waits to be written reaches its client although its upload %s in the same turn", async (_what, upload, act) => {
+])("sends a complete reply that waits to be written although the upload of its client %s in the same turn", async (_what, upload, act) => {
   class Held extends WriteBatch {
     readonly held: (() => void)[] = [];
     override add(send: () => void): void {
@@ -147,7 +147,7 @@ it.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
   await talk.closed();
 });
 
-it("cuts off an upload that nobody reads after five seconds", async () => {
+it("cuts off an upload that is not read for five seconds", async () => {
   const { port, clock } = await listening(fine);
   const talk = await client(port);
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf");
@@ -187,7 +187,7 @@ it("leaves no listeners on a connection with many uploads that end after the rep
   expect(warnings).toEqual([]);
 });
 
-it.runIf(codec === "node")("a request that was given up before its reply leaves is not waited for", async () => {
+it.runIf(codec === "node")("does not wait for a request that was abandoned before its reply is sent", async () => {
   const { clock, port } = await listening(async (inbound) => {
     inbound.body!.destroy();
     await once(inbound.body!, "close");
@@ -252,7 +252,7 @@ it("while draining, keeps a connection for the linger if its last reply did not 
   await drained;
 });
 
-it.each(["plain", "over TLS"])("while draining, a client that reads slowly gets its whole reply, %s", async (how) => {
+it.each(["plain", "over TLS"])("while draining, sends the whole reply to a client that reads slowly, %s", async (how) => {
   const length = 24 * 1024 * 1024;
   const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body: Buffer.alloc(length, "x") }));
   const secure = how === "plain" ? null : await listener.listenSecure("127.0.0.1", 0, FILES);
@@ -284,7 +284,7 @@ it("while draining, serves connections that the system has completed already", a
   await drained;
 });
 
-it("before an announced drain, clients are asked to reconnect and can", async () => {
+it("before an announced drain, asks clients to reconnect and accepts their new connections", async () => {
   const { port, listener } = await listening(fine);
   const talk = await client(port);
   listener.announceStop();
@@ -324,7 +324,7 @@ describe("mounted in a host's server", () => {
 const HALF_A_HELLO = Buffer.from("16030100", "hex");
 
 describe("a TLS connection without a complete handshake", () => {
-  it("is closed after the handshake timeout", async () => {
+  it("closes after the handshake timeout", async () => {
     const { listener } = await listening(fine, 30);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const silent = await connect(port);
@@ -335,7 +335,7 @@ describe("a TLS connection without a complete handshake", () => {
   it.each<[what: string, sent: Buffer]>([
     ["nothing", Buffer.alloc(0)],
     ["half a ClientHello", HALF_A_HELLO],
-  ])("is closed at once when its client closes it after %s", async (_what, sent) => {
+  ])("closes at once when its client closes it after %s", async (_what, sent) => {
     const { listener } = await listening(fine, 3_600_000);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const gone = await Promise.all(Array.from({ length: 300 }, () => connect(port)));
