@@ -138,7 +138,7 @@ describe("sessions", () => {
       return text(through);
     }],
     ["the adapter to web streams", (body) => new Response(Readable.toWeb(body) as ReadableStream).text()],
-  ])("give all of a body that came before it was read: %s", async (_way, readWhole) => {
+  ])("deliver all of a body that arrived before it was read: %s", async (_way, readWhole) => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const body = (await send()).body as Duplex & { readonly rstCode: number | undefined };
@@ -148,7 +148,7 @@ describe("sessions", () => {
     expect(upstream.resets).toEqual([]);
   });
 
-  it("are replaced if they end between the lease and the request, also for a request with a body", async () => {
+  it("get a replacement if they end between the lease and the request, even for a request with a body", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port, {}, 2);
     await read(await send());
@@ -160,7 +160,7 @@ describe("sessions", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("are opened up to max_connections when the upstream's limit is reached; then requests wait connect_ms, and get upstream_saturated", async () => {
+  it("grow in number to max_connections when the upstream's limit is reached; then requests wait connect_ms, and get upstream_saturated", async () => {
     const held: (() => void)[] = [];
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool, clock } = bench(upstream.port, {}, 2);
@@ -183,7 +183,7 @@ describe("sessions", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("are as many as it takes if more requests are sent at once than the upstream turns out to allow", async () => {
+  it("grow in number as needed if more requests are sent at once than the upstream turns out to allow", async () => {
     const held = new Map<Peer, number[]>();
     const upstream = await framePeer((peer, stream) => held.set(peer, [...(held.get(peer) ?? []), stream]), maxStreams(2));
     const { send, pool } = bench(upstream.port, {}, 3);
@@ -198,7 +198,7 @@ describe("sessions", () => {
     await eventually(() => pool.leased === 0);
   });
 
-  it("that are not ready within connect_ms get no new requests, and end with those that wait", async () => {
+  it("get no new requests if they are not ready within connect_ms, and end with the requests that wait", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream), null);
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const first = code(send());
@@ -217,7 +217,7 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0);
   });
 
-  it("that close before the upstream's SETTINGS are upstream_connect_failed: nothing was sent", async () => {
+  it("fail with upstream_connect_failed if they close before the upstream's SETTINGS: nothing was sent", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, pool } = bench(upstream.port);
     const sent = send({ method: "POST" });
@@ -228,7 +228,7 @@ describe("sessions", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("are opened for waiting requests under a larger max_connections", async () => {
+  it("open for waiting requests under a larger max_connections", async () => {
     const held: (() => void)[] = [];
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool } = bench(upstream.port);
@@ -242,7 +242,7 @@ describe("sessions", () => {
     await Promise.all([read(await first), read(await second)]);
   });
 
-  it("are closed after keepalive_idle_ms without a stream, not before", async () => {
+  it("close after keepalive_idle_ms without a stream, not before", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool, clock } = bench(upstream.port);
     await read(await send());
@@ -263,7 +263,7 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 0 && pool.leased === 0);
   });
 
-  it("finish their requests after a GOAWAY, and get no new ones", async () => {
+  it("finish their requests after a GOAWAY, and get no new requests", async () => {
     const upstream = await framePeer((peer, stream) => {
       if (upstream.connections === 2) return peer.answer(stream);
       peer.send(HEADERS, 4, stream, STATUS_200);
@@ -348,7 +348,7 @@ describe("an upstream that does not answer in time", () => {
     return { ...made, upstream, proxy, halfWay, patient };
   }
 
-  it("gets no new requests if nothing has come from it since; without an answer to a PING, all requests on the connection end at once", async () => {
+  it("gets no new requests while it is silent; without an answer to a PING, all requests on the connection end at once", async () => {
     const { send, patient, halfWay, clock, proxy, pool } = await vanished(2);
     const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
     const late = patient("PATCH");
@@ -434,12 +434,12 @@ describe("an upstream that does not answer in time", () => {
   });
 });
 
-describe("a request that the upstream has not processed is sent again", () => {
+describe("the second try of a request that the upstream has not processed", () => {
   it.each<[string, (peer: Peer, stream: number) => void]>([
     ["REFUSED_STREAM", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM))],
     ["a GOAWAY below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, NO_ERROR))],
     ["a GOAWAY with an error below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, 11))],
-  ])("%s", async (_title, refuse) => {
+  ])("follows %s", async (_title, refuse) => {
     const upstream = await framePeer((peer, stream) => (upstream.streams.length === 1 ? refuse(peer, stream) : peer.answer(stream)));
     const { send, pool } = bench(upstream.port, {}, 2);
     expect(await read(await send({ method: "PATCH" }))).toBe("ok");
@@ -447,7 +447,7 @@ describe("a request that the upstream has not processed is sent again", () => {
     expect(upstream.streams).toHaveLength(2);
   });
 
-  it("once only", async () => {
+  it("happens once only", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM)));
     const { send } = bench(upstream.port, {}, 9);
     expect(await code(send())).toBe("upstream_reset");
@@ -455,13 +455,13 @@ describe("a request that the upstream has not processed is sent again", () => {
   });
 });
 
-describe("a response that breaks off never looks whole", () => {
+describe("a response that breaks off", () => {
   it.each<[string, (peer: Peer, stream: number) => void]>([
     ["RST_STREAM NO_ERROR", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(NO_ERROR))],
     ["RST_STREAM CANCEL", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(CANCEL))],
     ["the end of the connection", (peer) => void peer.socket.end()],
     ["a reset of the connection", (peer) => void peer.socket.resetAndDestroy()],
-  ])("%s", async (_title, breakOff) => {
+  ])("never looks whole: %s", async (_title, breakOff) => {
     const upstream = await framePeer((peer, stream) => {
       peer.send(HEADERS, 4, stream, STATUS_200);
       peer.send(DATA, 0, stream, Buffer.from("part"));
@@ -476,7 +476,7 @@ describe("a response that breaks off never looks whole", () => {
     await eventually(() => pool.leased === 0);
   });
 
-  it("resets the stream with CANCEL when a reply is given up", async () => {
+  it("resets the stream with CANCEL when the reply is abandoned", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
     const { send } = bench(upstream.port);
     discard(await send());
@@ -486,13 +486,13 @@ describe("a response that breaks off never looks whole", () => {
 });
 
 describe("faults", () => {
-  it("upstream_connect_failed if the connection is refused", async () => {
+  it("reports upstream_connect_failed if the connection is refused", async () => {
     const { send, pool } = bench(await closedPort());
     expect(await code(send())).toBe("upstream_connect_failed");
     expect(pool).toMatchObject({ leased: 0, open: 0 });
   });
 
-  it("upstream_timeout, and CANCEL, without a response within response_ms", async () => {
+  it("reports upstream_timeout, and sends CANCEL, without a response within response_ms", async () => {
     const upstream = await framePeer(() => {});
     const { send, clock } = bench(upstream.port);
     const reply = send();
@@ -502,14 +502,14 @@ describe("faults", () => {
     await eventually(() => upstream.resets[0] === CANCEL);
   });
 
-  it("internal for a header that cannot be written, and nothing is sent", async () => {
+  it("reports internal for a header that cannot be written, and sends nothing", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send } = bench(upstream.port);
     expect(await code(send({ headers: ["X-A", "b\nc"] }))).toBe("internal");
     expect(upstream.streams).toEqual([]);
   });
 
-  it("431 for a head of more than 64 KiB, which Node would not send, and the connection stays", async () => {
+  it("reports 431 for a head of more than 64 KiB, which Node would not send, and keeps the connection", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const large = (bytes: number) => ({ headers: Array.from({ length: 8 }, (_, i) => [`x-${i}`, "y".repeat(bytes / 8)]).flat() });
@@ -520,7 +520,7 @@ describe("faults", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  it("502 for a WebSocket that the upstream's SETTINGS do not allow, and nothing is sent", async () => {
+  it("reports 502 for a WebSocket that the upstream's SETTINGS do not allow, and sends nothing", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
@@ -530,7 +530,7 @@ describe("faults", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("upstream_timeout for a WebSocket without SETTINGS within connect_ms", async () => {
+  it("reports upstream_timeout for a WebSocket without SETTINGS within connect_ms", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, clock, pool } = bench(upstream.port);
     const reply = send(WEBSOCKET);
@@ -540,7 +540,7 @@ describe("faults", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])("400 for a WebSocket over HTTP/1.1 with the key %j", async (headers) => {
+  it.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])("reports 400 for a WebSocket over HTTP/1.1 with the key %j", async (headers) => {
     const { send, pool } = bench(1);
     expect(problemOf(await send({ upgrade: "websocket", headers }))).toMatchObject({ status: 400, code: "bad_request" });
     expect(pool).toMatchObject({ leased: 0, open: 0 });
@@ -637,13 +637,13 @@ describe("the addresses of a name", () => {
     expect(pool.open).toBe(1);
   });
 
-  it("are replaced by the next one if they refuse, and not tried again with each request", async () => {
+  it("give way to the next address if they refuse, and are not tried again with each request", async () => {
     const { origin, ask } = await named(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     for (let i = 0; i < 6; i++) expect(await ask()).toBe("127.0.0.2");
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
-  it("are all named in upstream_connect_failed if all refuse", async () => {
+  it("appear all in upstream_connect_failed if all refuse", async () => {
     const { send, origin } = await named(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
@@ -666,7 +666,7 @@ describe("the addresses of a name", () => {
     expect(pool.tryLease()).toBeNull();
   });
 
-  it("are followed: a new one gets streams, a removed one none, one that stays keeps its session", async () => {
+  it("follow each look-up: a new address gets streams, a removed address gets none, a remaining address keeps its session", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await ask();
@@ -684,7 +684,7 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
   });
 
-  it("let a stream to a removed one finish, whose session ends then", async () => {
+  it("let a stream to a removed address finish, then its session ends", async () => {
     const { origin, resolver, send, held } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], { holds: true });
     const reply = await send();
     await resolver.again(["127.0.0.2"]);
@@ -697,7 +697,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0);
   });
 
-  it("are what a session leads to: one that was opened for another address ends with the address it reached", async () => {
+  it("belong to the session that reached them: a session that was opened for another address ends with the address it reached", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
@@ -716,14 +716,14 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0);
   });
 
-  it("are looked up by a connection while there are none, and the connection fails with the look-up", async () => {
+  it("trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
     const { resolver, ask } = await named(LOOPBACK, new Error("no answer yet"));
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: "no answer yet" });
     resolver.answer = ["127.0.0.2"];
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("have to present a certificate for the name over h2", async () => {
+  it("must present a certificate for the name over h2", async () => {
     const tls = settingsFor(OTHER_CA.cert);
     const both = ["127.0.0.1", "127.0.0.2"];
     const right = await named(both, both, { parts: { protocol: "h2", host: "shop.example.com", tls } });

@@ -28,7 +28,7 @@ async function joined(idleMs = 10_000) {
   return { client, upstream };
 }
 
-it("passes the bytes behind both heads first, then every byte both ways", async () => {
+it("forwards the bytes behind both heads first, then every byte both ways", async () => {
   const { client, upstream } = await joined();
   client.far.send("ping");
   upstream.far.send("pong");
@@ -56,7 +56,7 @@ it("lets either side end alone, and closes both when both have ended", async () 
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
 });
 
-it("resets the other side of one that breaks", async () => {
+it("resets the other side of a side that breaks", async () => {
   for (const who of ["client", "upstream"] as const) {
     const both = await joined();
     both[who].far.socket.resetAndDestroy();
@@ -64,7 +64,7 @@ it("resets the other side of one that breaks", async () => {
   }
 });
 
-it("passes what an upstream sent before it closed to a client that reads late", async () => {
+it("forwards what an upstream sent before it closed to a client that reads late", async () => {
   const { client, upstream } = await joined();
   client.far.socket.pause();
   const all = Buffer.alloc(300_000, "x");
@@ -74,7 +74,7 @@ it("passes what an upstream sent before it closed to a client that reads late", 
   expect(await client.far.closed()).toHaveLength("<u>".length + all.length);
 });
 
-it("lets a side that does not read hold the other back", async () => {
+it("slows one side down when the other side does not read", async () => {
   const { client, upstream } = await joined();
   upstream.far.socket.pause();
   let written = 0;
@@ -92,7 +92,7 @@ it("lets a side that does not read hold the other back", async () => {
   expect(upstream.near.writableLength).toBeLessThan(1_000_000);
 });
 
-it("closes both sides when nothing has moved for idleMs, not before", async () => {
+it("closes both sides when no bytes have moved for idleMs, not before", async () => {
   const { client, upstream } = await joined(120);
   const began = performance.now();
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
@@ -110,7 +110,7 @@ it("keeps both sides open for traffic in one direction", async () => {
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
 });
 
-it("measures every silence, not only the first, also on streams that count no bytes", async () => {
+it("measures every silence, even on streams that count no bytes", async () => {
   const side = () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const [client, upstream] = [side(), side()];
   joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 }, { received: null, sent: null });
