@@ -25,7 +25,7 @@ describe("Runtime", () => {
     ["another protocol", "s", { ...OPTIONS, protocol: "https" as const }],
     ["another keepalive_idle_ms", "s", { ...OPTIONS, keepaliveIdleMs: 2000 }],
     ["other TLS settings", "s", { ...OPTIONS, protocol: "https" as const, tls: { verify: false, identity: "other" } }],
-  ])("%s gets a pool of its own", (_what, service, options) => {
+  ])("an upstream with %s gets a separate pool", (_what, service, options) => {
     const runtime = made();
     const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
@@ -52,7 +52,7 @@ describe("Runtime", () => {
     expect(pool.maxConnections).toBe(9);
   });
 
-  it("upstreams of removed services are released, and those of the others stay", () => {
+  it("upstreams of removed services are released, and upstreams of the other services stay", () => {
     const runtime = made();
     const adopt = (...services: string[]) => {
       const inUse = runtime.inUse(1000);
