@@ -22,7 +22,7 @@ describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
     expect(order).not.toContain("aaaaa");
   });
 
-  it("continues where it stood when other upstreams come and go", () => {
+  it("continues at its position when other upstreams come and go", () => {
     const [a, b, c] = candidates("a b c");
     expect(picks(strategy, [a!, b!, c!], 2)).toBe("ab");
     expect(picks(strategy, [b!, c!], 5)).toBe("ccbcb");

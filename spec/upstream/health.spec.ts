@@ -172,7 +172,7 @@ describe("passive checks", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("neither eject nor log anything for requests that are still under way when it is closed", () => {
+  it("neither eject nor log anything for requests that are still in progress when it is closed", () => {
     const { health, fail, clock, said } = bench();
     health.close();
     fail(3);

@@ -125,8 +125,8 @@ describe("the refusals of the parser", () => {
   });
 });
 
-describe("bytes behind the end", () => {
-  it("of a response cause the end of the connection, and the parser drops them", () => {
+describe("the bytes behind a response", () => {
+  it("end the connection behind a complete response, and the parser drops them", () => {
     for (const surplus of ["x", "\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]) {
       const { events, invalid } = read(`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok${surplus}`);
       expect(events.slice(1)).toEqual(["body ok", "ended spent "]);
@@ -134,7 +134,7 @@ describe("bytes behind the end", () => {
     }
   });
 
-  it("of a 101 belong to the other protocol", () => {
+  it("belong to the other protocol behind a 101", () => {
     const { events } = read("HTTP/1.1 101 X\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 no");
     expect(events).toEqual(["switched 101 HTTP/1.1 no"]);
   });
