@@ -191,7 +191,7 @@ describe("reload", () => {
     expect(trail).toEqual([">old", "<old", ">new", "<new"]);
   });
 
-  it("a reload keeps WebSockets open, including those of a removed route", async () => {
+  it("a reload keeps WebSockets open, including the WebSockets of a removed route", async () => {
     const { port, server } = await backend();
     server.on("upgrade", (_request, socket: Duplex) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
