@@ -42,7 +42,7 @@ describe("the connection limit", () => {
     expect([surplus.taken, surplus.socket.reset, surplus.socket.destroyed]).toEqual([false, true, true]);
     expect(made.open).toBe(2);
     first.socket.destroy();
-    await eventually(() => made.open === 1);
+    await eventually(() => made.open === 1, "one open connection");
     expect(come("192.0.2.3").taken).toBe(true);
   });
 
@@ -74,7 +74,7 @@ describe("the connection limit", () => {
       const { socket, taken } = come("192.0.2.1");
       expect(taken).toBe(true);
       socket.destroy();
-      await eventually(() => made.open === 0);
+      await eventually(() => made.open === 0, "no open connection");
     }
   });
 
@@ -109,7 +109,7 @@ it("guard passes only admitted connections to the server", async () => {
   });
   const come = () => net.connect((server.address() as AddressInfo).port, "127.0.0.1").on("error", () => {});
   const first = come();
-  await eventually(() => served.length === 1);
+  await eventually(() => served.length === 1, "one served connection");
   open = false;
   const second = come();
   await new Promise((resolve) => second.once("close", resolve).resume());
