@@ -125,7 +125,7 @@ it("asks the system by default", async () => {
   onTestFinished(() => names.close());
   const name = names.name("localhost")!;
   names.retain([name.host]);
-  await eventually(() => name.addresses.length > 0);
+  await eventually(() => name.addresses.length > 0, "an address");
   expect(["127.0.0.1", "::1"]).toContain(name.addresses[0]!.address);
 });
 

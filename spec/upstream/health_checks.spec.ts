@@ -126,7 +126,7 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
   it("fails without a response within timeout_ms, connecting included", async () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { target: targetOf(protocol) });
-    await eventually(() => origin.open === 1);
+    await eventually(() => origin.open === 1, "one connection open at the upstream");
     clock.advance(1999);
     expect(reports).toEqual([]);
     clock.advance(1);
@@ -138,7 +138,7 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
     let taken = 0;
     const origin = await serving(SERVERS[protocol](() => void taken++));
     const { clock, reports } = check(origin.port, { target: targetOf(protocol) });
-    await eventually(() => taken === 1);
+    await eventually(() => taken === 1, "one accepted request");
     clock.advance(2000);
     expect(reports).toEqual(["no response within 2000 ms"]);
     await eventually(() => origin.open === 0, "the end of the connection");
@@ -151,7 +151,7 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
     const connections = () => process.getActiveResourcesInfo().filter((kind) => kind === "TCPSocketWrap").length;
     const before = connections();
     check(origin.port, { target: targetOf(protocol) });
-    await eventually(() => taken === 1);
+    await eventually(() => taken === 1, "one accepted request");
     expect(connections()).toBe(before);
   });
 
@@ -164,7 +164,7 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
     const { reported, clock } = check(origin.port, { target: targetOf(protocol) });
     const [failure] = await reported(1);
     expect(failure).toMatch(/closed before|ECONNRESET|EPIPE|disconnected before secure TLS|socket hang up/);
-    await eventually(() => origin.open === 0);
+    await eventually(() => origin.open === 0, "no connection open at the upstream");
     clock.advance(4500);
     expect(await reported(2)).toHaveLength(2);
   });
@@ -190,7 +190,7 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
       }),
     );
     const { stop, reports, clock } = check(origin.port, { target: targetOf(protocol) });
-    await eventually(() => isTime(origin, () => taken));
+    await eventually(() => isTime(origin, () => taken), "the time to stop");
     stop();
     answer();
     stop();
@@ -216,9 +216,9 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
       },
     });
     clock.advance(0);
-    await eventually(() => heard === 1);
+    await eventually(() => heard === 1, "one report");
     expect(clock.pending).toBe(0);
-    await eventually(() => origin.open === 0);
+    await eventually(() => origin.open === 0, "no connection open at the upstream");
   });
 });
 
@@ -275,7 +275,7 @@ describe("a check over HTTP/2 without a response", () => {
     server.on("session", (session) => void session.on("goaway", (code) => codes.push(code)));
     const origin = await serving(server);
     await check(origin.port, { target: { protocol: "h2c" } }).reported(1);
-    await eventually(() => origin.open === 0);
+    await eventually(() => origin.open === 0, "no connection open at the upstream");
     expect(codes).toEqual([0]);
   });
 
@@ -285,7 +285,7 @@ describe("a check over HTTP/2 without a response", () => {
     const origin = await serving(server);
     const { reported } = check(origin.port, { target: { protocol: "h2c" } });
     expect((await reported(1))[0]).toMatch(/session closed with error code|closed before/i);
-    await eventually(() => origin.open === 0);
+    await eventually(() => origin.open === 0, "no connection open at the upstream");
   });
 });
 
@@ -367,7 +367,7 @@ describe("the schedule of checks", () => {
       clock.advance(1);
       if (moments.length > reports) {
         const expected = moments.length;
-        await eventually(() => reports === expected);
+        await eventually(() => reports === expected, "the next report");
       }
     }
     return moments;
@@ -387,14 +387,14 @@ describe("the schedule of checks", () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { settings: { intervalMs: 1000, timeoutMs: 2500 }, random: () => 0.5 });
     clock.advance(500);
-    await eventually(() => origin.total === 1);
+    await eventually(() => origin.total === 1, "one check");
     clock.advance(2499);
     expect(origin.total).toBe(1);
     expect(reports).toEqual([]);
     clock.advance(1);
     expect(reports).toHaveLength(1);
     clock.advance(0);
-    await eventually(() => origin.total === 2);
+    await eventually(() => origin.total === 2, "two checks");
     await eventually(() => origin.open === 1, "the end of the first connection");
   });
 });

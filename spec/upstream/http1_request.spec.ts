@@ -147,7 +147,7 @@ describe("the request", () => {
       const body = new PassThrough();
       body.end(text);
       expect(await code({ method: "POST", body, headers: ["Content-Length", "4"] })).toBe("internal");
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
     }
     expect(pool.leased).toBe(0);
   });
@@ -161,7 +161,7 @@ describe("the request", () => {
     expect(String((await send({ method: "POST", body, headers: ["Content-Length", "8"] })).body)).toBe("ok");
     expect(pool.leased).toBe(1);
     body.end("half");
-    await eventually(() => pool.leased === 0 && heard.join("").endsWith("halfhalf"));
+    await eventually(() => pool.leased === 0 && heard.join("").endsWith("halfhalf"), "no lease in use and the whole request at the upstream");
     expect(pool.open).toBe(1);
     expect(upstream.connections).toBe(1);
   });
@@ -190,9 +190,9 @@ describe("the response", () => {
     // All of the first half, and not a byte of the second.
     let taken = 0;
     const take = () => (taken += body.readableLength === 0 ? 0 : (body.read() as Buffer).length);
-    await eventually(() => take() === half.length);
+    await eventually(() => take() === half.length, "half of the body");
     [...upstream.sockets][0]!.write(half);
-    await eventually(() => body.readableLength > 0 && [...upstream.sockets][0]!.writableLength === 0);
+    await eventually(() => body.readableLength > 0 && [...upstream.sockets][0]!.writableLength === 0, "unread bytes of the body");
     while (body.readableLength > 0 && taken < 139_000) {
       body.read(Math.min(body.readableLength, 1000));
       taken += 1000;
@@ -246,7 +246,7 @@ describe("the response", () => {
     const broken = new Promise<Error>((resolve) => body.on("error", resolve));
     body.resume();
     expect(await broken).toMatchObject({ code: "upstream_timeout" });
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
   });
 
   it("may follow thousands of informational responses", async () => {

@@ -215,7 +215,7 @@ describe("the addresses of a name", () => {
     const made = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], (_request, response) => void held.push(() => response.end("late")));
     const answered = made.ask();
     answered.catch(never);
-    await eventually(() => held.length === 1);
+    await eventually(() => held.length === 1, "one held request");
     return { ...made, held, answered };
   }
 
@@ -233,7 +233,7 @@ describe("the addresses of a name", () => {
     await resolver.again(["127.0.0.2"]);
     pool.destroy();
     await expect(answered).rejects.toThrow();
-    await eventually(() => origin.open["127.0.0.1"] === 0);
+    await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
   it("belong to the connection that reached them: a connection that was opened for another address ends with the address it reached", async () => {
@@ -242,7 +242,7 @@ describe("the addresses of a name", () => {
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
     await resolver.again([NOBODY, "127.0.0.3"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
-    await eventually(() => origin.open["127.0.0.2"] === 0);
+    await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
   });
 
   it("lose their idle connections at dropIdle and retire", async () => {
@@ -399,10 +399,10 @@ describe("connections", () => {
     const { upstream, pool } = await withBackend();
     // As over TLS: what has come waits in the socket while it is paused.
     const connection = pool.connection("upgrade");
-    await eventually(() => connection.isConnected && upstream.sockets.size === 1);
+    await eventually(() => connection.isConnected && upstream.sockets.size === 1, "a connected connection and one connection at the upstream");
     connection.socket.pause();
     [...upstream.sockets][0]!.write("unasked");
-    await eventually(() => connection.socket.readableLength > 0);
+    await eventually(() => connection.socket.readableLength > 0, "unread bytes");
     pool.giveBack(connection);
     expect(connection.socket.destroyed).toBe(true);
   });
@@ -411,7 +411,7 @@ describe("connections", () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     [...upstream.sockets][0]!.end();
-    await eventually(() => pool.open === 0);
+    await eventually(() => pool.open === 0, "no open connection in the pool");
     await ask();
     expect(upstream.connections).toBe(2);
   });
@@ -467,7 +467,7 @@ describe("connections", () => {
     expect(pool.open).toBe(1);
     pool.destroy();
     expect(reply.tunnel!.socket.destroyed).toBe(true);
-    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0);
+    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "no connection at the upstream and no lease in use");
     expect(pool.open).toBe(0);
   });
 
@@ -479,7 +479,7 @@ describe("connections", () => {
     exchange.call.abort();
     await expect(reply).rejects.toMatchObject({ code: "upstream_reset" });
     expect(pool).toMatchObject({ leased: 0, open: 0 });
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
   });
 
   it("close at dropIdle unless they are in use", async () => {
@@ -487,7 +487,7 @@ describe("connections", () => {
     await Promise.all([ask(), ask()]);
     const used = pool.connection();
     pool.dropIdle();
-    await eventually(() => upstream.sockets.size === 1);
+    await eventually(() => upstream.sockets.size === 1, "one connection at the upstream");
     expect(used.socket.destroyed).toBe(false);
     pool.giveBack(used);
     await ask();
@@ -498,10 +498,10 @@ describe("connections", () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     pool.retire();
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
     await ask();
     expect(pool.open).toBe(0);
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
   });
 
   it("close at destroy, even in use", async () => {
@@ -510,6 +510,6 @@ describe("connections", () => {
     const broken = new Promise((resolve) => (reply.body as NodeJS.ReadableStream).on("error", resolve).resume());
     pool.destroy();
     await broken;
-    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0);
+    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "no connection at the upstream and no lease in use");
   });
 });

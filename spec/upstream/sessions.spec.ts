@@ -125,7 +125,7 @@ describe("sessions", () => {
     const { send, pool } = bench(upstream.port);
     const replies = await Promise.all(Array.from({ length: 20 }, () => send()));
     expect(await Promise.all(replies.map(read))).toEqual(Array(20).fill("ok"));
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     expect(upstream.connections).toBe(1);
   });
 
@@ -144,7 +144,7 @@ describe("sessions", () => {
     const body = (await send()).body as Duplex & { readonly rstCode: number | undefined };
     await eventually(() => body.rstCode !== undefined && body.readableLength > 0, "the end of the stream");
     expect(await readWhole(body)).toBe("ok");
-    await eventually(() => pool.leased === 0 && body.closed);
+    await eventually(() => pool.leased === 0 && body.closed, "no lease in use and a closed body");
     expect(upstream.resets).toEqual([]);
   });
 
@@ -152,7 +152,7 @@ describe("sessions", () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port, {}, 2);
     await read(await send());
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     const session = pool.tryLease()!;
     session.release();
     session.http2!.destroy();
@@ -165,13 +165,13 @@ describe("sessions", () => {
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const first = send();
-    await eventually(() => held.length === 1);
+    await eventually(() => held.length === 1, "one held request");
     const second = send();
-    await eventually(() => held.length === 2);
+    await eventually(() => held.length === 2, "two held requests");
     expect(upstream.connections).toBe(2);
     const third = send();
     const fourth = send();
-    await eventually(() => pool.waiting === 2);
+    await eventually(() => pool.waiting === 2, "two waiting requests");
     held[0]!();
     await read(await first);
     await eventually(() => held.length === 3, "the third's turn");
@@ -188,21 +188,21 @@ describe("sessions", () => {
     const upstream = await framePeer((peer, stream) => held.set(peer, [...(held.get(peer) ?? []), stream]), maxStreams(2));
     const { send, pool } = bench(upstream.port, {}, 3);
     const texts = Array.from({ length: 7 }, async () => read(await send()));
-    await eventually(() => upstream.streams.length === 6 && pool.waiting === 1);
+    await eventually(() => upstream.streams.length === 6 && pool.waiting === 1, "six streams and one waiting request");
     expect([...held.values()].map((streams) => streams.length)).toEqual([2, 2, 2]);
     const answered = [...held].flatMap(([peer, streams]) => streams.map((stream) => [peer, stream] as const));
     for (const [peer, stream] of answered) peer.answer(stream);
     await eventually(() => upstream.streams.length === 7, "the turn of the one that waits");
     for (const [peer, streams] of held) for (const stream of streams.slice(2)) peer.answer(stream);
     expect(await Promise.all(texts)).toEqual(Array(7).fill("ok"));
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
   });
 
   it("get no new requests if they are not ready within connect_ms, and end with the requests that wait", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream), null);
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const first = code(send());
-    await eventually(() => upstream.sockets.length === 1);
+    await eventually(() => upstream.sockets.length === 1, "one connection at the upstream");
     clock.advance(60);
     const second = code(send());
     clock.advance(40);
@@ -214,14 +214,14 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 1 && pool.open === 1, "the first being closed");
     clock.advance(40);
     expect(await third).toBe("upstream_timeout");
-    await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0);
+    await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0, "no connection open at the upstream, no open connection in the pool and no pending timer");
   });
 
   it("fail with upstream_connect_failed if they close before the upstream's SETTINGS: nothing was sent", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, pool } = bench(upstream.port);
     const sent = send({ method: "POST" });
-    await eventually(() => upstream.sockets.length === 1);
+    await eventually(() => upstream.sockets.length === 1, "one connection at the upstream");
     upstream.sockets[0]!.end();
     expect(await code(sent)).toBe("upstream_connect_failed");
     expect(upstream.streams).toEqual([]);
@@ -233,11 +233,11 @@ describe("sessions", () => {
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool } = bench(upstream.port);
     const first = send();
-    await eventually(() => held.length === 1);
+    await eventually(() => held.length === 1, "one held request");
     const second = send();
-    await eventually(() => pool.waiting === 1);
+    await eventually(() => pool.waiting === 1, "one waiting request");
     pool.maxConnections = 2;
-    await eventually(() => held.length === 2);
+    await eventually(() => held.length === 2, "two held requests");
     for (const answer of held) answer();
     await Promise.all([read(await first), read(await second)]);
   });
@@ -246,11 +246,11 @@ describe("sessions", () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool, clock } = bench(upstream.port);
     await read(await send());
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     clock.advance(29_999);
     expect(pool.open).toBe(1);
     clock.advance(1);
-    await eventually(() => upstream.open === 0 && pool.open === 0);
+    await eventually(() => upstream.open === 0 && pool.open === 0, "no connection open at the upstream and no open connection in the pool");
   });
 
   it("end with their last stream when the pool is retired", async () => {
@@ -260,7 +260,7 @@ describe("sessions", () => {
     pool.retire();
     expect(upstream.open).toBe(1);
     discard(reply);
-    await eventually(() => upstream.open === 0 && pool.leased === 0);
+    await eventually(() => upstream.open === 0 && pool.leased === 0, "no connection open at the upstream and no lease in use");
   });
 
   it("finish their requests after a GOAWAY, and get no new requests", async () => {
@@ -289,7 +289,7 @@ it.each([1, 2])("replaces a connection that has no stream numbers left (max_conn
   first.release();
   for (let i = 0; i < 4; i++) expect(await read(await send())).toBe("ok");
   expect(upstream.streams).toEqual([0x7fffffff, 1, 3, 5]);
-  await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0);
+  await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0, "one connection open at the upstream, one open connection in the pool and no lease in use");
 });
 
 it("finishes the requests that the upstream still answers after a GOAWAY with an error", async () => {
@@ -306,7 +306,7 @@ it("finishes the requests that the upstream still answers after a GOAWAY with an
   await expect(read(beyond)).rejects.toBeInstanceOf(Error);
   expect(await early).toBe("late");
   expect(await read(await send())).toBe("ok");
-  await eventually(() => upstream.open === 1 && pool.open === 1);
+  await eventually(() => upstream.open === 1 && pool.open === 1, "one connection open at the upstream and one open connection in the pool");
 });
 
 describe("an upstream that does not answer in time", () => {
@@ -341,7 +341,7 @@ describe("an upstream that does not answer in time", () => {
     const proxy = await stallingProxy(upstream.port);
     const made = bench(proxy.port, {}, maxConnections);
     await read(await made.send());
-    await eventually(() => made.pool.leased === 0);
+    await eventually(() => made.pool.leased === 0, "no lease in use");
     const halfWay = await made.send();
     proxy.stall();
     const patient = (method: string) => code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }, 0));
@@ -363,7 +363,7 @@ describe("an upstream that does not answer in time", () => {
     expect(await late).toBe("upstream_timeout");
     expect(await body).toBe("upstream_timeout");
     expect(await repeatable).toBe("200");
-    await eventually(() => pool.open === 1);
+    await eventually(() => pool.open === 1, "one open connection in the pool");
   });
 
   it("holds up requests that wait for the only connection no longer than the PING", async () => {
@@ -383,7 +383,7 @@ describe("an upstream that does not answer in time", () => {
     // Of one connection only: who comes before the answer to the PING waits for it.
     const { send, pool, clock } = bench(upstream.port, {}, 1);
     const slow = send();
-    await eventually(() => upstream.streams.length === 1);
+    await eventually(() => upstream.streams.length === 1, "one stream");
     clock.advance(200);
     expect(await code(slow)).toBe("upstream_timeout");
     await eventually(() => upstream.pings === 1 && pool.leased === 0, "the PING");
@@ -403,20 +403,20 @@ describe("an upstream that does not answer in time", () => {
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const body = (await send()).body as Readable;
     const slow = send();
-    await eventually(() => upstream.streams.length === 2);
+    await eventually(() => upstream.streams.length === 2, "two streams");
     clock.advance(200);
     expect(await code(slow)).toBe("upstream_timeout");
-    await eventually(() => upstream.pings === 1);
+    await eventually(() => upstream.pings === 1, "one PING");
     events!.send(DATA, 0, 1, Buffer.from("event"));
     await once(body, "readable");
     clock.advance(2_500);
     const next = send();
-    await eventually(() => upstream.streams.length === 3);
+    await eventually(() => upstream.streams.length === 3, "three streams");
     expect(upstream.connections).toBe(1);
     clock.advance(2_000);
     expect(await code(next)).toBe("upstream_timeout");
     discard({ status: 200, headers: [], body });
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
   });
 
   it("loses an idle connection soon after keepalive_idle_ms if it has vanished", async () => {
@@ -424,7 +424,7 @@ describe("an upstream that does not answer in time", () => {
     const proxy = await stallingProxy(upstream.port);
     const { send, pool, clock } = bench(proxy.port);
     await read(await send());
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     proxy.stall();
     clock.advance(30_000);
     expect(pool.open).toBe(1);
@@ -443,7 +443,7 @@ describe("the second try of a request that the upstream has not processed", () =
     const upstream = await framePeer((peer, stream) => (upstream.streams.length === 1 ? refuse(peer, stream) : peer.answer(stream)));
     const { send, pool } = bench(upstream.port, {}, 2);
     expect(await read(await send({ method: "PATCH" }))).toBe("ok");
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     expect(upstream.streams).toHaveLength(2);
   });
 
@@ -473,14 +473,14 @@ describe("a response that breaks off", () => {
       () => "broken",
     );
     expect(ended).toBe("broken");
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
   });
 
   it("resets the stream with CANCEL when the reply is abandoned", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
     const { send } = bench(upstream.port);
     discard(await send());
-    await eventually(() => upstream.resets.length === 1);
+    await eventually(() => upstream.resets.length === 1, "one reset stream");
     expect(upstream.resets).toEqual([CANCEL]);
   });
 });
@@ -496,10 +496,10 @@ describe("faults", () => {
     const upstream = await framePeer(() => {});
     const { send, clock } = bench(upstream.port);
     const reply = send();
-    await eventually(() => upstream.streams.length === 1);
+    await eventually(() => upstream.streams.length === 1, "one stream");
     clock.advance(200);
     expect(await code(reply)).toBe("upstream_timeout");
-    await eventually(() => upstream.resets[0] === CANCEL);
+    await eventually(() => upstream.resets[0] === CANCEL, "a reset with CANCEL");
   });
 
   it("reports internal for a header that cannot be written, and sends nothing", async () => {
@@ -516,7 +516,7 @@ describe("faults", () => {
     expect(await read(await send(large(65_000)))).toBe("ok");
     expect(problemOf(await send(large(66_000))).code).toBe("headers_too_large");
     expect(await read(await send())).toBe("ok");
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     expect(upstream.connections).toBe(1);
   });
 
@@ -534,7 +534,7 @@ describe("faults", () => {
     const upstream = await framePeer(() => {}, null);
     const { send, clock, pool } = bench(upstream.port);
     const reply = send(WEBSOCKET);
-    await eventually(() => upstream.connections === 1);
+    await eventually(() => upstream.connections === 1, "one connection at the upstream");
     clock.advance(100);
     expect(await code(reply)).toBe("upstream_timeout");
     expect(pool.leased).toBe(0);
@@ -690,11 +690,11 @@ describe("the addresses of a name", () => {
     await resolver.again(["127.0.0.2"]);
     const next = await send();
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
-    await eventually(() => held.length === 2);
+    await eventually(() => held.length === 2, "two held requests");
     const texts = Promise.all([read(reply), read(next)]);
     for (const end of held) end();
     expect(await texts).toEqual(["127.0.0.1", "127.0.0.2"]);
-    await eventually(() => origin.open["127.0.0.1"] === 0);
+    await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
   it("belong to the session that reached them: a session that was opened for another address ends with the address it reached", async () => {
@@ -703,7 +703,7 @@ describe("the addresses of a name", () => {
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
     await resolver.again(["127.0.0.1", "127.0.0.3"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
-    await eventually(() => origin.open["127.0.0.2"] === 0);
+    await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
   });
 
   it("get no streams if they are removed while their connection is being made", async () => {
@@ -713,7 +713,7 @@ describe("the addresses of a name", () => {
     // Which of them it has reached is a race that nobody minds.
     await read(await first);
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
-    await eventually(() => origin.open["127.0.0.1"] === 0);
+    await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
   it("trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
