@@ -180,12 +180,12 @@ describe("reload", () => {
     const config = (label: string) => oneService(origin.port, { plugins: [mark(label)] });
     const { gateway, port } = await running(config("old"), { plugins: [marking(trail)] });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "one request at the upstream");
     gateway.reload(config("new"));
     finish();
     expect((await answer).headers["x-trail"]).toBe("old");
     const next = ask(port, { path: "/a/x" });
-    await eventually(() => origin.seen.length === 2);
+    await eventually(() => origin.seen.length === 2, "two requests at the upstream");
     finish();
     expect((await next).headers["x-trail"]).toBe("new");
     expect(trail).toEqual([">old", "<old", ">new", "<new"]);
@@ -219,7 +219,7 @@ describe("the access log over a reload", () => {
     const config = (enabled: boolean) => oneService(upstream, {}, { access_log: { enabled } });
     const { gateway, port } = await running(config(before), { accessLog: (text) => void written.push(text) });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => answers.length === 1);
+    await eventually(() => answers.length === 1, "one request to answer");
     gateway.reload(config(after));
     answers[0]!();
     expect((await answer).status).toBe(200);

@@ -77,7 +77,7 @@ describe("close", () => {
     const { port: upstream } = await backend((_request, response) => void answers.push(() => response.end("late")));
     const { gateway, port } = await running(oneService(upstream));
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => answers.length === 1);
+    await eventually(() => answers.length === 1, "one request to answer");
     const closed = gateway.close(Infinity);
     await new Promise((resolve) => setImmediate(resolve));
     answers[0]!();
@@ -116,7 +116,7 @@ describe("close", () => {
     clock.advance(1_000);
     expect(await closing).toBe("drained");
     await client.closed();
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
   });
 
   it("close ends connections that never sent a request after half of a short grace", async () => {
@@ -138,11 +138,11 @@ describe("close", () => {
     const origin = await backend((_request, response) => (finish = () => void response.end("whole")));
     const { gateway, port } = await running(oneService(origin.port));
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "one request at the upstream");
     const closing = gateway.close();
     expect(gateway.ready).toBe(false);
     expect(gateway.inFlight).toBe(1);
-    await eventually(() => !gateway.ready);
+    await eventually(() => !gateway.ready, "a gateway that is not ready");
     await refused(port);
     finish();
     const { status, headers, body } = await answer;
@@ -158,7 +158,7 @@ describe("close", () => {
     await client.until("part");
     expect(await gateway.close(5)).toBe("cut");
     expect(await client.closed()).not.toContain("\r\n0\r\n");
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
     expect(gateway.inFlight).toBe(0);
   });
 
@@ -174,14 +174,14 @@ describe("close", () => {
     await client.until("\r\n\r\n");
     expect(await gateway.gateway.close(5)).toBe("cut");
     await client.closed();
-    await eventually(() => connections.open === 0);
+    await eventually(() => connections.open === 0, "no open connection at the upstream");
   });
 
   it("close called twice gives the same outcome, and the shorter grace counts", async () => {
     const origin = await backend(() => {});
     const { gateway, port } = await running(oneService(origin.port));
     const answer = expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "one request at the upstream");
     const first = gateway.close(60_000);
     const second = gateway.close(5);
     expect(await Promise.all([first, second, gateway.close()])).toEqual(["cut", "cut", "cut"]);
@@ -194,7 +194,7 @@ describe("close", () => {
     let log = "";
     const { gateway, port } = await running(oneService(origin.port), { accessLog: (lines) => void (log += lines) });
     const answer = expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "one request at the upstream");
     await gateway.close(0);
     expect(JSON.parse(log)).toMatchObject({ path: "/a/x", status: null, code: "client_closed" });
     await answer;
@@ -234,7 +234,7 @@ describe("handler and upgrade in a host's own server", () => {
     await client.until("echo me");
     expect(await gateway.close(5)).toBe("cut");
     await client.closed();
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
   });
 
   it("close ends requests to upstreams that are no longer configured when the grace is over", async () => {
@@ -247,7 +247,7 @@ describe("handler and upgrade in a host's own server", () => {
     gateway.reload({ services: [] });
     expect(await gateway.close(5)).toBe("cut");
     await client.closed();
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
   });
 
   it("handler answers 503 overloaded after close, and ends the connection", async () => {
