@@ -153,7 +153,7 @@ describe("figures of the last minute", () => {
     const { gateway, port, clock } = await timed(named(held.port, "one", "two"));
     const client = await connect(port);
     client.send("GET /a/one HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => held.seen.length === 1);
+    await eventually(() => held.seen.length === 1, "one request at the upstream");
     gateway.reload(named(held.port, "one", "two", "three"));
     await ask(port, { path: "/a/two" });
     await ask(port, { path: "/nowhere" });
@@ -165,7 +165,7 @@ describe("figures of the last minute", () => {
     clock.advance(300_000);
     expect(gateway.recentStats().services[0]!.routes.map(({ name, inFlight }) => [name, inFlight])).toEqual([["one", 1]]);
     client.socket.destroy();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request in flight");
     expect(inFlight()).toEqual([0, 0, 0, 0, 0]);
   });
 
