@@ -37,7 +37,7 @@ describe("addresses", () => {
     "1234.1.1.1", ":", ":::", "1:", ":1", "1::2::3", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7:8::", "12345::",
     "g::", "::1.2.3", "::1.2.3.4:5",
     "1:2:3:4:5:6:7:1.2.3.4", "[::1]", "::1 ", "%eth0", ":%:", "::ffff:01.2.3.4",
-  ])("does not accept %j as an address", (text) => {
+  ])("%j is not an address", (text) => {
     expect(parseAddress(text)).toBe(null);
     expect(cidrSet(["0.0.0.0/0", "::/0"]).has(text)).toBe(false);
   });
@@ -48,7 +48,7 @@ describe("blocks", () => {
     ["10.0.0.0/33", "0–32"], ["10.0.0.0/", "0–32"], ["10.0.0.0/-1", "0–32"], ["10.0.0.0/8/8", "0–32"], ["10.0.0.0/08", "0–32"],
     ["::/129", "0–128"], ["::/x", "0–128"], ["10.0.0/8", "this is no IP address"],
     ["::ffff:0:0/90", "of an IPv4 address in IPv6 form is 96–128"],
-  ])("refuses %s, and says why", (text, why) => {
+  ])("refuses %s, with the reason", (text, why) => {
     expect(parseCidr(text)).toContain(why);
     expect(() => cidrSet([text])).toThrow(why);
   });

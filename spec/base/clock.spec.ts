@@ -55,7 +55,7 @@ describe.each([
     expect(run).not.toHaveBeenCalled();
   });
 
-  it("starts its full time again when restarted, also after it has run", () => {
+  it("starts its full time again when restarted, even after it has run", () => {
     const run = vi.fn();
     const timer = clock.after(100, run);
     pass(60);
@@ -90,7 +90,7 @@ function made() {
 }
 
 describe("a watch", () => {
-  it("tells each when it is due, to the millisecond, with one timer", () => {
+  it("notifies each watcher when it is due, to the millisecond, with one timer", () => {
     const { clock, overdue, watched } = made();
     watched("b", 200);
     watched("a", 100);
@@ -105,7 +105,7 @@ describe("a watch", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("finds out by itself that a deadline has become later", () => {
+  it("discovers without a call that a deadline has become later", () => {
     const { clock, overdue, watched } = made();
     const one = watched("a", 100);
     one.dueAt = 150;
@@ -115,7 +115,7 @@ describe("a watch", () => {
     expect(overdue).toEqual(["a at 150"]);
   });
 
-  it("is told of an earlier one", () => {
+  it("moves its timer for an earlier deadline", () => {
     const { clock, watch, overdue, watched } = made();
     const one = watched("a", 100);
     clock.advance(10);
@@ -125,7 +125,7 @@ describe("a watch", () => {
     expect(overdue).toEqual(["a at 20"]);
   });
 
-  it("has no timer while there is nothing to watch, or nothing that will be due", () => {
+  it("has no timer without watchers, or when no watcher will be due", () => {
     const { clock, watch, watched } = made();
     const one = watched("a", 100);
     watch.remove(one);
@@ -134,7 +134,7 @@ describe("a watch", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("those that are left are still told when some have left, in any order", () => {
+  it("notifies the remaining watchers when some have left, in any order", () => {
     const { clock, watch, overdue, watched } = made();
     const all = ["a", "b", "c", "d", "e"].map((name) => watched(name, 10));
     for (const gone of [all[1]!, all[4]!, all[1]!]) watch.remove(gone);
@@ -143,7 +143,7 @@ describe("a watch", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("one that leaves as another is told is not told", () => {
+  it("does not notify a watcher that leaves while another watcher is notified", () => {
     const { clock, watch, overdue } = made();
     const second = { dueAt: 5, place: -1, overdue: () => void overdue.push("second") };
     const first = {

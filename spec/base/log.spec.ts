@@ -23,7 +23,7 @@ describe("the log", () => {
     expect(lines).toEqual([`2026-01-01T00:00:00.000Z warn  odd name="a b=c" forged="x\\n2026 error" empty="" list=[1]\n`]);
   });
 
-  it("writes one JSON object a line when asked to", () => {
+  it("writes one JSON object a line in the format json", () => {
     const { lines, log } = collect({ format: "json" });
     log.warn("odd\nline", { name: "a b" });
     expect(lines).toHaveLength(1);
@@ -31,7 +31,7 @@ describe("the log", () => {
     expect(JSON.parse(lines[0]!)).toEqual({ time: "2026-01-01T00:00:00.000Z", level: "warn", message: "odd\nline", name: "a b" });
   });
 
-  it.each(["text", "json"] as const)("has no character in %s that a terminal would act on", (format) => {
+  it.each(["text", "json"] as const)("has no control character in %s that a terminal would execute", (format) => {
     const { lines, log } = collect({ format });
     const reason = "\u001b[2J \u009b2J \u007f";
     log.warn("refused", { reason });
@@ -64,7 +64,7 @@ describe("the log", () => {
 });
 
 describe("jsonText", () => {
-  it("is JSON that a parser gives back as it was, without any control character", () => {
+  it("returns JSON that parses to the same value, without any control character", () => {
     const value = { text: 'a "b" \\ \u0000\u001b\u007f\u0085\u009b é \u2028', list: [1, null] };
     expect(jsonText(value)).not.toMatch(/[\x00-\x1f\x7f-\x9f]/);
     expect(JSON.parse(jsonText(value))).toEqual(value);

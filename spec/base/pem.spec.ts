@@ -14,7 +14,7 @@ describe("certificatesProblem", () => {
     ["a chain", SERVER.cert + CA.cert],
     ["text around it", `subject=x\n${SERVER.cert}\nend`],
     ["lines that end as on Windows", SERVER.cert.replaceAll("\n", "\r\n")],
-  ])("takes %s", (_what, text) => expect(certificatesProblem(bytes(text))).toBeUndefined());
+  ])("accepts %s", (_what, text) => expect(certificatesProblem(bytes(text))).toBeUndefined());
 
   it.each([
     ["nothing", "", /^is not a certificate in PEM form: it has no line/],
@@ -49,7 +49,7 @@ describe("pairProblem", () => {
 });
 
 describe("validityProblem", () => {
-  it("tells a certificate that is not valid yet from one that is valid or has expired", () => {
+  it("distinguishes a certificate that is not valid yet from a valid and from an expired certificate", () => {
     const cert = bytes(EXPIRED.cert);
     expect(validityProblem(cert, Date.UTC(2019, 11, 31))).toEqual({ problem: "is not valid yet", date: "Jan  1 00:00:00 2020 GMT" });
     expect(validityProblem(cert, Date.UTC(2020, 6, 1))).toBeUndefined();
@@ -58,14 +58,14 @@ describe("validityProblem", () => {
 });
 
 describe("factsOf", () => {
-  it("gives the names, and the common name only if there are none", () => {
+  it("returns the names, and the common name only if there are no names", () => {
     expect(factsOf(bytes(SERVER.cert))).toMatchObject({ names: expect.arrayContaining(["localhost"]) as string[], commonName: null });
     expect(factsOf(bytes(COMMON_NAME_ONLY.cert))).toMatchObject({ names: [], commonName: "till.internal" });
   });
 });
 
 describe("a key with a passphrase", () => {
-  it.each(["pkcs8", "pkcs1"] as const)("is reported in the form %s, with the remedy", (type) => {
+  it.each(["pkcs8", "pkcs1"] as const)("causes a problem in the form %s, with the remedy", (type) => {
     const { privateKey } = generateKeyPairSync("rsa", {
       modulusLength: 1024,
       publicKeyEncoding: { type: "spki", format: "pem" },

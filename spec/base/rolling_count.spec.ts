@@ -22,7 +22,7 @@ it("a rolling count starts again after a long silence, and when it is cleared", 
   expect(count.total(1_000_009)).toBe(1);
 });
 
-it("a rolling count is the sum of what was added, in any order of add and total", () => {
+it("a rolling count equals the sum of the added values, in any order of add and total", () => {
   const count = new RollingCount(500);
   const added: number[] = [];
   for (let now = 0; now < 5000; now += 37) {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 
-describe("a memory that owners share", () => {
-  it("gives each owner its own items only", () => {
+describe("a memory with several owners", () => {
+  it("gives each owner only its own items", () => {
     const memory = new SharedMemory(10_000);
     const [a, b] = [memory.part<number>(), memory.part<number>()];
     a.set("k", 1, 8);
@@ -25,7 +25,7 @@ describe("a memory that owners share", () => {
     expect(memory.used).toBeGreaterThan(90_000);
   });
 
-  it("drops first the items that nobody asked for, whoever owns them", () => {
+  it("drops first the items that were never read, whatever their owner", () => {
     const memory = new SharedMemory(5_000);
     const [a, b] = [memory.part<number>(), memory.part<number>()];
     a.set("asked for", 1, 1_000);
@@ -35,7 +35,7 @@ describe("a memory that owners share", () => {
     expect([a.get("asked for"), a.get("not asked for")]).toEqual([1, undefined]);
   });
 
-  it("accepts new items even when all others have been asked for", () => {
+  it("accepts new items even when all other items have been read", () => {
     const memory = new SharedMemory(40_000);
     const part = memory.part<number>();
     for (let i = 0; i < 100; i++) part.set(String(i), i, 100);
@@ -45,7 +45,7 @@ describe("a memory that owners share", () => {
     expect(memory.used).toBeLessThanOrEqual(40_000);
   });
 
-  it("refuses an item that exceeds the limit, and keeps the others", () => {
+  it("refuses an item that exceeds the limit, and keeps the other items", () => {
     const memory = new SharedMemory(5_000);
     const part = memory.part<number>();
     part.set("small", 1, 8);
@@ -53,7 +53,7 @@ describe("a memory that owners share", () => {
     expect([part.get("small"), part.get("large")]).toEqual([1, undefined]);
   });
 
-  it("drops the items of an owner that is closed, and accepts no more for it", () => {
+  it("drops the items of a closed owner, and accepts no more items for it", () => {
     const memory = new SharedMemory(5_000);
     const part = memory.part<number>();
     part.set("a", 1, 8);

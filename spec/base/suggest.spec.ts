@@ -13,7 +13,7 @@ describe("suggest", () => {
     ["limit_minute", "limit_min"],
     ["limit_hours", "limit_hour"],
     ["protocl", "protocol"],
-  ])("takes %s for %s", (word, name) => {
+  ])("maps %s to %s", (word, name) => {
     expect(suggest(word, FIELDS)).toBe(name);
   });
 
@@ -21,7 +21,7 @@ describe("suggest", () => {
     expect(suggest(word, FIELDS)).toBeUndefined();
   });
 
-  it("suggests nothing when nothing is known", () => {
+  it("suggests nothing when no names are known", () => {
     expect(suggest("name", [])).toBeUndefined();
   });
 
@@ -29,7 +29,7 @@ describe("suggest", () => {
     expect(suggest("prot", ["port"])).toBe("port");
   });
 
-  it("prefers the nearer of two", () => {
+  it("prefers the nearer of two names", () => {
     expect(suggest("routs", ["roots_a", "routes"])).toBe("routes");
   });
 });

@@ -16,7 +16,7 @@ function deferred() {
 }
 
 describe("a task queue", () => {
-  it("runs as many tasks at once as allowed, the others in their order, even after a failed task", async () => {
+  it("runs at most the allowed number of tasks at once, the others in their order, even after a failed task", async () => {
     const turns = createTaskQueue(2, 3);
     const tasks = Array.from({ length: 5 }, task);
     const ends = tasks.map(({ run }) => turns.take(run));

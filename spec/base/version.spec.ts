@@ -23,17 +23,17 @@ function versionBuiltInto(files: Record<string, string>): string {
 }
 
 describe("version", () => {
-  it("is the version in package.json, read from the sources", () => {
+  it("equals the version in package.json, read from the sources", () => {
     const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
     expect(version).toBe((JSON.parse(text) as { version: string }).version);
   });
 
-  it("is the version in package.json, read from dist/, past the package.json of another package", () => {
+  it("equals the version in package.json, read from dist/, past the package.json of another package", () => {
     const own = JSON.stringify({ name: "edge-gateway", version: "7.8.9" });
     expect(versionBuiltInto({ "package.json": own, "dist/package.json": `{ "type": "module" }` })).toBe("7.8.9");
   });
 
-  it("is 0.0.0-unknown if there is no package.json of this package", () => {
+  it("equals 0.0.0-unknown if there is no package.json of this package", () => {
     expect(versionBuiltInto({ "package.json": `{ "name": "other", "version": "1.0.0", "type": "module" }` })).toBe("0.0.0-unknown");
   });
 });

@@ -77,7 +77,7 @@ describe("changesBetween", () => {
       { services: [shop({ upstreams: [...shop().upstreams].reverse() })] },
       'altered service: service "shop"',
     ],
-  ])("names %s, and nothing around it", (_what, after, line) => {
+  ])("names %s, and no surrounding part", (_what, after, line) => {
     expect(lines(base, after)).toEqual([line]);
   });
 
@@ -87,12 +87,12 @@ describe("changesBetween", () => {
     expect(lines(before, { services: [shop({ plugins: [limit(2, "b")] })] })).toEqual(['removed plugin: service "shop" / plugin rate_limit "a"']);
   });
 
-  it("another order of services alters the global part", () => {
+  it("a new order of services changes the global part", () => {
     const other = shop({ name: "other", base_path: "/other" });
     expect(lines({ services: [shop(), other] }, { services: [other, shop()] })).toEqual(["altered global: global"]);
   });
 
-  it("names that look like a path to another part are quoted, and two routes are kept apart", () => {
+  it("names that look like a path to another part are quoted, and two such routes stay distinct", () => {
     const tricky = shop({ routes: [{ name: 'a" / plugin key_auth', path: "/x" }, { name: "a", path: "/y", plugins: [limit(1)] }] });
     const after = shop({ routes: [{ name: 'a" / plugin key_auth', path: "/z" }, { name: "a", path: "/y", plugins: [] }] });
     expect(lines({ services: [tricky] }, { services: [after] })).toEqual([
@@ -101,7 +101,7 @@ describe("changesBetween", () => {
     ]);
   });
 
-  it("changes contain no values, neither written nor referenced ones", () => {
+  it("changes contain no values, neither literal nor referenced", () => {
     const after = { services: [shop({ plugins: [{ name: "key_auth", config: { key: "written-secret" } }] })] };
     const text = JSON.stringify(changesBetween(shown(base, { KEY: "hidden-secret" }), shown(after)));
     expect(text).not.toMatch(/secret/);

@@ -86,7 +86,7 @@ describe("custom plugins", () => {
     expect(error.message).toContain("services[0].plugins[0].config.labl");
   });
 
-  it("a custom plugin is an unknown kind where it is not passed to createGateway", () => {
+  it("a custom plugin is an unknown kind unless it is passed to createGateway", () => {
     const error = thrown(() => createGateway({ config: oneService(9, { plugins: [mark("x")] }) })) as ConfigError;
     expect(error.message).toContain("key_auth, rate_limit");
   });
@@ -129,7 +129,7 @@ describe("reload", () => {
     expect(gateway.reload(oneService(two.port))).toEqual({ digest: gateway.digest, changed: false, changes: [] });
   });
 
-  it("reload reads the file again when no configuration is given", async () => {
+  it("reload reads the file again if no configuration is given", async () => {
     const origin = await backend();
     const file = fileWith(oneService(origin.port));
     const gateway = createGateway({ configFile: file });
@@ -173,25 +173,25 @@ describe("reload", () => {
     expect(origins[0]!.connections.total).toBe(1);
   });
 
-  it("a request keeps the configuration it began with over a reload, also for the plugins that see its reply", async () => {
+  it("a request keeps its first configuration over a reload, even for the plugins that see its reply", async () => {
     const trail: string[] = [];
     let finish = () => {};
     const origin = await backend((_request, response) => (finish = () => void response.end("ok")));
     const config = (label: string) => oneService(origin.port, { plugins: [mark(label)] });
     const { gateway, port } = await running(config("old"), { plugins: [marking(trail)] });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "one request at the upstream");
     gateway.reload(config("new"));
     finish();
     expect((await answer).headers["x-trail"]).toBe("old");
     const next = ask(port, { path: "/a/x" });
-    await eventually(() => origin.seen.length === 2);
+    await eventually(() => origin.seen.length === 2, "two requests at the upstream");
     finish();
     expect((await next).headers["x-trail"]).toBe("new");
     expect(trail).toEqual([">old", "<old", ">new", "<new"]);
   });
 
-  it("a reload keeps WebSockets open, also those of a removed route", async () => {
+  it("a reload keeps WebSockets open, including the WebSockets of a removed route", async () => {
     const { port, server } = await backend();
     server.on("upgrade", (_request, socket: Duplex) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
@@ -212,14 +212,14 @@ describe("the access log over a reload", () => {
   it.each([
     [true, false, 1],
     [false, true, 0],
-  ])("a request that came while it was %s is judged by that, though it ends when it is %s", async (before, after, lines) => {
+  ])("a request that arrived with the access log at %s keeps that setting, even if it is %s when the request ends", async (before, after, lines) => {
     const written: string[] = [];
     const answers: (() => void)[] = [];
     const { port: upstream } = await backend((_request, response) => void answers.push(() => response.end("ok")));
     const config = (enabled: boolean) => oneService(upstream, {}, { access_log: { enabled } });
     const { gateway, port } = await running(config(before), { accessLog: (text) => void written.push(text) });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => answers.length === 1);
+    await eventually(() => answers.length === 1, "one request to answer");
     gateway.reload(config(after));
     answers[0]!();
     expect((await answer).status).toBe(200);

@@ -24,7 +24,7 @@ describe("exercisePlugin", () => {
     expect(lines).toEqual([{ level: "info", message: "greeted", fields: { caller: "alice" } }]);
   });
 
-  it("exercisePlugin checks the configuration as one in a file, and reports every issue", () => {
+  it("exercisePlugin validates the configuration like a file, and reports every issue", () => {
     const wrong = { wrd: "x", loud: "yes" } as never;
     expect(() => exercisePlugin(greeting, wrong)).toThrow(ConfigError);
     expect(() => exercisePlugin(greeting, wrong)).toThrow(/config\.wrd +is not a known field; did you mean "word"\?\nconfig\.word +is required[^]*\nconfig\.loud +expected true or false, found "yes"/);
@@ -36,7 +36,7 @@ describe("exercisePlugin", () => {
     expect(() => exercisePlugin(greeting, { word: "${env:PATH}" })).toThrow(/PATH is not set/);
   });
 
-  it("exercisePlugin uses one instance for all requests, and its clock only moves by hand", async () => {
+  it("exercisePlugin uses one instance for all requests, and its clock moves only by hand", async () => {
     const { send, clock } = exercisePlugin(rateLimit, { limit_second: 1 });
     expect([(await send()).status, (await send()).status]).toEqual([200, 429]);
     clock.advance(2_000);

@@ -28,7 +28,7 @@ const SHOP: ConfigInput = {
 const gateway = createGateway({ config: SHOP, environment: { KEY: "s3cret-key" } });
 const explain = (method: string, url: string, headers?: Question["headers"]): Explanation => gateway.explain({ method, url, ...(headers && { headers }) });
 
-describe("a request that matches", () => {
+describe("explain for a request that matches", () => {
   it("explain returns service, route, pattern, parameters, the forwarded path, and the upstreams with their shares", () => {
     expect(explain("GET", "/shop/items/7?x=1")).toMatchObject({
       outcome: "matched",
@@ -45,7 +45,7 @@ describe("a request that matches", () => {
     });
   });
 
-  it("explain says why the route matches, and which less specific routes match as well", () => {
+  it("explain reports why the route matches, and which less specific routes match as well", () => {
     const { reasons } = explain("GET", "/shop/items/7");
     expect(reasons[0]).toBe('/shop/items/7 matches service "shop" (base_path /shop), route "item" (/items/{id}).');
     expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) fits as well, but is less specific: a literal segment goes before/);
@@ -59,7 +59,7 @@ describe("a request that matches", () => {
     expect(JSON.stringify(explanation)).not.toContain("s3cret");
   });
 
-  it("explain says when a route loses because of its host", () => {
+  it("explain reports when a route loses because of its host", () => {
     const services = [["*.example.com", "/v1/users"], ["*.a.example.com", "/v1/{name}"], ["x.a.example.com", "/{rest*}"], [null, "/v1/users"]].map(([host, path], i) => ({
       name: `s${i}`,
       base_path: "/",
@@ -87,12 +87,12 @@ describe("a request that matches", () => {
     expect(asked.reasons).toContain("The path is matched and forwarded in its normal form, /shop/items/7.");
   });
 
-  it("explain says that HEAD uses the route for GET", () => {
+  it("explain reports that HEAD uses the route for GET", () => {
     expect(explain("HEAD", "/shop/items/7").reasons).toContain("A route that takes GET takes HEAD, too.");
   });
 });
 
-describe("a request that is refused", () => {
+describe("explain for a request that is refused", () => {
   it.each([
     ["/shop/a/../b", 400, "path_ambiguous", /dot|“\.\.”/],
     ["/shop/%zz", 400, "path_ambiguous", /hexadecimal digits/],
@@ -131,7 +131,7 @@ describe("a request that is refused", () => {
     );
   });
 
-  it("for a 404 without services, explain says that there are none", () => {
+  it("for a 404 without services, explain reports that there are none", () => {
     expect(createGateway({ config: { services: [] } }).explain({ method: "GET", url: "/" }).reasons[1]).toBe("The configuration has no services.");
   });
 
@@ -146,7 +146,7 @@ describe("a request that is refused", () => {
   });
 });
 
-describe("asking", () => {
+describe("the effects of explain", () => {
   it("explain sends nothing, runs no plugin, counts nothing, and leaves nothing in flight", async () => {
     let runs = 0;
     const watching = definePlugin({ name: "watching", schema: schema.object({}), create: () => (next) => (exchange) => (runs++, next(exchange)) });
@@ -241,7 +241,7 @@ describe("asking", () => {
     expect([...seen].sort()).toEqual(["200 ", "204 ", "400 bad_request", "400 path_ambiguous", "404 route_not_found", "405 method_not_allowed", "413 body_too_large", "414 uri_too_long", "417 expectation_failed", "431 headers_too_large"]);
   });
 
-  it("explain says that HTTP/1.1 answers 400 to a method that its parser does not know", () => {
+  it("explain reports that HTTP/1.1 answers 400 to a method that its parser does not know", () => {
     for (const method of ["BREW", "get"]) expect(explain(method, "/shop/items/7").reasons.at(-1)).toBe(`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`);
     expect(explain("PROPFIND", "/shop/items/7").reasons.join()).not.toContain("HTTP/2");
   });

@@ -21,7 +21,7 @@ describe("listen", () => {
     for (const each of [port, second.port]) expect((await ask(each, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("listen rejects with EADDRINUSE for an occupied port, and the other listeners go on", async () => {
+  it("listen rejects with EADDRINUSE for an occupied port, and the other listeners continue", async () => {
     const origin = await backend();
     const { gateway, port } = await running(oneService(origin.port));
     await expect(gateway.listen({ port })).rejects.toMatchObject({ code: "EADDRINUSE" });
@@ -72,12 +72,12 @@ describe("announceStop", () => {
 });
 
 describe("close", () => {
-  it("close waits for the whole grace, also where it is longer than a timer of node can be", async () => {
+  it("close waits for the whole grace period, even if it is longer than the longest timer of node", async () => {
     const answers: (() => void)[] = [];
     const { port: upstream } = await backend((_request, response) => void answers.push(() => response.end("late")));
     const { gateway, port } = await running(oneService(upstream));
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => answers.length === 1);
+    await eventually(() => answers.length === 1, "one request to answer");
     const closed = gateway.close(Infinity);
     await new Promise((resolve) => setImmediate(resolve));
     answers[0]!();
@@ -103,7 +103,7 @@ describe("close", () => {
     expect(clock.pending).toBe(pending);
   });
 
-  it("close ends idle keep-alive connections to clients and upstreams without waiting for the grace", async () => {
+  it("close ends idle keep-alive connections to clients and upstreams without waiting for the grace period", async () => {
     const origin = await backend();
     const clock = manualClock();
     const { gateway, port } = await running(oneService(origin.port), { clock });
@@ -116,7 +116,7 @@ describe("close", () => {
     clock.advance(1_000);
     expect(await closing).toBe("drained");
     await client.closed();
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
   });
 
   it("close ends connections that never sent a request after half of a short grace", async () => {
@@ -138,11 +138,11 @@ describe("close", () => {
     const origin = await backend((_request, response) => (finish = () => void response.end("whole")));
     const { gateway, port } = await running(oneService(origin.port));
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "one request at the upstream");
     const closing = gateway.close();
     expect(gateway.ready).toBe(false);
     expect(gateway.inFlight).toBe(1);
-    await eventually(() => !gateway.ready);
+    await eventually(() => !gateway.ready, "a gateway that is not ready");
     await refused(port);
     finish();
     const { status, headers, body } = await answer;
@@ -150,7 +150,7 @@ describe("close", () => {
     expect(await closing).toBe("drained");
   });
 
-  it("close resets the connections that are left when the grace is over, so that a client does not take a broken reply for a whole one", async () => {
+  it("close resets the remaining connections when the grace period is over, so that a client does not mistake a truncated reply for a complete one", async () => {
     const origin = await backend((_request, response) => void response.write("part"));
     const { gateway, port } = await running(oneService(origin.port));
     const client = await connect(port);
@@ -158,7 +158,7 @@ describe("close", () => {
     await client.until("part");
     expect(await gateway.close(5)).toBe("cut");
     expect(await client.closed()).not.toContain("\r\n0\r\n");
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
     expect(gateway.inFlight).toBe(0);
   });
 
@@ -174,14 +174,14 @@ describe("close", () => {
     await client.until("\r\n\r\n");
     expect(await gateway.gateway.close(5)).toBe("cut");
     await client.closed();
-    await eventually(() => connections.open === 0);
+    await eventually(() => connections.open === 0, "no open connection at the upstream");
   });
 
   it("close called twice gives the same outcome, and the shorter grace counts", async () => {
     const origin = await backend(() => {});
     const { gateway, port } = await running(oneService(origin.port));
     const answer = expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "one request at the upstream");
     const first = gateway.close(60_000);
     const second = gateway.close(5);
     expect(await Promise.all([first, second, gateway.close()])).toEqual(["cut", "cut", "cut"]);
@@ -189,12 +189,12 @@ describe("close", () => {
     expect(await gateway.close()).toBe("cut");
   });
 
-  it("close writes the last lines of the access log before it resolves, also those of requests that were cut off", async () => {
+  it("close writes the last lines of the access log before it resolves, including the lines of requests that were cut off", async () => {
     const origin = await backend(() => {});
     let log = "";
     const { gateway, port } = await running(oneService(origin.port), { accessLog: (lines) => void (log += lines) });
     const answer = expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "one request at the upstream");
     await gateway.close(0);
     expect(JSON.parse(log)).toMatchObject({ path: "/a/x", status: null, code: "client_closed" });
     await answer;
@@ -212,7 +212,7 @@ describe("handler and upgrade in a host's own server", () => {
     return { gateway, port: await hosted(gateway, server) };
   }
 
-  it("handler answers the requests that a host's own server passes on", async () => {
+  it("handler answers the requests that a host's own server forwards", async () => {
     const origin = await backend((_request, response, body) => response.end(`got ${body.toString()}`));
     const { port } = await host(oneService(origin.port));
     expect((await ask(port, { path: "/own" })).body.toString()).toBe("the host's");
@@ -220,7 +220,7 @@ describe("handler and upgrade in a host's own server", () => {
     expect((await ask(port, { path: "/none" })).status).toBe(404);
   });
 
-  it("upgrade passes WebSockets of a host's own server, and close cuts them on both sides", async () => {
+  it("upgrade serves WebSockets of a host's own server, and close cuts them on both sides", async () => {
     const origin = await backend();
     origin.server.on("upgrade", (_request, socket: Duplex) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
@@ -234,7 +234,7 @@ describe("handler and upgrade in a host's own server", () => {
     await client.until("echo me");
     expect(await gateway.close(5)).toBe("cut");
     await client.closed();
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
   });
 
   it("close ends requests to upstreams that are no longer configured when the grace is over", async () => {
@@ -247,7 +247,7 @@ describe("handler and upgrade in a host's own server", () => {
     gateway.reload({ services: [] });
     expect(await gateway.close(5)).toBe("cut");
     await client.closed();
-    await eventually(() => origin.connections.open === 0);
+    await eventually(() => origin.connections.open === 0, "no open connection at the upstream");
   });
 
   it("handler answers 503 overloaded after close, and ends the connection", async () => {

@@ -42,7 +42,7 @@ describe("inject", () => {
     expect(await from("192.0.2.2")).toBe(200);
   });
 
-  it("json() of a response parses the body, and throws a SyntaxError where it is not JSON", async () => {
+  it("json() of a response parses the body, and throws a SyntaxError if it is not JSON", async () => {
     const { port } = await backend((request, response) => response.end(request.url === "/json" ? '{"a":[1]}' : "no"));
     const gateway = mounted(oneService(port));
     expect((await gateway.inject({ path: "/a/json" })).json()).toEqual({ a: [1] });
@@ -61,11 +61,11 @@ describe("inject", () => {
     ["a target beyond 8192 bytes", { path: `/a/${"x".repeat(9000)}` }, 414],
     ["more than 200 header lines", { path: "/a/x", headers: Array.from({ length: 402 }, () => "x") }, 431],
     ["a Host that is none", { path: "/a/x", headers: { Host: "a b" } }, 400],
-  ])("refuses %s, as the network side does", async (_what, request, status) => {
+  ])("refuses %s, like a listener", async (_what, request, status) => {
     expect((await mounted(oneService(9)).inject(request)).status).toBe(status);
   });
 
-  it("inject rejects when the body is interrupted, and the access log has it", async () => {
+  it("inject rejects when the body is interrupted, and the access log has the request", async () => {
     const { port } = await backend((_request, response) => {
       response.writeHead(200, { "Content-Length": "100" });
       response.write("part", () => response.destroy());
@@ -111,7 +111,7 @@ describe("inject", () => {
   });
 });
 
-describe("inject refuses requests that no parser accepts, and the upstream does not get them", () => {
+describe("the invalid requests that inject refuses", () => {
   const hidden = "xGET /admin HTTP/1.1\r\nHost: h\r\n\r\n";
   it.each([
     ["a Content-Length that is not the body's", { method: "POST", headers: { "content-length": "1" }, body: hidden }],
@@ -126,7 +126,7 @@ describe("inject refuses requests that no parser accepts, and the upstream does 
     ["a line break in a header", { headers: { a: "1\r\nb: 2" } }],
     ["more than 100 options in Connection", { headers: { Connection: ",".repeat(100) } }],
     ["a space in the target", { path: "/a/x y" }],
-  ])("%s", async (_what, request) => {
+  ])("never reach the upstream: %s", async (_what, request) => {
     const upstream = await backend();
     const response = await mounted(oneService(upstream.port)).inject({ path: "/a/x", ...request });
     expect(response.status).toBe(400);

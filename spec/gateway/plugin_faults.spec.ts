@@ -98,7 +98,7 @@ describe.each(Object.entries(FAULTS))("a plugin that %s", (_what, behave) => {
   });
 });
 
-describe("faults of plugins", () => {
+describe("plugin faults", () => {
   const throwing = plugin("faulty", () => () => lost());
   const ask500 = async (plugins: readonly AnyPlugin[], names: readonly string[]) => {
     const { lines, log } = logged();
@@ -112,7 +112,7 @@ describe("faults of plugins", () => {
     ["throws", throwing],
     ["rejects", plugin("faulty", () => async () => lost())],
     ["returns nothing", plugin("faulty", () => () => none)],
-  ])("reach the plugins around the one that %s as a reply with status 500, never as an error, which can be replaced", async (_what, faulty) => {
+  ])("reach the plugins around the plugin that %s as a reply with status 500, never as an error, and the reply can be replaced", async (_what, faulty) => {
     const seen: number[] = [];
     const handling = plugin("handles", (next) => async (exchange) => {
       const reply = await next(exchange);
@@ -127,7 +127,7 @@ describe("faults of plugins", () => {
     ["throws", throwing],
     ["rejects", plugin("faulty", () => async () => lost())],
     ["resolves with nothing", plugin("faulty", () => async () => none)],
-  ])("have CORS and RateLimit headers and those of response_headers: the plugins around the one that %s add them", async (_what, faulty) => {
+  ])("have CORS and RateLimit headers and the headers of response_headers: the plugins around the plugin that %s add them", async (_what, faulty) => {
     const outer = [
       { name: "cors", config: { allow_origins: ["https://app.example"] } },
       { name: "rate_limit", config: { limit_min: 10 } },
@@ -141,7 +141,7 @@ describe("faults of plugins", () => {
     await gateway.close(0);
   });
 
-  it("fault counts are removed with their plugin instance, and stay for instances that a reload keeps", async () => {
+  it("leave the counts when their plugin instance is removed, and keep them for instances that a reload keeps", async () => {
     const { gateway } = await ask500([throwing, ...around], ["faulty"]);
     gateway.reload(oneService(9, { plugins: [{ name: "looks" }, { name: "faulty" }] }));
     expect(gateway.status.pluginFaults).toMatchObject([{ plugin: "faulty", count: 1 }]);
@@ -149,7 +149,7 @@ describe("faults of plugins", () => {
     expect(gateway.status.pluginFaults).toEqual([]);
   });
 
-  it("refusals and interrupted bodies are not counted as faults of plugins", async () => {
+  it("exclude refusals and interrupted bodies", async () => {
     const refusing = plugin("refuses", () => (exchange) => problem(exchange.call, "forbidden"));
     expect((await ask500([refusing], ["refuses"])).faults).toEqual([]);
     const breaking = plugin("breaks", () => () => ({
@@ -170,7 +170,7 @@ describe("faults of plugins", () => {
     ["gives nothing", () => undefined, /plugin odd of service "s" cannot be created: "create" gave no function$/],
     ["gives what makes no handler", () => () => undefined, /route "root" of service "s" cannot be put together: plugin odd: what "create" returns has to give a handler/],
     ["gives what throws", () => () => lost(), /cannot be put together: lost$/],
-  ])("whose create %s end the start with its name, and keep the old configuration in force at a reload", async (_what, create, message) => {
+  ])("stop the start with the plugin's name if create %s, and keep the old configuration in force at a reload", async (_what, create, message) => {
     const odd = definePlugin({ name: "odd", schema: schema.object({}), create: create as never });
     const wrong = oneService(9, { plugins: [{ name: "odd" }], routes: [{ path: "/", name: "root" }] });
     expect(() => createGateway({ config: wrong, plugins: [odd] })).toThrow(message);
@@ -181,7 +181,7 @@ describe("faults of plugins", () => {
     expect(gateway.digest).toBe(digest);
   });
 
-  it("a chain of plugins that pass replies on returns the upstream's own promise", () => {
+  it("a chain of plugins that return replies unchanged returns the upstream's own promise", () => {
     // One that only looks returns the very promise that it got.
     const seen: unknown[] = [];
     const watching = plugin("watches", (next) => (exchange) => {

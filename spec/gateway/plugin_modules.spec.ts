@@ -58,7 +58,7 @@ describe("a plugin module", () => {
     expect(JSON.stringify(gateway.shownConfig)).toContain('"name":"hello","enabled":true,"config":{"times":1}');
   });
 
-  it("the configuration of a module's plugin is checked like any other", async () => {
+  it("the configuration of a module's plugin is validated like the configuration of any other plugin", async () => {
     const { file, save, config } = folder({ "hello.mjs": saying("hi") });
     save(config(undefined, { name: "hello", config: { times: 4 } }));
     expect(await refused(file)).toEqual(["services.0.plugins.0.config.times: expected an integer 1–3, found 4"]);
@@ -118,7 +118,7 @@ describe("a plugin module", () => {
     ["that imports a file when it runs", 'export default async () => (await import( /* now */ `file:///etc/x.mjs`)).default;', /begins with file:/],
     ["that imports a file by a name with escapes", 'import x from "\\x66ile:///etc/x.mjs"; export default x;', /by a name that is written with escapes/],
     ["that imports a file by a name with an escaped line end", 'import x from "fi\\\nle:///etc/x.mjs"; export default x;', /by a name that is written with escapes/],
-  ])("%s is refused, with its file and what is wrong", async (_what, text, message) => {
+  ])("a module %s fails to load, with its file and the reason", async (_what, text, message) => {
     const { file, path } = folder({ "m.mjs": text });
     const [issue] = await refused(file);
     expect(issue).toMatch(/^global\.plugin_modules\.0: /);
@@ -164,7 +164,7 @@ describe("a plugin module", () => {
     expect(issues[0]).toMatch(/^global\.plugin_modules\.1: .*two\.mjs: there is already a plugin kind "hello"/);
   });
 
-  it("a plugin module that was not loaded before createGateway is refused, with what to do", async () => {
+  it("a plugin module that was not loaded before createGateway is refused, with the remedy", async () => {
     const { file } = folder({ "m.mjs": saying("hi") });
     expect(() => createGateway({ configFile: file })).toThrow(/has not been loaded: await loadPluginModules\(…\) before createGateway/);
   });
@@ -179,7 +179,7 @@ describe("a plugin module", () => {
 });
 
 describe("plugin modules over reloads", () => {
-  it("a reload loads a plugin module whose file and digest changed, and keeps the others", async () => {
+  it("a reload loads a plugin module whose file and digest changed, and keeps the other modules", async () => {
     const counting = (name: string) => `globalThis.counted_${name} = (globalThis.counted_${name} ?? 0) + 1;\n${saying(name, name)}`;
     const { path, file, put, save, config } = folder({ "m.mjs": saying("hi"), "kept.mjs": counting("steady") });
     const { gateway, text } = await started(file);
@@ -197,7 +197,7 @@ describe("plugin modules over reloads", () => {
     ["does not have its digest", (put: (text: string) => void) => (put("export default 1;"), sha256("else"))],
     ["throws", (put: (text: string) => void) => (put('throw new Error("x");'), sha256('throw new Error("x");'))],
     ["was not loaded before", null],
-  ])("that %s keeps the old configuration in force, and the issues are told", async (_what, change) => {
+  ])("keep the old configuration in force when a file %s, and report the issues", async (_what, change) => {
     const { file, put, save, config } = folder({ "m.mjs": saying("hi") });
     const { gateway, text } = await started(file);
     const { digest } = gateway;
@@ -223,7 +223,7 @@ describe("plugin modules over reloads", () => {
     expect((await gateway.inject({ path: "/a/x" })).text()).toBe("hi");
   });
 
-  it("a plugin module whose file changes without its digest has no effect, also not on certificates that are renewed", async () => {
+  it("a plugin module whose file changes without its digest has no effect, not even on renewed certificates", async () => {
     const { file, put } = folder({ "m.mjs": saying("hi") });
     const { gateway, text } = await started(file);
     put("m.mjs", "export default 1;");

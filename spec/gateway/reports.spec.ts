@@ -7,7 +7,7 @@ import { fragile } from "./plugins.ts";
 const wrong = { services: [{ name: "s" }] } as unknown as ConfigInput;
 
 describe("status", () => {
-  it("status reports version, uptime, the configuration in force and when it was loaded, and the last reload, taken or refused", async () => {
+  it("status reports version, uptime, the configuration in force and when it was loaded, and the last reload, accepted or refused", async () => {
     const clock = manualClock();
     const { gateway } = await running(oneService(9), { clock });
     const made = clock.wall();

@@ -25,7 +25,7 @@ describe("Runtime", () => {
     ["another protocol", "s", { ...OPTIONS, protocol: "https" as const }],
     ["another keepalive_idle_ms", "s", { ...OPTIONS, keepaliveIdleMs: 2000 }],
     ["other TLS settings", "s", { ...OPTIONS, protocol: "https" as const, tls: { verify: false, identity: "other" } }],
-  ])("%s gets a pool of its own", (_what, service, options) => {
+  ])("an upstream with %s gets a separate pool", (_what, service, options) => {
     const runtime = made();
     const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
@@ -52,7 +52,7 @@ describe("Runtime", () => {
     expect(pool.maxConnections).toBe(9);
   });
 
-  it("upstreams of removed services are released, and those of the others stay", () => {
+  it("upstreams of removed services are released, and upstreams of the other services stay", () => {
     const runtime = made();
     const adopt = (...services: string[]) => {
       const inUse = runtime.inUse(1000);
@@ -83,7 +83,7 @@ describe("a reload", () => {
     await ask(port, { path: "/a/1" });
     expect(old.connections.open).toBe(1);
     gateway.reload(oneService(next.port));
-    await eventually(() => old.connections.open === 0);
+    await eventually(() => old.connections.open === 0, "no open connection at the upstream");
     await ask(port, { path: "/a/2" });
     expect(next.seen).toHaveLength(1);
   });
@@ -97,11 +97,11 @@ describe("a reload", () => {
     const next = await backend();
     const { gateway, port } = await running(oneService(old.port));
     const answer = ask(port, { path: "/a/1" });
-    await eventually(() => old.seen.length === 1);
+    await eventually(() => old.seen.length === 1, "one request at the upstream");
     gateway.reload(oneService(next.port));
     finish();
     expect((await answer).body.toString()).toBe("begun and finished");
-    await eventually(() => old.connections.open === 0);
+    await eventually(() => old.connections.open === 0, "no open connection at the upstream");
   });
 
   it("a reload does not refill a rate limit, whatever else changes", async () => {
@@ -146,10 +146,10 @@ describe("a reload", () => {
     const { gateway, port } = await running(config(2), { clock });
     gateway.reload(config(1));
     const first = ask(port, { path: "/a/1" });
-    await eventually(() => answers.length === 1);
+    await eventually(() => answers.length === 1, "one request to answer");
     const pending = clock.pending;
     const second = ask(port, { path: "/a/2" });
-    await eventually(() => clock.pending === pending + 1); // it waits for a connection
+    await eventually(() => clock.pending === pending + 1, "a request that waits for a connection"); // it waits for a connection
     clock.advance(500);
     expect(JSON.parse((await second).body.toString())).toMatchObject({ status: 503, code: "upstream_saturated" });
     answers[0]!.end("ok");
@@ -163,7 +163,7 @@ describe("a reload", () => {
     const { gateway, port } = await running(config(1));
     gateway.reload(config(2));
     const both = [ask(port, { path: "/a/1" }), ask(port, { path: "/a/2" })];
-    await eventually(() => answers.length === 2);
+    await eventually(() => answers.length === 2, "two requests to answer");
     for (const answer of answers) answer.end();
     await Promise.all(both);
   });
@@ -175,11 +175,11 @@ describe("a reload", () => {
     onTestFinished(() => agent.destroy());
     await ask(port, { path: "/a/1", agent });
     const sockets = () => Object.values(agent.freeSockets).flatMap((list) => list ?? []);
-    await eventually(() => sockets().length === 1);
+    await eventually(() => sockets().length === 1, "one client connection");
     const [socket] = sockets();
     gateway.reload(oneService(origin.port, { routes: [{ path: "/{other*}" }] }));
     await ask(port, { path: "/a/2", agent });
-    await eventually(() => sockets().length === 1);
+    await eventually(() => sockets().length === 1, "one client connection");
     expect(sockets()[0]).toBe(socket);
   });
 });

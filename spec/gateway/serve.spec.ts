@@ -16,14 +16,14 @@ function keeping(lines: Line[]): Log {
 }
 
 describe("serve", () => {
-  it("answers 404 route_not_found where no service and route match", async () => {
+  it("answers 404 route_not_found if no service and route match", async () => {
     const gateway = createGateway({ config: oneService(9) });
     const answer = await gateway.inject({ path: "/b/c" });
     expect(answer.status).toBe(404);
     expect(answer.json()).toMatchObject({ type: "about:blank", status: 404, code: "route_not_found", title: "No route matches the request" });
   });
 
-  it("answers 405 method_not_allowed with Allow where the path has routes for other methods", async () => {
+  it("answers 405 method_not_allowed with Allow if the path has routes for other methods", async () => {
     const gateway = createGateway({ config: oneService(9, { routes: [{ path: "/x", methods: ["GET", "PUT"] }] }) });
     const answer = await gateway.inject({ method: "POST", path: "/a/x" });
     expect(answer.status).toBe(405);
@@ -108,7 +108,7 @@ describe("faulty plugins", () => {
     expect(body.destroyed).toBe(true);
   });
 
-  it("a plugin that replaces a reply and discards the old one frees the pooled connection", async () => {
+  it("a plugin that replaces a reply and discards the old reply frees the pooled connection", async () => {
     const { port, connections } = await backend((_request, response) => response.end("x".repeat(1_000_000)));
     const gateway = await running(oneService(port, { plugins: [{ name: "behave" }], pool: { max_connections: 1 } }), {
       plugins: [
@@ -129,7 +129,7 @@ describe("faulty plugins", () => {
     expect((await ask(gateway.port, { path: "/a/x" })).body.toString()).toBe("one two");
   });
 
-  it("a status beyond 599 from an upstream is passed on", async () => {
+  it("a status beyond 599 from an upstream is forwarded", async () => {
     const { port } = await backend((_request, response) => {
       response.writeHead(799, "Own Idea");
       response.end("ok");
@@ -156,15 +156,15 @@ describe("CORS preflights", () => {
   };
   const preflight = { Origin: "https://a.example", "Access-Control-Request-Method": "GET" };
 
-  it("a preflight reaches the route of the method it asks about, where a plugin handles preflights", async () => {
+  it("a preflight reaches the route of the requested method if a plugin handles preflights", async () => {
     expect(await preflighted(own("preflights"), preflight)).toEqual([204, "OPTIONS"]);
   });
 
-  it("a preflight does so although another route takes OPTIONS", async () => {
+  it("a preflight reaches the route of the requested method although another route accepts OPTIONS", async () => {
     expect(await preflighted(own("preflights"), preflight, [{ path: "/{rest*}", methods: ["OPTIONS"] }])).toEqual([204, "OPTIONS"]);
   });
 
-  it("a preflight gets 405 where no plugin handles preflights, and where it asks about another method", async () => {
+  it("a preflight gets 405 if no plugin handles preflights, or if it requests another method", async () => {
     expect((await preflighted(own(), preflight))[0]).toBe(405);
     expect((await preflighted(own("preflights"), { ...preflight, "Access-Control-Request-Method": "PUT" }))[0]).toBe(405);
   });

@@ -15,7 +15,7 @@ const INWARD = [">global 1", ">global 2", ">service 1", ">service 2", ">route 1"
 const OUTWARD = ["<route 2", "<route 1", "<service 2", "<service 1", "<global 2", "<global 1"];
 
 describe("the plugin chain of a route", () => {
-  it("plugins run in the order global, service, route, each level as written, and see the reply in reverse order", async () => {
+  it("plugins run in the order global, service, route, each level in the order of the file, and see the reply in reverse order", async () => {
     const trail: string[] = [];
     const { port } = await backend((_request, response) => {
       trail.push("upstream");
@@ -45,7 +45,7 @@ describe("the plugin chain of a route", () => {
     client.socket.destroy();
   });
 
-  it("a plugin can refuse a WebSocket upgrade, and the upstream is not asked", async () => {
+  it("a plugin can refuse a WebSocket upgrade, and no request reaches the upstream", async () => {
     const { port, server } = await backend();
     let upgrades = 0;
     server.on("upgrade", (_request, socket: Duplex) => {
@@ -100,7 +100,7 @@ describe("the plugin chain of a route", () => {
     expect(trail).toEqual([]);
   });
 
-  it("when a plugin answers, the plugins before it see the reply and those behind it do not run", async () => {
+  it("when a plugin answers, the plugins before it see the reply and the plugins behind it do not run", async () => {
     const trail: string[] = [];
     const { port, seen } = await backend();
     const teapot = behaving(() => () => ({ status: 418, headers: ["Content-Length", "0"], body: null }));
@@ -115,7 +115,7 @@ describe("the plugin chain of a route", () => {
 });
 
 describe("the scope of a plugin instance", () => {
-  it("a plugin instance gets its level, service, route, id, and a key of its own", async () => {
+  it("a plugin instance gets its level, service, route, id, and a separate key", async () => {
     const scopes: unknown[] = [];
     const spy = behavingWithScope(scopes);
     createGateway({

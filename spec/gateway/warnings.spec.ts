@@ -80,7 +80,7 @@ describe("the gateway's status", () => {
   };
   const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert), requireClientCert: false };
 
-  it("status reports the gateway's certificates: where they are configured, their names and expiry, never their keys", async () => {
+  it("status reports the gateway's certificates: their places in the configuration, names and expiry, never their keys", async () => {
     const given = certificates();
     const { gateway } = await running(oneService(9, {}, { certificates: given }));
     expect(gateway.status.certificates.map(({ where, path }) => [where, path])).toEqual([["global.certificates[0]", given[0]!.cert]]);
@@ -121,7 +121,7 @@ describe("the gateway's status", () => {
     expect(await warned([], [], [limit("client_ip"), limit("credential"), limit("all"), { ...limit(), enabled: false }])).toEqual([]);
   });
 
-  it("the warning about a limit by a header says where it is configured, which header it is, and what to do", async () => {
+  it("the warning about a limit by a header names the place in the configuration, the header, and the remedy", async () => {
     const { gateway } = await running(oneService(9, { plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] } as never));
     expect(gateway.status.warnings[0]!.message).toBe(
       'A rate_limit of service "s" counts callers by the header X-Tenant, which any client can change with each request: no guard runs before it. ' +
@@ -129,7 +129,7 @@ describe("the gateway's status", () => {
     );
   });
 
-  it("a warning disappears when its cause does", async () => {
+  it("a warning disappears when its cause is removed", async () => {
     const clock = manualClock();
     const broken = definePlugin({ name: "broken", schema: schema.object({}), create: () => () => () => { throw new Error("no"); } });
     const [bad, good] = [await closedPort(), await backend()];

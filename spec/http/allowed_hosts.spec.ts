@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { allowedHosts } from "../../lib/http/allowed_hosts.ts";
 
-describe("a host over plain HTTP", () => {
+describe("the allowed hosts over plain HTTP", () => {
   const isKnown = allowedHosts(["gateway.lan", "Admin.Example.", "10.0.0.1"]);
 
   it.each([
@@ -29,7 +29,7 @@ describe("a host over plain HTTP", () => {
     ["[::1", false],
     ["127.0.0.1:80:80", false],
     ["localhost evil", false],
-  ])("%s is known: %s", (authority, known) => {
+  ])("include %s: %s", (authority, known) => {
     expect(isKnown(authority)).toBe(known);
   });
 });

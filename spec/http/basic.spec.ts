@@ -26,6 +26,6 @@ it.each<[string, string | undefined]>([
   ["bits that base64 has no use for", "Basic YTpjZB=="],
   ["what is not UTF-8", `Basic ${encoded(Buffer.from("a:\xe9", "latin1"))}`],
   ["two of them", `Basic ${encoded("a:b")}, Basic ${encoded("a:b")}`],
-])("gives null for %s", (_, authorization) => {
+])("returns null for %s", (_, authorization) => {
   expect(basicCredentials(authorization)).toBeNull();
 });

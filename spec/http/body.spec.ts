@@ -11,14 +11,14 @@ async function read(body: Readable): Promise<string> {
 }
 
 describe("limitedBody", () => {
-  it("passes a body of exactly the bound, to its end", async () => {
+  it("passes a body of exactly the limit, to its end", async () => {
     const source = new PassThrough();
     source.write("hello ");
     source.end("world");
     expect(await read(limitedBody(source, 11))).toBe("hello world");
   });
 
-  it("breaks off with body_too_large one byte beyond the bound, and leaves the source alone", async () => {
+  it("fails with body_too_large one byte beyond the limit, and leaves the source alone", async () => {
     const source = new PassThrough();
     source.write("hello ");
     source.write("worlds");
@@ -29,7 +29,7 @@ describe("limitedBody", () => {
     expect(source.listenerCount("data")).toBe(0);
   });
 
-  it("gives nothing of a chunk that exceeds the bound", async () => {
+  it("passes no byte of a chunk that exceeds the limit", async () => {
     const source = Readable.from([Buffer.from("fits"), Buffer.from("does not")]);
     const body = limitedBody(source, 6);
     const seen: string[] = [];
@@ -38,7 +38,7 @@ describe("limitedBody", () => {
     expect(seen).toEqual(["fits"]);
   });
 
-  it("reads nothing of the source before it is read itself, and no more than is read", async () => {
+  it("reads the source only when it is read itself, and only as much as is read", async () => {
     let given = 0;
     const source = new Readable({
       highWaterMark: 1000,
@@ -61,7 +61,7 @@ describe("limitedBody", () => {
   it.each([
     ["before it is read", "the body was read or destroyed before it was sent"],
     ["while it is read", "the body ended early"],
-  ])("breaks off with a source that is destroyed %s", async (when, message) => {
+  ])("fails with a source that is destroyed %s", async (when, message) => {
     const source = new PassThrough();
     const body = limitedBody(source, 10);
     if (when === "while it is read") {
@@ -77,7 +77,7 @@ describe("limitedBody", () => {
     expect(error.message).toBe(message);
   });
 
-  it("passes an error of the source on, which does not end the process where nobody listens", async () => {
+  it("forwards an error of the source, which does not end the process without an error listener", async () => {
     const source = new PassThrough();
     const body = limitedBody(source, 10);
     body.resume();

@@ -6,7 +6,7 @@ describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
   const all = Buffer.from(bytes, "latin1");
   const expected = { read, fault };
 
-  it("is read alike in one piece, byte by byte, and split in two at any place", () => {
+  it("reads alike in one piece, byte by byte, and split in two at any place", () => {
     expect(readBody(framing, [all])).toEqual(expected);
     expect(readBody(framing, Array.from(all, (byte) => Buffer.of(byte))), "byte by byte").toEqual(expected);
     expect(readBody(framing, [all], Buffer.from("before")), "behind other bytes").toEqual(expected);
@@ -16,7 +16,7 @@ describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
   });
 });
 
-it("reads one body after another with one reader, and keeps nothing of the last", () => {
+it("reads one body after another with one reader, and keeps nothing of the previous body", () => {
   const reader = new BodyReader();
   const bodies: string[] = [];
   const sink = { body: (bytes: Buffer) => void bodies.push(bytes.toString()) };
@@ -52,7 +52,7 @@ it("ends a body without a length when end() is called", () => {
   expect([reader.isOver, reader.isUntilClose, bodies]).toEqual([true, false, ["ab"]]);
 });
 
-it("passes a whole chunk on without a copy", () => {
+it("forwards a whole chunk without a copy", () => {
   const reader = new BodyReader();
   const chunk = Buffer.from("whole");
   for (const framing of [5, "until close"] as const) {
@@ -61,7 +61,7 @@ it("passes a whole chunk on without a copy", () => {
   }
 });
 
-it("reports trailers that are too long apart from malformed ones", () => {
+it("distinguishes trailers that are too long from malformed trailers", () => {
   const reader = new BodyReader();
   reader.begin("chunked");
   expect(reader.read(Buffer.from(`0\r\nA: ${"b".repeat(17_000)}`), 0, { body() {} })).toBe(-1);

@@ -6,7 +6,7 @@ import { madeUpExchange } from "../support/exercise.ts";
 const call = () => new Call({ id: "id-1", remoteAddress: "192.0.2.1", trustedRemote: true, startedAt: 5, inform: () => {} });
 
 describe("an exchange", () => {
-  it("is copied by with(): the original stays, and all other parts are the same", () => {
+  it("keeps its own parts when with() copies it, and the copy shares all other parts", () => {
     const body = Readable.from([]);
     const exchange = madeUpExchange({ body, params: { id: "7" } });
     const before = { ...exchange };
@@ -57,7 +57,7 @@ describe("a call", () => {
     expect(told).toBe(true);
   });
 
-  it("runs no onAbort callback once the reply is out", () => {
+  it("runs no onAbort callback after the reply was sent", () => {
     const one = call();
     let told = false;
     one.onAbort(() => (told = true));
@@ -67,7 +67,7 @@ describe("a call", () => {
     expect([told, one.aborted]).toEqual([false, false]);
   });
 
-  it.each(["close", "abort"] as const)("runs onEnd callbacks once after %s, and later ones at once", (end) => {
+  it.each(["close", "abort"] as const)("runs onEnd callbacks once after %s, and later callbacks at once", (end) => {
     const told: string[] = [];
     const one = call();
     one.onAbort(() => told.push("aborted"));
@@ -94,7 +94,7 @@ describe("a call", () => {
     expect(one.notes).toMatchObject({ code: null, fault: "a plugin's end-of-request callback failed: no" });
   });
 
-  it("has a signal that aborts with it, whenever it is first asked for", () => {
+  it("has a signal that aborts with it, whenever the signal is first requested", () => {
     const early = call();
     const { signal } = early;
     expect(signal.aborted).toBe(false);
@@ -109,7 +109,7 @@ describe("a call", () => {
     expect(closed.signal.aborted).toBe(false);
   });
 
-  it("notes an error for the log, the reason only when there is one", () => {
+  it("notes an error for the log, and a reason only if there is a reason", () => {
     const one = call();
     one.fail("upstream_reset", "ECONNRESET");
     expect(one.notes).toMatchObject({ code: "upstream_reset", fault: "ECONNRESET" });

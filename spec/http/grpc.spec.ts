@@ -54,12 +54,12 @@ it.each(["application/grpc-web", "application/grpc-web+proto", "application/json
   expect(grpcReply(own, ["content-type", type], made)).toBe(made);
 });
 
-it("leaves an upstream's reply as it is, even a problem document", () => {
+it("leaves an upstream's reply unchanged, even a problem document", () => {
   const reply: Reply = { status: 503, headers: ["content-type", "application/problem+json"], body: Buffer.from("{}") };
   expect(grpcReply(call(), grpc, reply)).toBe(reply);
 });
 
-it("leaves a plugin's reply that is no problem document as it is", () => {
+it("leaves a plugin's reply unchanged if it is not a problem document", () => {
   const own = call();
   own.fail("odd");
   const reply: Reply = { status: 503, headers: ["content-type", "text/plain"], body: Buffer.from("no") };

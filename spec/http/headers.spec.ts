@@ -25,8 +25,8 @@ function always(promise: (list: readonly string[], name: string, from: Random) =
   }
 }
 
-describe("reading", () => {
-  it("finds the first value, and all of them in order, whatever the case of the name", () => {
+describe("header look-up", () => {
+  it("finds the first value, and all values in order, whatever the case of the name", () => {
     always((list, name) => {
       const expected = pairsOf(list).filter(named(name)).map(([, value]) => value);
       expect(headerValues(list, name.toLowerCase())).toEqual(expected);
@@ -45,7 +45,7 @@ describe("reading", () => {
   });
 });
 
-describe("changing", () => {
+describe("header changes", () => {
   it("withoutHeader drops that name only; case, order and duplicates of the others survive", () => {
     always((list, name) => {
       expect(withoutHeader(list, name.toLowerCase())).toEqual(listOf(pairsOf(list).filter((pair) => !named(name)(pair))));
@@ -82,7 +82,7 @@ describe("withoutNamed (RFC 9110 §7.6.1)", () => {
     ["TE, host, content-length", ["Connection", "TE, host, content-length"]],
     ["x-other", []],
     [",, x-user ,", []],
-  ])("Connection: %s leaves %j of itself, and takes what it names", (value, left) => {
+  ])("Connection: %s leaves %j, and the headers that it names are removed", (value, left) => {
     const fields = ["X-User", "u", "x-user", "v", "X-B", "b", "TE", "trailers", "Upgrade", "websocket", "Host", "h", "Content-Length", "0", "A", "1"];
     const dropped = new Set(value.toLowerCase().split(",").map((option) => option.trim()).filter((option) => option.startsWith("x-")));
     const stay = fields.flatMap((name, i) => (i % 2 === 0 && !dropped.has(name.toLowerCase()) ? [name, fields[i + 1]!] : []));
@@ -93,7 +93,7 @@ describe("withoutNamed (RFC 9110 §7.6.1)", () => {
     expect(withoutNamed(["X-A", "1", "connection", "x-b", "X-B", "2", "CONNECTION", "x-a, close"])).toEqual(["CONNECTION", "close"]);
   });
 
-  it("returns the same list where nothing is named", () => {
+  it("returns the same list if no header is named", () => {
     for (const list of [["A", "1"], ["Connection", "keep-alive", "A", "1"], ["Connection", "Upgrade", "Upgrade", "websocket"]]) expect(withoutNamed(list)).toBe(list);
   });
 
@@ -103,7 +103,7 @@ describe("withoutNamed (RFC 9110 §7.6.1)", () => {
 });
 
 describe("endToEnd (RFC 9110 §7.6.1)", () => {
-  it("drops what concerns one connection, and all that Connection names, but neither framing nor Host", () => {
+  it("drops the headers of one connection, and all headers that Connection names, but neither framing nor Host", () => {
     const hop = ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"];
     always((list) => {
       const pairs = pairsOf(list);
@@ -115,7 +115,7 @@ describe("endToEnd (RFC 9110 §7.6.1)", () => {
     });
   });
 
-  it("gives a list of its own, which may be appended to", () => {
+  it("returns a new list, which may be extended", () => {
     const list = ["A", "1"];
     endToEnd(list).push("B", "2");
     expect(list).toEqual(["A", "1"]);
@@ -147,7 +147,7 @@ describe("tokens", () => {
     expect(hasToken(value, token)).toBe(expected);
   });
 
-  it("are read over all lines of a header, in order, in lower case, empty ones left out", () => {
+  it("covers all lines of a header, in order, in lower case, without empty tokens", () => {
     expect(tokens(["Via", "1.1 A, ,1.0 b", "x", "y", "via", "C"], "via")).toEqual(["1.1 a", "1.0 b", "c"]);
     expect(tokens([], "via")).toEqual([]);
   });

@@ -13,7 +13,7 @@ function lending(text: string) {
   return { body, memory, seen };
 }
 
-it("lends its sender the very bytes until they are given back", () => {
+it("a lent body gives its sender the original bytes until they are returned", () => {
   const { body, memory, seen } = lending("abc");
   expect(body.byteLength).toBe(3);
   expect(body.isUntouched).toBe(true);
@@ -25,7 +25,7 @@ it("lends its sender the very bytes until they are given back", () => {
   expect(seen.givenBack).toBe(1);
 });
 
-it("cannot be lent again or read once it is lent, and keeps its memory when the stream is destroyed", async () => {
+it("a lent body cannot be lent again or read, and keeps its memory when the stream is destroyed", async () => {
   const { body, seen } = lending("abc");
   body.lend();
   expect(body.isLent).toBe(true);
@@ -40,7 +40,7 @@ it("cannot be lent again or read once it is lent, and keeps its memory when the 
   expect(seen.givenBack).toBe(0);
 });
 
-it("gives readers of the stream a copy, and its memory back", async () => {
+it("a lent body gives readers of the stream a copy, and returns its memory", async () => {
   const { body, seen } = lending("abc");
   const chunks: Buffer[] = [];
   for await (const chunk of body) chunks.push(chunk as Buffer);
@@ -48,7 +48,7 @@ it("gives readers of the stream a copy, and its memory back", async () => {
   expect(seen.givenBack).toBe(1);
 });
 
-it("gives a copy with own(), and its memory back", () => {
+it("a lent body gives a copy with own(), and returns its memory", () => {
   const { body, seen } = lending("abc");
   expect(body.isLent).toBe(false);
   expect(body.own().toString()).toBe("abc");
@@ -68,7 +68,7 @@ it.each<[string, (body: LentBody) => unknown]>([
   ["pipes it", (body) => body.pipe(process.stderr, { end: false })],
   ["has destroyed it", (body) => body.destroy()],
   ["hears of its errors", (body) => body.on("error", () => {}).on("close", () => {})],
-])("cannot be lent where somebody %s", async (_who, touch) => {
+])("a body cannot be lent after a caller %s", async (_who, touch) => {
   const { body } = lending("");
   touch(body);
   expect(body.isLent).toBe(false);
@@ -77,14 +77,14 @@ it.each<[string, (body: LentBody) => unknown]>([
   await nextRound();
 });
 
-it("gives its memory back when it is destroyed unread, without an unhandled error", async () => {
+it("a lent body returns its memory when it is destroyed unread, without an unhandled error", async () => {
   const { body, seen } = lending("abc");
   body.destroy(new Error("given up"));
   await nextRound();
   expect(seen.givenBack).toBe(1);
 });
 
-it("ownBody copies an untouched lent body, and returns any other body as it is", () => {
+it("ownBody copies an untouched lent body, and returns any other body unchanged", () => {
   const { body, seen } = lending("abc");
   expect(String(ownBody(body))).toBe("abc");
   expect(seen.givenBack).toBe(1);

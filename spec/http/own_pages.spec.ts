@@ -27,7 +27,7 @@ describe("isForeign", () => {
     ["Fetch Metadata: another port of the same site", "http", "localhost:5173", ["Sec-Fetch-Site", "same-site"], true],
     ["Fetch Metadata: two words", "http", "localhost:5173", ["Sec-Fetch-Site", "same-origin", "Sec-Fetch-Site", "cross-site"], true],
     ["Fetch Metadata: a word of a later standard", "http", "localhost:5173", ["Sec-Fetch-Site", "near-site"], true],
-  ] as const)("is right for %s", (_what, scheme, authority, headers, foreign) => {
+  ] as const)("recognises %s", (_what, scheme, authority, headers, foreign) => {
     expect(isForeign({ headers, scheme }, authority)).toBe(foreign);
   });
 });

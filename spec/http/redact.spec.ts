@@ -15,7 +15,7 @@ describe("redacted", () => {
     [`?t=${JWT}&x=1`, `?t=${REDACTED}&x=1`],
     ["?%zz=1&token=b", `?%zz=1&token=${REDACTED}`],
     ["https://user:pass@host/p#id_token=x", `https://${REDACTED}@host/p#id_token=${REDACTED}`],
-  ])("of %j shows %j", (text, shown) => {
+  ])("shows %j as %j", (text, shown) => {
     expect(redacted(text)).toBe(shown);
   });
 });
@@ -33,7 +33,7 @@ describe("redactedPath", () => {
     ["/a%3FapiKey=k&b=2", `/a%3FapiKey=${REDACTED}&b=2`],
     ["/a%3fb=2%26apiKey=k%26c=3", `/a%3fb=2%26apiKey=${REDACTED}%26c=3`],
     ["/token=k/;=", "/token=k/;="],
-  ])("of %j shows %j", (path, shown) => {
+  ])("shows %j as %j", (path, shown) => {
     expect(redactedPath(path)).toBe(shown);
   });
 

@@ -16,14 +16,14 @@ describe("a problem (RFC 9457)", () => {
     expect(one.notes.code).toBe(code);
   });
 
-  it("is application/problem+json of the length it says, in bytes", () => {
+  it("has the type application/problem+json and its length in bytes", () => {
     const reply = problem(call(), "forbidden", { detail: "нет" });
     expect(headerValue(reply.headers, "content-type")).toBe("application/problem+json");
     expect(headerValue(reply.headers, "content-length")).toBe(String((reply.body as Buffer).length));
     expect(problemOf(reply)["detail"]).toBe("нет");
   });
 
-  it("has the given headers behind its framing", () => {
+  it("has the given headers after its framing headers", () => {
     expect(problem(call(), "rate_limited", { headers: ["Retry-After", "3"] }).headers.slice(-2)).toEqual(["Retry-After", "3"]);
   });
 
@@ -41,7 +41,7 @@ describe("a problem (RFC 9457)", () => {
     expect(one.notes.code).toBe("teapot");
   });
 
-  it("has no detail where none is given", () => {
+  it("has no detail unless a detail is given", () => {
     expect(JSON.parse(String(problemDocument({ code: "x", status: 400, title: "X" }, "r")))).not.toHaveProperty("detail");
   });
 });
@@ -59,7 +59,7 @@ describe("discard", () => {
     expect(socket.destroyed).toBe(true);
   });
 
-  it("has nothing to do for a buffer or no body", () => {
+  it("ignores a buffer and a reply without a body", () => {
     expect(() => {
       discard({ status: 200, headers: [], body: Buffer.from("x") });
       discard({ status: 204, headers: [], body: null });

@@ -85,7 +85,7 @@ describe("one of three backends, under load", () => {
     const backends = [await restartableBackend(protocol), await restartableBackend(protocol), await restartableBackend(protocol)] as const;
     const config = oneService(
       backends.map(({ port }) => port),
-      { protocol, retries: { per_try_ms: 150 }, health: { passive } },
+      { protocol, retries: { per_try_ms: 600 }, health: { passive } },
     );
     const { port } = await running(config, { log: recorded.log });
     const load = closedLoop(port);

@@ -55,7 +55,7 @@ describe("a line of JSON", () => {
     ["a b", "/x", null],
     ["é", "/x", null],
     ["a".repeat(300), "/x", null],
-  ])("names the host that was asked for: Host %j and target %j give %j", (authority, target, host) => {
+  ])("names the requested host: Host %j and target %j give %j", (authority, target, host) => {
     expect(json({ authority, target }).host).toBe(host);
   });
 
@@ -96,7 +96,7 @@ describe("a line of JSON", () => {
     }
   });
 
-  it("has the values of its own request, however similar the request before was", () => {
+  it("has the values of the current request, however similar the previous request was", () => {
     const line = jsonLines();
     const requests = [
       ["GET", "1.1", { service: "s", route: "/", upstream: "u", status: 200, attempts: 1 }],
@@ -112,7 +112,7 @@ describe("a line of JSON", () => {
     }
   });
 
-  it("is one line that parses to the original values, whatever they contain, without control characters for terminals", () => {
+  it("parses as one line to the original values, whatever they contain, without control characters for terminals", () => {
     const odd = '/"\\\u0001\n\u007f\u009b\u00e9';
     const notes = { service: odd, route: odd, upstream: odd, identity: odd, code: odd, fault: odd };
     const line = jsonLines()(entry({ target: odd, method: odd, clientAddress: odd, headers: ["User-Agent", odd] }, notes), 0, WALL);
@@ -134,7 +134,7 @@ describe("a line of JSON", () => {
     [7.1, 7.1],
     [99.999, 100],
     [-1, 0],
-  ])("of %d ms says %d", (ms, said) => {
+  ])("reports %d ms as %d", (ms, said) => {
     const line = jsonLines()(entry(), 100 + ms, WALL);
     expect((JSON.parse(line) as Record<string, unknown>).duration_ms).toBe(said);
   });
@@ -173,7 +173,7 @@ describe("a line of the combined format", () => {
     expect(combined({ headers: ["Referer", "https://h.example/eyJhbGciOiJub25lIn0.secret./a"] })).toContain('"https://h.example/[redacted]/a"');
   });
 
-  it("is one line of printable ASCII, whatever the values contain", () => {
+  it("contains one line of printable ASCII, whatever the values contain", () => {
     const odd = '/"\\\u0001\n\u00e9';
     const line = combined({ target: odd, headers: ["User-Agent", odd, "Referer", odd] }, { identity: "\u2028\u{1f600}" });
     expect(line).toMatch(/^[\x20-\x7e]+\n$/);

@@ -65,7 +65,7 @@ describe("an AccessLog", () => {
     expect(lines(batches[0]!)).toHaveLength(3);
   });
 
-  it("passes lines to its file at once, where they wait for others, and not to the sink", async () => {
+  it("writes a batch of lines directly to its file, and not to the sink", async () => {
     const file = join(emptyFolder(), "access.log");
     const { batches, clock, log, write } = accessLog({ file });
     for (let i = 0; i < 3; i++) write(entry());
@@ -93,7 +93,7 @@ describe("an AccessLog", () => {
     ["/static/", false],
     ["/static", true],
     ["/other", true],
-  ])("with exclude /healthz and /static/*, is %s logged: %s", (target, logged) => {
+  ])("with exclude /healthz and /static/*, decides whether %s is logged: %s", (target, logged) => {
     const log = accessLog({ exclude: ["/healthz", "/static/*"] });
     const noted = entry({ target });
     noted.call.notes.status = 500;
@@ -115,7 +115,7 @@ describe("an AccessLog", () => {
     ["a 502", 502, "upstream_reset", "socket hang up", true],
     ["an upstream's own 500", 500, null, null, true],
     ["a 200 that broke off", 200, "upstream_reset", "socket hang up", true],
-  ])("with sample 0, of %s: a line only if something failed", (_what, status, code, fault, logged) => {
+  ])("with sample 0, of %s: logs a line only if something failed", (_what, status, code, fault, logged) => {
     const log = accessLog({ sample: 0 });
     const noted = entry();
     Object.assign(noted.call.notes, { status, code, fault });
@@ -123,7 +123,7 @@ describe("an AccessLog", () => {
     expect(log.lines()).toHaveLength(logged ? 1 : 0);
   });
 
-  it("uses another format at once, and leaves earlier lines as they are", () => {
+  it("uses another format at once, and leaves earlier lines unchanged", () => {
     const { adopt, write, text } = accessLog();
     write(entry());
     adopt({ format: "combined" });
@@ -133,7 +133,7 @@ describe("an AccessLog", () => {
 });
 
 describe("the access log of a gateway", () => {
-  it("is written when listening succeeds after its file could not be opened", async () => {
+  it("gets its lines when listening succeeds after its file could not be opened", async () => {
     const file = join(emptyFolder(), "access.log");
     const gateway = createGateway({ config: oneService(9, {}, { access_log: { enabled: true, file } }) });
     mkdirSync(file);
@@ -171,7 +171,7 @@ describe("the access log of a gateway", () => {
     expect(text()).not.toMatch(/hush|aHVza|page=2|apiKey/i);
   });
 
-  it("counts the bytes of request and response bodies over HTTP/1.1, with and without a length, and those of its own replies", async () => {
+  it("counts the bytes of request and response bodies over HTTP/1.1, with and without a length, and the bytes of its own replies", async () => {
     const origin = await backend((_request, response) => {
       response.write("x".repeat(70_000));
       response.end("yz");
@@ -190,7 +190,7 @@ describe("the access log of a gateway", () => {
     expect(found.map((line) => [line.bytes_received, line.bytes_sent])).toEqual([[4, 70_002], [8, 70_002], [0, own.body.length], [0, 0]]);
   });
 
-  it("counts a body that request_size_limit measures, and one that nobody reads", async () => {
+  it("counts a body that request_size_limit measures, and a body that is not read", async () => {
     const origin = await backend();
     const { port, until } = await logged(oneService(origin.port, {}, { limits: { max_body_bytes: 1_000 } }));
     await new Promise<void>((resolve, reject) => {
@@ -260,7 +260,7 @@ describe("the access log of a gateway", () => {
     expect((await until(1))[0]).toMatchObject({ path: "/a/x", status: null, code: "client_closed", upstream: `127.0.0.1:${origin.port}` });
   });
 
-  it("has the fault of an upstream, which the client does not learn", async () => {
+  it("has the fault of an upstream, which is not sent to the client", async () => {
     const origin = await backend((request) => request.socket.destroy());
     const { port, until } = await logged(oneService(origin.port));
     const answer = await ask(port, { path: "/a/x" });
@@ -281,8 +281,8 @@ describe("the access log of a gateway", () => {
   });
 });
 
-describe("when an upstream fails in the middle of a body", () => {
-  it("blames the upstream in the log, and not the client whose response broke off", async () => {
+describe("an upstream that fails in the middle of a body", () => {
+  it("appears in the log as the cause, and the client whose response broke off does not", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("abc", () => response.destroy());

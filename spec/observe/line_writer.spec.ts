@@ -62,7 +62,7 @@ describe("a LineWriter", () => {
     await eventually(() => text(path).endsWith(long), "the long line in the file");
   });
 
-  it("closes its file descriptor only once, since its number may belong to another file by then", async () => {
+  it("closes its file descriptor only once, since its number may belong to another file later", async () => {
     const path = inFolder();
     const { lines, said } = writer({ path });
     await lines.close();
@@ -89,7 +89,7 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe(all.join(""));
   });
 
-  it("reopens its path: the renamed file keeps its lines, the new one gets the rest, no line is lost", async () => {
+  it("reopens its path: the renamed file keeps its lines, the new file gets the rest, and no line is lost", async () => {
     const path = inFolder();
     const { lines, clock, said } = writer({ path });
     lines.write("old\n");
@@ -116,7 +116,7 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe("new\n");
   });
 
-  it("continues with the old file when the path cannot be reopened, and logs that", async () => {
+  it("continues with the old file when the path cannot be reopened, and logs the error", async () => {
     const folder = emptyFolder();
     const path = join(folder, "logs");
     const { lines, said } = writer({ path });
@@ -146,7 +146,7 @@ describe("a LineWriter", () => {
     expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
   });
 
-  it("logs once that lines are lost when the reader of a pipe is gone, and how many when it is back", async () => {
+  it("logs once that lines are lost when the reader of a pipe disconnects, and their number when a reader returns", async () => {
     const { path, reading } = pipe();
     expect(() => new LineWriter({ path }, { log: createLog({ level: "silent" }), clock: manualClock() })).toThrow(/ENXIO/);
     let reader = reading();
@@ -184,7 +184,7 @@ describe("a LineWriter", () => {
     expect(read === all).toBe(true);
   });
 
-  it("does not change a batch that is being written while more lines come", async () => {
+  it("does not change a batch that is being written while more lines arrive", async () => {
     const { path, reading } = pipe();
     const reader = reading();
     onTestFinished(() => closeSync(reader));
@@ -217,7 +217,7 @@ describe("a LineWriter", () => {
     expect(Buffer.concat(read).toString() === given).toBe(true);
   });
 
-  it("starts a new line after one that broke off, and counts that one as lost", async () => {
+  it("starts a new line after a truncated line, and counts the truncated line as lost", async () => {
     const { path, reading } = pipe();
     let reader = reading();
     const { lines, clock, said } = writer({ path });

@@ -75,7 +75,7 @@ async function eventful() {
 }
 
 describe("the text of all metrics", () => {
-  it("is read by a strict reader, with every family", async () => {
+  it("passes a strict reader, with every family", async () => {
     const { gateway, first, second, paths } = await eventful();
     const metrics = read(gateway);
     const told = [...metrics.families].map(([name, { type }]) => `${name} ${type}`);
@@ -104,7 +104,7 @@ describe("the text of all metrics", () => {
   });
 
   const promtool = spawnSync("promtool", ["--version"]).error === undefined;
-  it.skipIf(!promtool)("is accepted by promtool (skipped where it is not installed: Debian's package prometheus has it)", async () => {
+  it.skipIf(!promtool)("passes promtool (skipped without promtool: Debian's package prometheus has it)", async () => {
     const { gateway } = await eventful();
     // Exit 1 with what is wrong with it, 3 with what is against the customs of names.
     expect(execFileSync("promtool", ["check", "metrics"], { input: gateway.metrics() }).toString()).toBe("");
@@ -121,7 +121,7 @@ describe("the stream of all metrics", () => {
     return gateway;
   }
 
-  it("has the same text in slices, each in a turn of the event loop of its own", async () => {
+  it("has the same text in slices, each in a separate turn of the event loop", async () => {
     const gateway = await busy(300);
     let turns = 0;
     let isOver = false;
@@ -142,7 +142,7 @@ describe("the stream of all metrics", () => {
     expect(turns).toBeGreaterThanOrEqual(slices.length - 1);
   });
 
-  it("is made only as fast as it is read, and a reload meanwhile neither cuts it nor repeats a series", async () => {
+  it("grows only as fast as it is read, and a reload meanwhile neither cuts it nor repeats a series", async () => {
     const gateway = await busy(300);
     const stream = gateway.metricsStream();
     const slices: Buffer[] = [(await once(stream, "readable"), stream.read() as Buffer)];
@@ -195,7 +195,7 @@ describe("metrics of plugins, bodies and connections", () => {
     expect(told("edge_gateway_plugin_requests_total").map((row) => row.at(-1))).toEqual([3, 2, 2, 1]);
   });
 
-  it("have what a cache did for each request, without the time behind the cache", async () => {
+  it("have the result of each cache look-up, without the time behind the cache", async () => {
     const clock = manualClock();
     const { port } = await backend((request, response) => {
       clock.advance(1_000);
@@ -221,7 +221,7 @@ describe("metrics of plugins, bodies and connections", () => {
     expect(["received", "sent"].map((way) => read(gateway).one(`edge_gateway_http_${way}_bytes_total`, { route: "r" }))).toEqual([8, 10]);
   });
 
-  it("have the connections of clients, and the refused ones", async () => {
+  it("have the connections of clients, and the refused connections", async () => {
     const { gateway, port } = await running(oneService(9, {}, { limits: { max_connections: 2 } }));
     const [first] = [await connect(port), await connect(port)];
     // It may be reset before it is said to stand.
@@ -293,7 +293,7 @@ describe("metrics of requests", () => {
     expect([...meter.requests()]).toEqual([["GET", "101", 1]]);
   });
 
-  it("are kept for each route; a route without requests holds no histogram and no tables", () => {
+  it("exist for each route; a route without requests holds no histogram and no tables", () => {
     const [quiet, asked] = [new RouteMeter(), new RouteMeter()];
     const { notes } = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
     asked.ended("GET", Object.assign(notes, { status: 403, code: "forbidden", route: { name: "r", path: "/" } }), 2);
@@ -334,7 +334,7 @@ describe("metrics of requests", () => {
 describe("metrics over reloads", () => {
   const named = (port: number, ...routes: string[]): ConfigInput => oneService(port, { routes: routes.map((name) => ({ path: `/${name}`, name })) });
 
-  it("continue for names that stay, vanish for removed names, and start from 0 when a name comes back", async () => {
+  it("continue for names that stay, vanish for removed names, and start from 0 when a name returns", async () => {
     const { port } = await backend();
     const clock = manualClock();
     const { gateway } = await running(named(port, "one", "two"), { clock } as Partial<GatewayOptions>);
@@ -383,6 +383,6 @@ describe("the lag of the event loop", () => {
   });
 });
 
-it("the fixed methods are those of HTTP", () => {
+it("the fixed methods equal the methods of HTTP", () => {
   expect(METHODS).toEqual(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 });

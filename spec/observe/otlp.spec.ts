@@ -100,7 +100,7 @@ describe("an OtlpExporter", () => {
     expect(spans.dropped).toBe(0);
   });
 
-  it.each([429, 502, 503, 504])("tries again after %d, with pauses that double", async (status) => {
+  it.each([429, 502, 503, 504])("retries after %d, with pauses that double", async (status) => {
     const { clock, waits, to, add, spans } = await exporter();
     to.answer = (response, nth) => void response.writeHead(nth < 2 ? status : 200).end();
     add(1);
@@ -125,7 +125,7 @@ describe("an OtlpExporter", () => {
     await to.until(2);
   });
 
-  it("gives up after five tries, and logs the loss", async () => {
+  it("stops after five tries, and logs the loss", async () => {
     const { to, add, spans, lines, advanceUntil } = await exporter();
     to.answer = (response) => void response.writeHead(503).end();
     add(2);
@@ -134,7 +134,7 @@ describe("an OtlpExporter", () => {
     expect(lines).toMatchObject([{ level: "warn", message: "spans of traces were lost", spans: 2, error: "the collector answered with status 503" }]);
   });
 
-  it.each([400, 401, 404, 413, 500, 302])("does not try again after %d", async (status) => {
+  it.each([400, 401, 404, 413, 500, 302])("does not retry after %d", async (status) => {
     const { clock, to, add, spans, lines } = await exporter();
     to.answer = (response) => void response.writeHead(status, { Location: "/elsewhere" }).end("no");
     add(1);
@@ -153,7 +153,7 @@ describe("an OtlpExporter", () => {
     ['"rejectedSpans', 3, 0, null],
     ['{"partialSuccess":null,"rejectedSpans":1}', 3, 0, null],
     ["", 3, 0, null],
-  ])("counts what a collector says it rejected: %s", async (body, exported, dropped, why) => {
+  ])("counts the spans that a collector reports as rejected: %s", async (body, exported, dropped, why) => {
     const { clock, to, add, spans, lines } = await exporter();
     to.answer = (response) => void response.end(body);
     add(3);
@@ -163,7 +163,7 @@ describe("an OtlpExporter", () => {
     expect(lines.map(({ error }) => error)).toEqual(why === null ? [] : [why]);
   });
 
-  it("holds at most 8192 spans, drops further ones, and logs that once a minute", async () => {
+  it("holds at most 8192 spans, drops further spans, and logs the loss once a minute", async () => {
     const { clock, to, add, spans, lines } = await exporter();
     to.answer = () => {};
     add(512);
@@ -179,7 +179,7 @@ describe("an OtlpExporter", () => {
     expect(lines).toHaveLength(1);
   });
 
-  it("holds at most 16 Mi characters, however few spans they are", async () => {
+  it("holds at most 16 Mi characters, even with few spans", async () => {
     const { to, spans } = await exporter();
     to.answer = () => {};
     for (let i = 0; i < 20; i++) spans.add(span(i, "x".repeat(1024 * 1024)));

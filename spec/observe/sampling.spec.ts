@@ -20,7 +20,7 @@ describe("createSampler", () => {
     ["parentbased_traceidratio", 0, [false, false, true, false]],
     ["parentbased_traceidratio", 0.5, [false, true, true, false]],
     ["parentbased_traceidratio", 1, [true, true, true, false]],
-  ])("%s with %d", (name, ratio, expected) => {
+  ])("samples by %s with argument %d: traces that begin here, and traces with a parent", (name, ratio, expected) => {
     const sampler = createSampler(name, ratio);
     expect([sampler(null, LOW), sampler(null, HIGH), sampler(parent(true), LOW), sampler(parent(false), LOW)]).toEqual(expected);
   });
@@ -29,7 +29,7 @@ describe("createSampler", () => {
     expect(TRACES_SAMPLERS.map((name) => typeof createSampler(name, 1))).toEqual(Array(6).fill("function"));
   });
 
-  it.each([0.01, 0.25, 0.9])("records a share of %d, and a greater share includes the traces of a smaller one", (ratio) => {
+  it.each([0.01, 0.25, 0.9])("records a share of %d, and a greater share includes the traces of a smaller share", (ratio) => {
     const ids = createIds();
     const [smaller, greater] = [createSampler("traceidratio", ratio), createSampler("traceidratio", ratio * 1.1)];
     const traces = Array.from({ length: 20_000 }, () => ids.trace());

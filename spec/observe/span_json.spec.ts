@@ -39,7 +39,7 @@ describe("spanText", () => {
     expect({ parentSpanId, traceState, flags, attributes }).toEqual({ parentSpanId: null, traceState: null, flags: 0x101, attributes: {} });
   });
 
-  it.each([["internal", 1], ["server", 2], ["client", 3]] as const)("kind %s is %d", (kind, number) => {
+  it.each([["internal", 1], ["server", 2], ["client", 3]] as const)("writes kind %s as %d", (kind, number) => {
     expect(read({ kind }).kind).toBe(number);
   });
 
@@ -56,7 +56,7 @@ describe("spanText", () => {
     expect(end).toBe(start);
   });
 
-  it("carries any text", () => {
+  it("preserves any text", () => {
     const hostile = '"\\\n\u0000\u001b\u009b\ud800é\u2028</script>';
     expect(read({ attributes: attributesText(["text", hostile, "number", -7]) }).attributes).toEqual({ text: JSON.parse(JSON.stringify(hostile)) as string, number: -7n });
   });

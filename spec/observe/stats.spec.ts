@@ -21,7 +21,7 @@ async function timed(config: ConfigInput): Promise<{ gateway: Gateway; port: num
 const routeOf = (gateway: Gateway, name: string) => gateway.stats.services[0]!.routes.find((route) => route.name === name);
 
 describe("times in buckets", () => {
-  it("give every quantile within 6.25 % of the true one, apart from rounding to three digits", () => {
+  it("give every quantile within 6.25 % of the true value, apart from rounding to three digits", () => {
     const { next: random } = seeded(7);
     for (let round = 0; round < 50; round++) {
       const times = Array.from({ length: 1 + Math.floor(random() * 300) }, () => Math.exp(Math.log(0.1) + random() * Math.log(1e6)));
@@ -73,7 +73,7 @@ describe("times in buckets", () => {
     expect(TIME_BUCKETS).toBe(207);
   });
 
-  it("have no quantile without times, and a route is inactive once its last request has left the window", () => {
+  it("have no quantile without times, and make a route inactive once its last request has left the window", () => {
     const steps = { current: 0 };
     const recent = new Recent(steps);
     expect([recent.isActive, new Tally().quantile(0.5)]).toEqual([false, null]);
@@ -135,7 +135,7 @@ describe("figures of the last minute", () => {
     expect([...routes, ...upstreams].map(({ requestsPerS, p50Ms }) => [requestsPerS, p50Ms])).toEqual([[0, null], [0, null], [0, null]]);
   });
 
-  it("have only active routes and no history if asked for the active ones", async () => {
+  it("have only active routes and no history on a request for active routes", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     expect(gateway.recentStats("active")).toMatchObject({ services: [], history: [] });
@@ -148,12 +148,12 @@ describe("figures of the last minute", () => {
     expect(gateway.recentStats().services).toEqual([]);
   });
 
-  it("have the requests in flight of each route and upstream, also over a reload, without refused ones", async () => {
+  it("have the requests in flight of each route and upstream, even over a reload, without refused requests", async () => {
     const held = await backend((request, response) => void (request.url === "/one" ? null : response.end()));
     const { gateway, port, clock } = await timed(named(held.port, "one", "two"));
     const client = await connect(port);
     client.send("GET /a/one HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => held.seen.length === 1);
+    await eventually(() => held.seen.length === 1, "one request at the upstream");
     gateway.reload(named(held.port, "one", "two", "three"));
     await ask(port, { path: "/a/two" });
     await ask(port, { path: "/nowhere" });
@@ -165,11 +165,11 @@ describe("figures of the last minute", () => {
     clock.advance(300_000);
     expect(gateway.recentStats().services[0]!.routes.map(({ name, inFlight }) => [name, inFlight])).toEqual([["one", 1]]);
     client.socket.destroy();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request in flight");
     expect(inFlight()).toEqual([0, 0, 0, 0, 0]);
   });
 
-  it("continue over reloads for names that stay, and start from 0 for names that come back", async () => {
+  it("continue over reloads for names that stay, and start from 0 for names that return", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
@@ -200,7 +200,7 @@ describe("the end of a step", () => {
     return { clock, stats, count, routes };
   }
 
-  it("looks at no route: each one ends its step at its next request or reading, and every request counts once", () => {
+  it("does not iterate over routes: each route ends its step at its next request or reading, and every request counts once", () => {
     const { clock, stats, count, routes } = manyRoutes();
     for (const { name } of ROUTES) count(name, 10);
     const looked: string[] = [];
@@ -265,7 +265,7 @@ describe("the history", () => {
     expect(gateway.stats.point.at).toBe(Date.UTC(2026, 0, 1, 0, 0, 15));
   });
 
-  it("has no timer before its start, one from then on, and none after its end", () => {
+  it("has no timer before its start, one timer from then on, and none after its end", () => {
     const clock = manualClock();
     const stats = new Stats(clock, new Metrics());
     const pending: number[] = [clock.pending];

@@ -98,7 +98,7 @@ describe("tracestateOf", () => {
     }
   });
 
-  it("drops the long entries first, then the last ones, when there are too many characters", () => {
+  it("drops the long entries first, then the last entries, when there are too many characters", () => {
     const [short, long] = [entries(5, 100), `long=${"v".repeat(200)}`];
     expect(of([...short, long].join(","))).toBe(short.join(","));
     expect(of([long, ...entries(6, 100)].join(","))).toBe(entries(5, 100).join(","));
@@ -114,7 +114,7 @@ describe("createIds", () => {
     expect(given.every((id, i) => /^[0-9a-f]+$/.test(id) && id.length === (i % 3 === 0 ? 32 : 16))).toBe(true);
   });
 
-  it("draws randomness in stock, and again when that is used up", () => {
+  it("draws randomness in stock, and again when the stock is used up", () => {
     let draws = 0;
     const ids = createIds((buffer) => buffer.fill(++draws));
     for (let i = 0; i < 128; i++) expect(ids.trace()).toBe("01".repeat(16));

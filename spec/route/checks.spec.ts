@@ -46,7 +46,7 @@ describe("checkRoutes", () => {
     ["other hosts", { "a /a h": ["GET /x"], "b /a i": ["GET /x"], "c /a *.h": ["GET /x"] }, []],
     ["hosts and none", { "a /a h": ["GET /x"], "b /a": ["GET /x"] }, []],
     ["base_paths of different length with one combined pattern", { "a /a": ["GET /b/x"], "b /a/b": ["GET /x"] }, []],
-  ])("conflicts: %s", (_title, services, expected) => expect(places(services)).toEqual(expected));
+  ])("reports conflicts: %s", (_title, services, expected) => expect(places(services)).toEqual(expected));
 
   it("the pattern of a route is checked below a broken base_path, and causes no conflicts there", () => {
     const service = { name: "s", basePath: null, hosts: [], at: ["services", 0] };
@@ -60,14 +60,14 @@ describe("checkRoutes", () => {
     expect(error?.message).toMatch(/route "r0" of service "people" and route "r1" of service "users" both match PUT of "\/\{y\}"/);
   });
 
-  it("of several earlier routes, a conflict names the first that takes the first of the methods", () => {
+  it("with several earlier routes, a conflict names the first route that accepts the first of the methods", () => {
     const earlier = (...routes: string[]) => checkRoutes(declare({ "a /a": routes })).map(({ message }) => /and route "(r\d)"/.exec(message)![1]);
     expect(earlier("GET /x", "PUT /x", "PUT,GET /x")).toEqual(["r1"]);
     expect(earlier("GET /x", "PUT /x", "* /x")).toEqual(["r0"]);
     expect(earlier("GET /x", "* /x", "GET /x")).toEqual(["r0", "r1"]);
   });
 
-  it("where checkRoutes finds nothing, every route is reached by a request", () => {
+  it("every route is reached by a request if checkRoutes finds no issue", () => {
     const r = random(11);
     for (let n = 0; n < 300; n++) {
       const services: Record<string, string[]> = {};

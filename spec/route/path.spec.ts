@@ -29,7 +29,7 @@ describe("the forms of a request target", () => {
     "*", "", "example.com:443", "a/b", "?x", "ftp://example.com/", "file:///etc/passwd", "http:/a", "http://", "http:///a", "http://:80/",
     "http://user@example.com/", "http://user:secret@example.com/", "http://exa mple.com/", "http://exa\\mple.com/", "http://ex\xe9.com/",
     "http://example.com#x", "/a#b", "/a?b#c", "/a?b c", "/a?b\r\nX: y", "/a?b\0", "/a?\x7f", "/a?\u010d", "/caf\xe9", "/\u010d",
-  ])("400 bad_request for %j", (target) => expect(readTarget(target)).toEqual(bad));
+  ])("%j gets 400 bad_request", (target) => expect(readTarget(target)).toEqual(bad));
 });
 
 describe("the normal form of a path", () => {
@@ -57,7 +57,7 @@ describe("the normal form of a path", () => {
     "/a%2F../b", "/a%2f%2e%2e%2fb", "/..%2Fa", "/a%5cb", "/a%5C", "/a\\b", "/\\", "/a%00", "/a\0",
     "/%0d%0a", "/a\tb", "/%1F", "/%7f", "/\x7f",
     "/%", "/a%4", "/%zz", "/%4g", "/%%41", "/%u0041", "http://h/../a", "http://h/%2e%2e",
-  ])("400 path_ambiguous for %j", (target) => expect(readTarget(target)).toEqual(ambiguous));
+  ])("%j gets 400 path_ambiguous", (target) => expect(readTarget(target)).toEqual(ambiguous));
 
   it('an encoded "/" is kept, in upper case, and reported', () => {
     expect(readTarget("/a%2fb/%2F")).toEqual({ path: "/a%2Fb/%2F", query: "", authority: null, encodedSlash: true });
@@ -74,7 +74,7 @@ describe("the normal form of a path", () => {
   });
 });
 
-describe("comparing spellings", () => {
+describe("the comparison of spellings", () => {
   it.each([
     ["/a:b", "/a:b"],
     ["/a%3Ab%2B%40", "/a:b+@"],
@@ -83,14 +83,14 @@ describe("comparing spellings", () => {
   ])("%j compares as %j", (path, expected) => expect(comparable(path)).toBe(expected));
 });
 
-describe("for any target", () => {
+describe("the forms of any target", () => {
   const PIECES = [
     "/", "/", "a", "B", ".", "..", "%2e", "%2E", "%2f", "%2F", "%5c", "\\", "%", "%4", "1", "%41", "%25", "%00", "\x01", "%7f", "|", "{", "%7c",
     ":", "%3a", ";", "%3b", "+", "%c3%a9", "\xe9", "#", " ", "~", "%7e",
   ];
   const anyPath = (r: Random) => "/" + r.list(0, 8, () => r.pick(PIECES)).join("");
 
-  it("normalising twice changes nothing more, and a normalised path cannot be read in two ways", () => {
+  it("normalising twice equals normalising once, and a normalised path has only one reading", () => {
     const r = random(1);
     let passed = 0;
     for (let n = 0; n < 15_000; n++) {

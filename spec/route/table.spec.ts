@@ -20,7 +20,7 @@ const none = { kind: "none" };
 const refused = (...routes: string[]) => ({ kind: "refused", refusal: expect.objectContaining({ code: "path_ambiguous" }), routes });
 const wrongMethod = (allow: string, ...routes: string[]) => ({ kind: "method", allow, routes });
 
-describe("what the upstream is asked for", () => {
+describe("the upstream path", () => {
   it.each<[base: string, path: string, request: string, upstreamPath: string, params?: Record<string, string>]>([
     ["/a", "/b/c", "/a/b/c", "/b/c"],
     ["/a", "/b", "/a/b/", "/b/"],
@@ -60,14 +60,14 @@ describe("what the upstream is asked for", () => {
   });
 });
 
-describe("answers", () => {
+describe("the result of find", () => {
   const list = [
     entry("/a", "/u/me", { methods: ["GET"] }),
     entry("/a", "/u/{id}", { methods: ["DELETE"] }),
     entry("/", "/{x*}", { methods: ["PUT"] }),
   ];
 
-  it('find returns "none" where no pattern matches', () => {
+  it('find returns "none" if no pattern matches', () => {
     expect(find([], "/")).toEqual(none);
     expect(find(list, "/")).toEqual(none);
     expect(find([entry("/a", "/b")], "/a")).toEqual(none);
@@ -75,7 +75,7 @@ describe("answers", () => {
     expect(find([entry("/a", "/b")], "/A/b")).toEqual(none);
   });
 
-  it("the most specific pattern alone decides, whatever methods the others take, and Allow lists its methods", () => {
+  it("the most specific pattern alone decides, whatever methods the other patterns accept, and Allow lists its methods", () => {
     expect(find(list, "/a/u/me", "HEAD")).toEqual(route("/a /u/me", "/u/me"));
     for (const method of ["DELETE", "PUT", "POST"]) expect(find(list, "/a/u/me", method)).toEqual(wrongMethod("GET, HEAD", "/a /u/me"));
     expect(find(list, "/a/u/7", "DELETE")).toEqual(route("/a /u/{id}", "/u/7", { id: "7" }));
@@ -83,7 +83,7 @@ describe("answers", () => {
     expect(find(list, "/a/v", "PUT")).toEqual(route("/ /{x*}", "/a/v", { x: "a/v" }));
   });
 
-  it("each method has its own route where routes share a pattern, in one service or in several", () => {
+  it("each method has a separate route if routes share a pattern, in one service or in several", () => {
     const shared = [
       entry("/a", "/u/{id}", { methods: ["GET"] }),
       entry("/a", "/u/{x}", { methods: ["PUT"], target: "put" }),
@@ -103,7 +103,7 @@ describe("answers", () => {
     expect(find([...tie].reverse(), "/a/b/c")).toEqual(route("/a/b /c", "/c"));
   });
 
-  it("%2F is accepted in placeholders of services with encoded_slashes, and nowhere else", () => {
+  it("%2F is accepted only in placeholders of services with encoded_slashes", () => {
     const allowed = entry("/a", "/{x}", { encodedSlashes: true });
     expect(find([allowed], "/a/b%2fc")).toEqual(route("/a /{x}", "/b%2Fc", { x: "b%2Fc" }));
     expect(find([entry("/a", "/{x}")], "/a/b%2Fc")).toEqual(refused("/a /{x}"));
@@ -112,7 +112,7 @@ describe("answers", () => {
     expect(find([allowed], "/a/..%2Fc")).toBe("refused");
   });
 
-  it("a path with %2F is refused where the most specific pattern does not let it through, whatever the others do", () => {
+  it("a path with %2F is refused if the most specific pattern does not accept it, whatever the other patterns do", () => {
     const open = entry("/", "/{x*}", { encodedSlashes: true });
     const files = [entry("/files", "/{x}", { methods: ["GET"] }), entry("/", "/files/{y}", { methods: ["PUT"], encodedSlashes: true, target: "put" }), open];
     expect(find(files, "/files/a%2Fb")).toEqual(refused("/files /{x}", "put"));
@@ -140,11 +140,11 @@ describe("answers", () => {
       ["/other;x/users", "/ /{x*}"],
       ["/admin;x/others", "/ /{x*}"],
       ["/a/b;x/", "/ /{x*}"],
-    ])("%s passes: with them and without them one route takes the path", (path, target) => {
+    ])("%s match: with and without path parameters, one route accepts the path", (path, target) => {
       expect(find(list, path)).toMatchObject({ kind: "route", target });
     });
 
-    it("path parameters are accepted where every route of the other pattern allows them, and a path that matches nothing is not refused", () => {
+    it("path parameters are accepted if every route of the other pattern allows them, and a path that matches no route is not refused", () => {
       const allowed = { ...admin, pathParameters: true };
       expect(find([allowed, open], "/admin;x/users")).toMatchObject({ target: "/ /{x*}", upstreamPath: "/admin;x/users" });
       expect(find([allowed, entry("/", "/admin/users", { methods: ["PUT"], target: "put" }), open], "/admin;x/users")).toEqual(refused("/admin /users", "put"));
@@ -200,14 +200,14 @@ describe("the routes of one pattern", () => {
     [["GET /a", "PUT /a", "* /{x}"], [["GET /a", "GET /a"], ["PUT /a", "PUT /a"], ["POST /a", ["GET", "HEAD", "PUT"]]]],
   ];
   for (const [patterns, requests] of SETS) {
-    it.each(requests)(`of ${patterns.join(" | ")}: %s -> %j`, (request, expected) => {
+    it.each(requests)(`routes of ${patterns.join(" | ")}: %s -> %j`, (request, expected) => {
       const entries = patterns.map((pattern) => named(pattern));
       expect(winner(entries, request)).toEqual(expected);
       expect(winner(entries.toReversed(), request), "declared in reverse").toEqual(expected);
     });
   }
 
-  it("of routes in two services that share a pattern, the one with the longer base_path wins for each method", () => {
+  it("when routes of two services share a pattern, the route with the longer base_path wins for each method", () => {
     const short = named("GET,PUT /b", { basePath: "/a", target: "short" });
     const long = named("GET /", { basePath: "/a/b", target: "long" });
     for (const list of [[short, long], [long, short]]) {
@@ -242,7 +242,7 @@ describe("candidates", () => {
     expect(new Set(asked(null).map(([target]) => target))).toEqual(new Set(["host", "wide", "/a /{x}", "/ /{x*}"]));
   });
 
-  it("a candidate says which methods it takes, HEAD with GET", () => {
+  it("a candidate lists its methods, HEAD with GET", () => {
     const [one, rest] = compileTable(list).candidates("", "/a/b");
     expect(["GET", "HEAD", "PUT"].map((method) => [one!.takes(method), rest!.takes(method)])).toEqual([[true, true], [true, true], [false, true]]);
   });
@@ -278,11 +278,11 @@ describe("hosts", () => {
     ["[", "open"],
     ["[::2]", "open"],
     ["x.".repeat(5000) + "example.com", "open"],
-  ])("%s is answered by the service %s", (authority, target) => {
+  ])("%s gets its answer from the service %s", (authority, target) => {
     expect(find(list, "/a", "GET", authority)).toMatchObject({ kind: "route", target });
   });
 
-  it("where no pattern of a host matches, the next less specific host is tried", () => {
+  it("the next less specific host is tried if no pattern of a host matches", () => {
     const one = [hosts("exact", "/a", ["x.example.com"]), hosts("wide", "/b", ["*.example.com"]), hosts("open", "/c", [])];
     for (const [path, target] of [["/a", "exact"], ["/b", "wide"], ["/c", "open"]] as const) {
       expect(find(one, path, "GET", "x.example.com")).toMatchObject({ target });
@@ -291,7 +291,7 @@ describe("hosts", () => {
     expect(find(one, "/b", "GET", "example.com")).toEqual(none);
   });
 
-  it("a host goes before a more specific pattern of a service without hosts", () => {
+  it("a host has priority over a more specific pattern of a service without hosts", () => {
     expect(find([hosts("open", "/a", []), hosts("exact", "/{x}", ["h"])], "/a", "GET", "h")).toMatchObject({ target: "exact" });
   });
 
@@ -303,7 +303,7 @@ describe("hosts", () => {
   });
 });
 
-describe("against a matcher that tries every pattern", () => {
+describe("comparison with a matcher that tries every pattern", () => {
   const LITERALS = ["a", "b", "c"];
   const METHODS = ["GET", "HEAD", "PUT", "POST"];
   const HOSTS = ["x.h.com", "y.h.com", "*.h.com", "*.com", "z.com"];
@@ -432,13 +432,13 @@ function hostRanks(hosts: readonly string[], host: string): number[] {
   return [...new Set(ranks.filter((rank) => rank >= 0))];
 }
 
-describe("what a backend sees that decodes the path once", () => {
+describe("the path for a backend that decodes it once", () => {
   /** Literals as a person would write them, decoded; "%41" and "a%2Fb" are texts with a percent sign. */
   const NAMES = ["a", "B~", "x:y", "c+d", "e;f", "g|h", "{i}", "100%", "%41", "caf\xc3\xa9", "...", "@j"];
   const encode = (name: string) => [...name].map((c) => (/[\w.~-]/.test(c) ? c : hex(c))).join("");
   const hex = (c: string) => "%" + c.charCodeAt(0).toString(16).padStart(2, "0").toUpperCase();
 
-  it("a path is matched like its decoded segments, as a backend sees them that decodes once", () => {
+  it("a path is matched by its decoded segments, as a backend that decodes once sees them", () => {
     const r = random(5);
     let matched = 0;
     for (let n = 0; n < 800; n++) {

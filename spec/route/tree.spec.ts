@@ -40,14 +40,14 @@ describe("the most specific pattern that matches", () => {
     [["/p/{x}/long/tail/a", "/p/{x}/long/tail/b"], [["/p/1/long/tail/b", "/p/{x}/long/tail/b"], ["/p/1/long/tail", null]]],
   ];
   for (const [patterns, requests] of SETS) {
-    it.each(requests)(`of ${patterns.join(" | ")}: %s -> %s`, (path, winner) => {
+    it.each(requests)(`patterns of ${patterns.join(" | ")}: %s -> %s`, (path, winner) => {
       const expected = winner === null ? null : [winner];
       expect(grow(patterns).find(path)).toEqual(expected);
       expect(grow(patterns.toReversed()).find(path), "declared in reverse").toEqual(expected);
     });
   }
 
-  it("routes share a pattern whatever their placeholders are called", () => {
+  it("routes share a pattern whatever the names of their placeholders", () => {
     expect(grow(["/a/{x}", "/a/{y}/", "/a/<z>"]).find("/a/1")).toEqual(["/a/{x}", "/a/{y}/", "/a/<z>"]);
   });
 });
@@ -62,10 +62,10 @@ describe("all patterns that match", () => {
   });
 });
 
-describe("literals of one place", () => {
+describe("literals at one position", () => {
   const ASCII = "abcXYZ0189-._~!$&'()*+,;=:@".split("");
 
-  it("literals are told apart however similar they are", () => {
+  it("literals stay distinct, even if they are similar", () => {
     const r = random(11);
     let found = 0;
     for (let n = 0; n < 300; n++) {

@@ -45,7 +45,7 @@ describe("hostCertificates", () => {
     ["example.org", "default"],
     ["", "default"],
     ["__proto__", "default"],
-  ])("for %s: %s", (host, which) => expect(find(host)).toBe(which));
+  ])("finds the certificate for %s: %s", (host, which) => expect(find(host)).toBe(which));
 
   it("returns the same pair object for all hosts of an entry", () => {
     expect(pair("shop.example.com")).toBe(pair("shop.example.org"));

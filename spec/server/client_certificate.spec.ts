@@ -72,7 +72,7 @@ describe("tlsFactsOf", () => {
     }
   });
 
-  it("ignores socket.authorized where there is no certificate", () => {
+  it("ignores socket.authorized if there is no certificate", () => {
     expect(tlsFactsOf(socket(null).socket).certificate()).toBeNull();
   });
 

@@ -61,11 +61,11 @@ it.runIf(codec === "wire")("refuses a head that arrives byte by byte with 408 on
   await talk.until("ok");
   clock.advance(30_000);
   talk.send("GET /second HTTP/1.1\r\n");
-  await eventually(() => sockets[0]!.bytesRead > get("/first").length + 20);
+  await eventually(() => sockets[0]!.bytesRead > get("/first").length + 20, "the sent bytes at the server");
   clock.advance(50_000);
   const before = sockets[0]!.bytesRead;
   talk.send("X-Slow: y");
-  await eventually(() => sockets[0]!.bytesRead > before);
+  await eventually(() => sockets[0]!.bytesRead > before, "the sent bytes at the server");
   expect(statusesIn(talk.text())).toEqual([200]);
   clock.advance(11_000);
   expect(codeIn(await talk.closed())).toBe("request_timeout");
@@ -75,10 +75,10 @@ it.runIf(codec === "wire")("counts request_timeout_ms from the first byte of the
   const { clock, port, sockets } = await serving(() => undefined, { requestTimeoutMs: 20_000 });
   const talk = await client(port);
   talk.send("POST /a HTTP/1.1\r\n");
-  await eventually(() => sockets[0]!.bytesRead > 10);
+  await eventually(() => sockets[0]!.bytesRead > 10, "the sent bytes at the server");
   clock.advance(15_000);
   talk.send("Host: h\r\nContent-Length: 10\r\n\r\n12345");
-  await eventually(() => sockets[0]!.bytesRead > 50);
+  await eventually(() => sockets[0]!.bytesRead > 50, "the sent bytes at the server");
   clock.advance(6_000);
   expect(codeIn(await talk.closed())).toBe("request_timeout");
 });
@@ -89,7 +89,7 @@ it("answers pipelined requests of a client that has ended its side without an er
   talk.socket.end(get("/1") + get("/2") + get("/3"));
   const received = await talk.closed();
   expect(statusesIn(received).every((status) => status === 200)).toBe(true);
-  await eventually(() => ended.length > 0);
+  await eventually(() => ended.length > 0, "an ended call");
 });
 
 it.runIf(codec === "wire")("closes the connection before the surplus of a streamed body that is longer than its Content-Length", async () => {
@@ -101,24 +101,24 @@ it.runIf(codec === "wire")("closes the connection before the surplus of a stream
   await talk.until("good");
   body.end("HTTP/1.1 200 OK\r\n\r\n");
   expect(statusesIn(await talk.closed())).toEqual([200]);
-  await eventually(() => ended.length === 1);
+  await eventually(() => ended.length === 1, "one ended call");
 });
 
-it("gives each request its own trailers, although others came before and after it on the connection", async () => {
+it("gives each request its own trailers when several requests with trailers share a connection", async () => {
   const { port, ended, answers } = await serving(({ target }) => (target === "/late" ? undefined : fine()));
   const talk = await client(port);
   const chunked = (target: string, sum: number) => `POST ${target} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: ${sum}\r\n\r\n`;
   talk.send(chunked("/late", 1));
-  await eventually(() => answers.length === 1);
+  await eventually(() => answers.length === 1, "one request to answer");
   answers[0]!(fine());
-  await eventually(() => ended.length === 1);
+  await eventually(() => ended.length === 1, "one ended call");
   talk.send(chunked("/2", 2) + "POST /3 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\na");
-  await eventually(() => ended.length === 3);
+  await eventually(() => ended.length === 3, "three ended calls");
   ended[0]!.body!.resume();
   expect(ended.map(({ trailers }) => trailers())).toEqual([["X-Sum", "1"], ["X-Sum", "2"], []]);
 });
 
-it("answers thousands of pipelined requests once each, in their order, and then refuses a fault behind them", async () => {
+it("answers thousands of pipelined requests once each and in order, then refuses a fault behind them", async () => {
   const { port, ended } = await serving(({ target }) => ({ status: 200, headers: [], body: Buffer.from(`<${target}>`) }));
   const talk = await client(port);
   const targets = Array.from({ length: 5_000 }, (_, i) => `/${i}`);
@@ -129,12 +129,12 @@ it("answers thousands of pipelined requests once each, in their order, and then 
   expect(ended).toHaveLength(5_000);
 });
 
-it.runIf(codec === "wire")("stops reading a client that goes on sending requests while one is answered", async () => {
+it.runIf(codec === "wire")("stops reading a client that continues to send requests while a request is answered", async () => {
   const { port, sockets, answers, received } = await serving(() => undefined);
   const talk = await client(port);
   const one = get("/a", `X-Pad: ${"x".repeat(1_000)}`);
   talk.send(one.repeat(20_000));
-  await eventually(() => answers.length === 1 && sockets[0]!.isPaused());
+  await eventually(() => answers.length === 1 && sockets[0]!.isPaused(), "one request to answer and a paused connection");
   const before = sockets[0]!.bytesRead;
   // Whatever is read in further rounds would come here.
   for (let round = 0; round < 20; round++) await new Promise((resolve) => setImmediate(resolve));
@@ -147,7 +147,7 @@ it.runIf(codec === "wire").each([
   ["a header that has no end", "GET / HTTP/1.1\r\nHost: h\r\nX: ", "a", 431],
   ["a target that has no end", "GET /", "a", 414],
   ["header lines that have no end", "GET / HTTP/1.1\r\nHost: h\r\n", "A: b\r\n", 431],
-])("refuses %s when its limit is exceeded, while the client goes on sending", async (_title, begin, filler, status) => {
+])("refuses %s when its limit is exceeded, while the client continues to send", async (_title, begin, filler, status) => {
   const { port, received } = await serving(fine);
   const talk = await client(port);
   talk.send(begin + filler.repeat(Math.ceil(33_000 / filler.length)));
@@ -155,7 +155,7 @@ it.runIf(codec === "wire").each([
   expect(received).toEqual([]);
 });
 
-it("reads a request whose bytes arrive one by one like one that arrives whole", async () => {
+it("reads a request whose bytes arrive one by one like a request that arrives whole", async () => {
   const seen: string[] = [];
   const { port } = await serving(({ target, headers, body }) => {
     seen.push(`${target} ${headers.length / 2}`);
@@ -168,7 +168,7 @@ it("reads a request whose bytes arrive one by one like one that arrives whole", 
     talk.socket.write(Buffer.of(byte));
     await new Promise((resolve) => setImmediate(resolve));
   }
-  await eventually(() => statusesIn(talk.text()).length === 3);
+  await eventually(() => statusesIn(talk.text()).length === 3, "three replies");
   expect(seen).toEqual(["/a 2", "/b 1", "/c 2"]);
 });
 
@@ -185,15 +185,15 @@ it.runIf(codec === "wire").each([
   const present = getDefaultHighWaterMark(false);
   const head = `POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: ${present + missing}\r\n\r\n`;
   talk.send(head);
-  await eventually(() => received.length === 1);
+  await eventually(() => received.length === 1, "one received request");
   talk.send(Buffer.alloc(present));
-  await eventually(() => sockets[0]!.bytesRead === head.length + present);
+  await eventually(() => sockets[0]!.bytesRead === head.length + present, "the sent bytes at the server");
   // Stays in the socket while that is paused, and hides the end behind it.
   talk.send(missing === 0 ? get("/next") : Buffer.alloc(1_000));
-  await eventually(() => sockets[0]!.bytesRead > head.length + present);
+  await eventually(() => sockets[0]!.bytesRead > head.length + present, "the sent bytes at the server");
   meanwhile(inbound.body!);
   talk.socket.destroy();
-  await eventually(() => ended.length === 1);
+  await eventually(() => ended.length === 1, "one ended call");
   expect(inbound.call.aborted).toBe(true);
 });
 
@@ -208,16 +208,16 @@ it.runIf(codec === "wire")("discards 1 MiB of an upload behind an early reply, w
   const length = 1_900_000;
   const head = `POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: ${length}\r\n\r\n`;
   talk.send(head);
-  await eventually(() => answers.length === 1);
+  await eventually(() => answers.length === 1, "one request to answer");
   talk.send(Buffer.alloc(1_000_000));
-  await eventually(() => sockets[0]!.bytesRead === head.length + 1_000_000);
+  await eventually(() => sockets[0]!.bytesRead === head.length + 1_000_000, "the sent bytes at the server");
   answers[0]!(fine());
-  await eventually(() => ended.length === 1);
+  await eventually(() => ended.length === 1, "one ended call");
   talk.send(Buffer.alloc(length - 1_000_000));
   talk.send(get("/next"));
-  await eventually(() => answers.length === 2);
+  await eventually(() => answers.length === 2, "two requests to answer");
   answers[1]!(fine());
-  await eventually(() => statusesIn(talk.text()).length === 2);
+  await eventually(() => statusesIn(talk.text()).length === 2, "two replies");
 });
 
 it("does not reset the connection for a body behind a request that is refused for its framing", async () => {
@@ -235,7 +235,7 @@ it("does not reset the connection for a body behind a request that is refused fo
   talk.socket.end();
   await talk.closed();
   expect(reset).toBe(false);
-  await eventually(() => sockets[0]!.destroyed);
+  await eventually(() => sockets[0]!.destroyed, "the end of the connection");
 });
 
 it("does not reset the connection for a request that crosses the last reply of a drain", async () => {
@@ -245,7 +245,7 @@ it("does not reset the connection for a request that crosses the last reply of a
   let reset = false;
   talk.socket.on("error", () => (reset = true));
   talk.send(get("/1"));
-  await eventually(() => answers.length === 1);
+  await eventually(() => answers.length === 1, "one request to answer");
   http1.drain(100);
   answers[0]!(fine());
   await talk.until("ok");
@@ -253,11 +253,11 @@ it("does not reset the connection for a request that crosses the last reply of a
     talk.send(get(path));
     await new Promise((resolve) => setImmediate(resolve));
   }
-  await eventually(() => sockets[0]!.bytesRead === get("/1").length * 4);
+  await eventually(() => sockets[0]!.bytesRead === get("/1").length * 4, "the sent bytes at the server");
   expect(sockets[0]!.destroyed).toBe(false);
   // A client that keeps its side open does not hold the drain up for long.
   clock.advance(1_000);
-  await eventually(() => sockets[0]!.destroyed);
+  await eventually(() => sockets[0]!.destroyed, "the end of the connection");
   expect(reset).toBe(false);
   expect(talk.text()).toContain("Connection: close");
 });
@@ -267,15 +267,15 @@ it.runIf(codec === "wire")("ends a connection whose early reply left before a dr
   const talk = await client(port);
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345");
   await talk.until("ok");
-  await eventually(() => ended.length === 1);
+  await eventually(() => ended.length === 1, "one ended call");
   http1.drain(100);
   clock.advance(100);
   expect(sockets[0]!.destroyed).toBe(false);
   talk.send("67890");
-  await eventually(() => sockets[0]!.bytesRead === 58);
+  await eventually(() => sockets[0]!.bytesRead === 58, "the sent bytes at the server");
   await new Promise((resolve) => setImmediate(resolve));
   clock.advance(100);
-  await eventually(() => sockets[0]!.destroyed);
+  await eventually(() => sockets[0]!.destroyed, "the end of the connection");
 });
 
 it.runIf(codec === "wire")("leaves no timer when a drain is cut short", async () => {
@@ -295,19 +295,19 @@ it.runIf(codec === "wire")("reads the next request behind a body that was sent w
   const talk = await client(port);
   const post = "POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
   talk.send(post + get("/b"));
-  await eventually(() => received.length === 2);
-  await eventually(() => statusesIn(talk.text()).length === 2);
+  await eventually(() => received.length === 2, "two received requests");
+  await eventually(() => statusesIn(talk.text()).length === 2, "two replies");
 });
 
 it("does not send an informational response of a request that is over to the next request of its connection", async () => {
   const { port, received, answers, ended } = await serving(() => undefined);
   const talk = await client(port);
   talk.send(get("/first"));
-  await eventually(() => answers.length === 1);
+  await eventually(() => answers.length === 1, "one request to answer");
   answers[0]!({ status: 200, headers: [], body: Buffer.from("one") });
-  await eventually(() => ended.length === 1);
+  await eventually(() => ended.length === 1, "one ended call");
   talk.send(get("/second"));
-  await eventually(() => received.length === 2);
+  await eventually(() => received.length === 2, "two received requests");
   ended[0]!.call.inform(103, ["Link", "</of-the-first>"]);
   answers[1]!({ status: 200, headers: [], body: Buffer.from("two") });
   expect(statusesIn(await talk.until("two"))).toEqual([200, 200]);
@@ -325,7 +325,7 @@ it("leaves the socket to the tunnel behind a 101, with what the client has sent 
   expect(joined).toEqual(["frames"]);
   expect(ended).toEqual([]);
   sockets[0]!.destroy();
-  await eventually(() => ended.length === 1);
+  await eventually(() => ended.length === 1, "one ended call");
   expect(ended[0]!.call.aborted).toBe(false);
 });
 
@@ -337,7 +337,7 @@ it("ends the connection behind a reply other than 101 to a request for a WebSock
   expect(joined).toEqual([]);
 });
 
-it("replaces a 101 whose head HTTP cannot carry with 500, and gives its tunnel up", async () => {
+it("replaces a 101 whose head HTTP cannot carry with 500, and abandons its tunnel", async () => {
   const its = tunnel();
   const { port } = await serving(() => ({ status: 101, headers: ["X-A", "b\r\nSet-Cookie: s=1"], body: null, tunnel: its }));
   const talk = await client(port);
@@ -348,20 +348,20 @@ it("replaces a 101 whose head HTTP cannot carry with 500, and gives its tunnel u
   expect(its.socket.destroyed).toBe(true);
 });
 
-it("gives up the tunnel of a client that disconnects while it waits for its WebSocket", async () => {
+it("abandons the tunnel of a client that disconnects while it waits for its WebSocket", async () => {
   const { port, answers, ended } = await serving(() => undefined);
   const talk = await client(port);
   talk.send(get("/", ...UPGRADE));
-  await eventually(() => answers.length === 1);
+  await eventually(() => answers.length === 1, "one request to answer");
   talk.socket.end();
-  await eventually(() => ended.length === 1);
+  await eventually(() => ended.length === 1, "one ended call");
   expect(ended[0]!.call.aborted).toBe(true);
   const its = tunnel();
   answers[0]!({ status: 101, headers: [], body: null, tunnel: its });
   expect(its.socket.destroyed).toBe(true);
 });
 
-it("gives up a body whose Content-Length is stated twice", async () => {
+it("refuses to forward a body whose Content-Length is stated twice", async () => {
   const body = new PassThrough();
   const { port } = await serving(() => ({ status: 200, headers: ["Content-Length", "4", "Content-Length", "4"], body }));
   const talk = await client(port);

@@ -37,7 +37,7 @@ describe("readFraming: the length of the body", () => {
     ["an empty length", ["Content-Length:"], "1.1", /plain number/],
     ["a length with a leading zero", ["Content-Length: 05"], "1.1", /plain number/],
     ["a length of 16 digits", ["Content-Length: 1000000000000000"], "1.1", /plain number/],
-  ])("%s is refused", (_title, headers, version, refused) => {
+  ])("refuses %s", (_title, headers, version, refused) => {
     const { refusal } = framing(headers, { version });
     expect(refusal?.code).toBe("bad_request");
     expect(refusal?.detail).toMatch(refused);
@@ -69,7 +69,7 @@ it.each<[headers: string[], version: string, isPersistent: boolean]>([
   [["Connection: Keep-Alive"], "1.0", true],
   [["Connection: keep-alive;a"], "1.0", false],
   [["Connection: keep-alive, close"], "1.0", false],
-])("says whether the connection persists after %j in HTTP/%s: %j", (headers, version, isPersistent) => {
+])("reports whether the connection persists after %j in HTTP/%s: %j", (headers, version, isPersistent) => {
   expect(framing(headers, { version }).isPersistent).toBe(isPersistent);
 });
 
@@ -85,7 +85,7 @@ it.each<[headers: string[], parts: { method?: string; version?: string }, asks: 
   [["Connection: Upgrade", "Upgrade: websockets"], {}, false],
   [["Connection: Upgrade;a", "Upgrade: websocket"], {}, false],
   [["Connection: Upgrade", "Upgrade: websocket;a"], {}, false],
-])("says whether %j %j asks for a WebSocket: %j", (headers, parts, asks) => {
+])("reports whether %j %j asks for a WebSocket: %j", (headers, parts, asks) => {
   expect(framing(headers, parts).upgrade === "websocket").toBe(asks);
 });
 
@@ -104,10 +104,10 @@ it("refuses CONNECT", () => {
   expect(framing([], { method: "CONNECT" }).refusal?.detail).toMatch(/no forward proxy/);
 });
 
-it.each(HOSTS)("says whether %j may stand in Host: %j", (host, fits) => {
+it.each(HOSTS)("reports whether %j may stand in Host: %j", (host, fits) => {
   expect(isHost(host)).toBe(fits);
 });
 
-it.each(CERTIFICATE_NAMES)("drops %s as a forged header about the client's certificate, also where underscores are allowed: %j", (name, poses) => {
+it.each(CERTIFICATE_NAMES)("drops %s as a forged header about the client's certificate, even where underscores are allowed: %j", (name, poses) => {
   expect(isDropped(name, "allow")).toBe(poses);
 });

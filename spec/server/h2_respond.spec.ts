@@ -85,7 +85,7 @@ it.each<[string, string, string[]]>([
   expect(data.some(({ flags }) => (flags & END_STREAM) !== 0)).toBe(false);
 });
 
-it.each([[204], [205], [304]])("sends a %i without a body, even if a plugin gives one", async (status) => {
+it.each([[204], [205], [304]])("sends a %i without a body, even if a plugin provides a body", async (status) => {
   const body = Readable.from([Buffer.from("four")]);
   const talk = await answered({ status, headers: [], body });
   await talk.until(({ type, flags }) => type === HEADERS && (flags & END_STREAM) !== 0);
@@ -99,7 +99,7 @@ it("corrects the Content-Length of a body that is a buffer", async () => {
   expect(talk.frames.some(({ type }) => type === RST_STREAM)).toBe(false);
 });
 
-it("replies with an error if the body ended early before anything was sent", async () => {
+it("sends an error reply if the body fails before anything was sent", async () => {
   const body = new Readable({ read() {} }).on("error", () => {});
   body.destroy(new Error("gone"));
   const talk = await answered({ status: 200, headers: [], body });
@@ -107,7 +107,7 @@ it("replies with an error if the body ended early before anything was sent", asy
   expect(JSON.parse(payload.toString())).toMatchObject({ status: 502, code: "upstream_reset" });
 });
 
-it("resets a reply whose body breaks off with INTERNAL_ERROR, without END_STREAM before it", async () => {
+it("resets a reply whose body fails with INTERNAL_ERROR, without END_STREAM before it", async () => {
   const body = new Readable({ read() {} });
   const talk = await answered({ status: 200, headers: [], body });
   body.push("part");

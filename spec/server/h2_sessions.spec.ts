@@ -67,18 +67,18 @@ it("closes a connection without streams after keepAliveMs with a GOAWAY, and sto
   clock.advance(1);
   expect(await talk.goaway()).toBe(0);
   await talk.closed();
-  await eventually(() => sessions.open === 0 && clock.pending === 0);
+  await eventually(() => sessions.open === 0 && clock.pending === 0, "the end of the session and no pending timer");
 });
 
 it("counts keepAliveMs from the end of the last stream", async () => {
   const { clock, streams, connect } = await listening();
   const talk = await connect();
   talk.headers(1, GET);
-  await eventually(() => streams.length === 1);
+  await eventually(() => streams.length === 1, "one stream");
   clock.advance(10_000);
   streams[0]!.respond({ ":status": 200 }, { endStream: true });
   await talk.until(({ type }) => type === HEADERS);
-  await eventually(() => streams[0]!.destroyed);
+  await eventually(() => streams[0]!.destroyed, "the end of the first stream");
   clock.advance(999);
   expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   clock.advance(1_001);
@@ -89,12 +89,12 @@ it("after drain() ends a new connection at once, and one with a stream after the
   const { streams, sessions, connect } = await listening();
   const busy = await connect();
   busy.headers(1, GET);
-  await eventually(() => streams.length === 1);
+  await eventually(() => streams.length === 1, "one stream");
   sessions.drain();
   expect(await busy.goaway()).toBe(0);
   streams[0]!.respond({ ":status": 204 }, { endStream: true });
   await busy.closed();
-  await eventually(() => sessions.open === 0);
+  await eventually(() => sessions.open === 0, "the end of the session");
 });
 
 it("holds a connection to the limits in force when it was opened", async () => {
@@ -110,13 +110,13 @@ it("holds a connection to the limits in force when it was opened", async () => {
   expect(await listSize()).toBe(4096 + SURPLUS_HEAD_BYTES);
 });
 
-it("ends a connection that does not send HTTP/2, and no other", async () => {
+it("ends a connection that does not send HTTP/2, without effect on other connections", async () => {
   const { sessions, connect } = await listening();
   const good = await connect();
   const bad = await connect();
   bad.send(frame(HEADERS, 4, 0));
   await bad.closed();
-  await eventually(() => sessions.open === 1);
+  await eventually(() => sessions.open === 1, "one open session");
   expect(good.isClosed()).toBe(false);
 });
 
@@ -125,37 +125,37 @@ describe("a connection without a complete request head", () => {
     ["nothing behind its preface", () => {}],
     ["half a head", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)))],
     ["less than a frame", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)).subarray(0, 12))],
-  ])("is ended after headersTimeoutMs when it has sent %s", async (_what, begin) => {
+  ])("ends after headersTimeoutMs when the client has sent %s", async (_what, begin) => {
     const { clock, pass, sockets, sessions, connect, setLimits } = await listening(75_000);
     setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await connect();
     const before = sockets[0]!.bytesRead;
     begin(talk);
-    if (talk.socket.bytesWritten > before) await eventually(() => sockets[0]!.bytesRead === talk.socket.bytesWritten);
+    if (talk.socket.bytesWritten > before) await eventually(() => sockets[0]!.bytesRead === talk.socket.bytesWritten, "the sent bytes at the server");
     clock.advance(2_999);
     expect(talk.isClosed()).toBe(false);
     clock.advance(1);
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
     pass(MAX_LINGER_MS);
     await talk.closed();
-    await eventually(() => sessions.open === 0 && clock.pending === 0);
+    await eventually(() => sessions.open === 0 && clock.pending === 0, "the end of the session and no pending timer");
   });
 
-  it("is kept for keepAliveMs once it has had a request", async () => {
+  it("stays open for keepAliveMs once it has had a request", async () => {
     const { clock, streams, connect, setLimits } = await listening(75_000);
     setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await connect();
     talk.headers(1, GET);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "one stream");
     streams[0]!.respond({ ":status": 200 }, { endStream: true });
-    await eventually(() => streams[0]!.destroyed);
+    await eventually(() => streams[0]!.destroyed, "the end of the first stream");
     clock.advance(10_000);
     talk.headers(3, GET);
-    await eventually(() => streams.length === 2);
+    await eventually(() => streams.length === 2, "two streams");
   });
 });
 
-describe("a later head beside an open stream", () => {
+describe("an incomplete request head beside an open stream", () => {
   const HALF = block(GET).subarray(0, 20);
 
   async function busy(options?: RawOptions) {
@@ -163,8 +163,8 @@ describe("a later head beside an open stream", () => {
     made.setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await made.connect(options);
     talk.headers(1, GET);
-    await eventually(() => made.streams.length === 1);
-    const arrived = () => eventually(() => made.sockets[0]!.bytesRead === talk.socket.bytesWritten);
+    await eventually(() => made.streams.length === 1, "one stream");
+    const arrived = () => eventually(() => made.sockets[0]!.bytesRead === talk.socket.bytesWritten, "the sent bytes at the server");
     return { ...made, talk, arrived };
   }
   const isPing = ({ type, flags }: { type: number; flags: number }) => type === PING && flags === 0;
@@ -181,7 +181,7 @@ describe("a later head beside an open stream", () => {
     pass(1_000);
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
     await talk.closed();
-    await eventually(() => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+    await eventually(() => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the first stream, the end of the session and no pending timer");
   });
 
   it("ends the connection if it stays incomplete, even if a PING was answered just before it", async () => {
@@ -192,19 +192,19 @@ describe("a later head beside an open stream", () => {
     const { payload } = await talk.until(isPing);
     const rest = frame(CONTINUATION, END_HEADERS, 3, block(GET).subarray(20));
     talk.send(Buffer.concat([rest, frame(PING, ACK, 0, payload), frame(HEADERS, END_STREAM, 5, HALF)]));
-    await eventually(() => streams.length === 2);
+    await eventually(() => streams.length === 2, "two streams");
     pass(3_000);
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
     pass(1_000);
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
   });
 
-  it("is served when it arrives in parts in time, and ends nothing when it is refused", async () => {
+  it("leads to a reply when it arrives in parts in time, and leaves the connection open when it is refused", async () => {
     const { pass, streams, talk, arrived } = await busy();
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     await arrived();
     talk.send(frame(CONTINUATION, END_HEADERS, 3, block(GET).subarray(20)));
-    await eventually(() => streams.length === 2);
+    await eventually(() => streams.length === 2, "two streams");
     talk.headers(5, [...GET, ["Upper-Case", "x"]]);
     expect(await talk.reset(5)).toBe(CODES.PROTOCOL_ERROR);
     pass(1_000);
@@ -212,12 +212,12 @@ describe("a later head beside an open stream", () => {
     await arrived();
     pass(10_000);
     talk.headers(7, GET);
-    await eventually(() => streams.length === 3);
+    await eventually(() => streams.length === 3, "three streams");
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 });
 
-describe("requests that node resets without an event", () => {
+describe("many requests that node resets without an event", () => {
   /** A field for HPACK's table, and then a list that names it so often that it is far too large. */
   const FIELD = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1)]);
   const HUGE = Buffer.concat([block(GET), Buffer.alloc(30, 0xbe)]);
@@ -229,7 +229,7 @@ describe("requests that node resets without an event", () => {
     }
   };
 
-  it("end the connection when there are too many", async () => {
+  it("end the connection when their number exceeds the limit", async () => {
     const { clock, pass, sessions, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 100);
@@ -238,16 +238,16 @@ describe("requests that node resets without an event", () => {
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
     pass(MAX_LINGER_MS);
     await talk.closed();
-    await eventually(() => sessions.open === 0 && clock.pending === 0);
+    await eventually(() => sessions.open === 0 && clock.pending === 0, "the end of the session and no pending timer");
   });
 
-  it("end no open stream, however many there are: the client may only have skipped stream ids", async () => {
+  it("leave open streams alone, whatever their number: the client may only have skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
     talk.send(...Array.from({ length: 100 }, () => frame(0xfa, 0, 0, Buffer.alloc(1_000))));
     talk.headers(3 + 4 * RESETS.burst, GET);
-    await eventually(() => streams.length === 2);
+    await eventually(() => streams.length === 2, "two streams");
     clock.advance(1_000);
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
     for (const stream of streams) stream.respond({ ":status": 200 }, { endStream: true });
@@ -255,7 +255,7 @@ describe("requests that node resets without an event", () => {
     await talk.closed();
   });
 
-  it("do not end the connection when there are few, nor do skipped stream ids", async () => {
+  it("leave the connection open when they are few, as do skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let second = 0; second < 5; second++) {
@@ -263,19 +263,19 @@ describe("requests that node resets without an event", () => {
       clock.advance(1_000);
     }
     talk.headers(100_001, GET);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "one stream");
     clock.advance(1_000);
     talk.headers(100_003, GET);
-    await eventually(() => streams.length === 2);
+    await eventually(() => streams.length === 2, "two streams");
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  it("send the client to a new connection once they occupy half the places, however slowly; open streams finish", async () => {
+  it("make the client open a new connection once they occupy half the places, however slowly; open streams finish", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 10);
     talk.headers(21, GET);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "one stream");
     for (let sent = 11; sent <= MAX_UNREPORTED; sent += 10) {
       await send(talk, sent, 10);
       clock.advance(10_000);
@@ -286,92 +286,92 @@ describe("requests that node resets without an event", () => {
     await talk.closed();
   });
 
-  it("are not confused with requests that are served", async () => {
+  it("do not include requests that are served", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let i = 0; i < 700; i++) {
       talk.headers(1 + 2 * i, GET);
       if (i % 100 < 99) continue;
-      await eventually(() => streams.length === i + 1);
+      await eventually(() => streams.length === i + 1, "another stream");
       for (const stream of streams.slice(-100)) stream.respond({ ":status": 200 }, { endStream: true });
-      await eventually(() => streams.every(({ destroyed }) => destroyed));
+      await eventually(() => streams.every(({ destroyed }) => destroyed), "the end of all streams");
     }
     clock.advance(1_000);
     talk.headers(1_401, GET);
-    await eventually(() => streams.length === 701);
+    await eventually(() => streams.length === 701, "701 streams");
   });
 });
 
 /** From Node 22 on it is seen, and the connection ends at once. */
-describe("a connection that nghttp2 has silently given up", () => {
+describe("a connection that nghttp2 has silently abandoned", () => {
   const BREAKS: readonly [string, (talk: RawSession) => void][] = [
     ["DATA on a stream that has ended", (talk) => talk.send(frame(DATA, 0, 1, Buffer.from("x")))],
     ["DATA on a stream that was never begun", (talk) => talk.send(frame(DATA, 0, 5, Buffer.from("x")))],
   ];
 
-  it.each(BREAKS)("after %s gets its GOAWAY at once, and ends with its streams even if its client never closes", async (_what, offend) => {
+  it.each(BREAKS)("gets its GOAWAY at once after %s, and ends with its streams even if its client never closes", async (_what, offend) => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
     talk.headers(1, GET);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "one stream");
     offend(talk);
     expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
     pass(SILENCE_MS + ANSWER_MS + 1_000);
-    await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+    await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the first stream, the end of the connection, the end of the session and no pending timer");
   });
 
-  it("is ended by the second check after a reply that is never sent", async () => {
+  it("ends at the second check after a reply that is never sent", async () => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
     talk.headers(1, GET);
     talk.headers(3, GET);
-    await eventually(() => streams.length === 2);
+    await eventually(() => streams.length === 2, "two streams");
     BREAKS[0]![1](talk);
     await talk.goaway();
     // Newer Nodes end the streams by themselves.
     if (!streams[0]!.destroyed) streams[0]!.respond({ ":status": 200 }, { endStream: true });
     pass(2_000);
-    await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+    await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the second stream, the end of the connection, the end of the session and no pending timer");
   });
 
-  it("is not confused with one whose client does not read", async () => {
+  it("stays distinct from a connection whose client does not read", async () => {
     const { pass, streams, sockets, connect } = await listening(75_000);
     const talk = await connect();
     const wide = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]);
     talk.send(frame(SETTINGS, 0, 0, wide), frame(WINDOW_UPDATE, 0, 0, number32(0x7ffe0000)));
     talk.headers(1, GET);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "one stream");
     talk.socket.pause();
     streams[0]!.respond({ ":status": 200 });
     streams[0]!.write(Buffer.alloc(16_000_000));
-    await eventually(() => sockets[0]!.bytesWritten > 16_000_000);
+    await eventually(() => sockets[0]!.bytesWritten > 16_000_000, "16 MB written");
     pass(SILENCE_MS + 5_000);
     expect([streams[0]!.destroyed, sockets[0]!.destroyed]).toEqual([false, false]);
   });
 
-  it("ends as an idle one when it has no stream", async () => {
+  it("ends as an idle connection when it has no stream", async () => {
     const { clock, pass, sockets, sessions, connect } = await listening(20_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
     talk.send(frame(DATA, 0, 1, Buffer.from("x")));
     expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
     pass(20_000 + MAX_LINGER_MS);
-    await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+    await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the connection, the end of the session and no pending timer");
   });
 
-  it("is not confused with a silent one, which stays open if it answers a PING", async () => {
+  it("stays distinct from a silent connection, which stays open if it answers a PING", async () => {
     const { pass, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "one stream");
     for (let asked = 1; asked <= 3; asked++) {
       pass(SILENCE_MS + 1_000);
-      await eventually(() => talk.frames.filter(({ type, flags }) => type === PING && flags === 0).length === asked);
+      await eventually(() => talk.frames.filter(({ type, flags }) => type === PING && flags === 0).length === asked, "a PING from the server");
       // Behind the answer to the PING, so that has been read too.
       talk.headers(1 + 2 * asked, GET);
-      await eventually(() => streams.length === asked + 1);
+      await eventually(() => streams.length === asked + 1, "another stream");
       pass(ANSWER_MS - 2_000);
     }
     expect([talk.isClosed(), streams[0]!.destroyed]).toEqual([false, false]);
@@ -385,22 +385,22 @@ describe.each<[string, Buffer, isCounted: boolean]>([
   ["PRIORITY", frame(PRIORITY, 0, 3, Buffer.from([0, 0, 0, 0, 15])), true],
   ["unknown", frame(0xfa, 0, 0), true],
 ])("100,000 %s frames", (_what, each, isCounted) => {
-  it("queue nothing on their connection, which is served or ended by nghttp2, and delay no other connection", async () => {
+  it("fill no queue on their connection, which is served or ended by nghttp2, and delay no other connection", async () => {
     const { streams, sockets, connect } = await listening(75_000);
     const [flood, other] = [await connect(), await connect()];
     flood.headers(1, GET);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "one stream");
     const { session } = streams[0]!;
     const before = session!.state;
     flood.send(Buffer.concat(Array.from({ length: 100_000 }, () => each)));
     other.headers(1, GET);
-    await eventually(() => streams.length === 2);
+    await eventually(() => streams.length === 2, "two streams");
     const isOver = () => sockets[0]!.destroyed || sockets[0]!.bytesRead === flood.socket.bytesWritten;
     await eventually(isOver, "all frames being read");
     if (isCounted && sockets[0]!.destroyed) return;
     expect(session!.state).toMatchObject({ outboundQueueSize: before.outboundQueueSize, inflateDynamicTableSize: before.inflateDynamicTableSize });
     flood.headers(5, GET);
-    await eventually(() => streams.length === 3);
+    await eventually(() => streams.length === 3, "three streams");
   });
 });
 
@@ -412,5 +412,5 @@ it("cuts off a client that never closes its side after a GOAWAY", async () => {
   expect(await talk.goaway()).toBe(CODES.NO_ERROR);
   expect(sockets[0]!.destroyed).toBe(false);
   pass(MAX_LINGER_MS);
-  await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+  await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the connection, the end of the session and no pending timer");
 });

@@ -8,7 +8,7 @@ it("writes a head as its first line and header lines, byte for byte", () => {
   expect(head("GET / HTTP/1.1", [])).toBe("GET / HTTP/1.1\r\n\r\n");
 });
 
-it("refuses a request with a whole problem document, and says that the connection ends", () => {
+it("refuses a request with a whole problem document that announces the end of the connection", () => {
   const socket = new PassThrough();
   let text = "";
   socket.on("data", (chunk: Buffer) => (text += chunk.toString()));

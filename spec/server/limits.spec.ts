@@ -42,7 +42,7 @@ describe("the connection limit", () => {
     expect([surplus.taken, surplus.socket.reset, surplus.socket.destroyed]).toEqual([false, true, true]);
     expect(made.open).toBe(2);
     first.socket.destroy();
-    await eventually(() => made.open === 1);
+    await eventually(() => made.open === 1, "one open connection");
     expect(come("192.0.2.3").taken).toBe(true);
   });
 
@@ -74,7 +74,7 @@ describe("the connection limit", () => {
       const { socket, taken } = come("192.0.2.1");
       expect(taken).toBe(true);
       socket.destroy();
-      await eventually(() => made.open === 0);
+      await eventually(() => made.open === 0, "no open connection");
     }
   });
 
@@ -94,7 +94,7 @@ describe("the connection limit", () => {
   });
 });
 
-it("guard hands only admitted connections to the server", async () => {
+it("guard passes only admitted connections to the server", async () => {
   const served: Socket[] = [];
   const server = net.createServer((socket) => void served.push(socket));
   let open = true;
@@ -109,7 +109,7 @@ it("guard hands only admitted connections to the server", async () => {
   });
   const come = () => net.connect((server.address() as AddressInfo).port, "127.0.0.1").on("error", () => {});
   const first = come();
-  await eventually(() => served.length === 1);
+  await eventually(() => served.length === 1, "one served connection");
   open = false;
   const second = come();
   await new Promise((resolve) => second.once("close", resolve).resume());
@@ -122,7 +122,7 @@ it("guard throws for a server that has no connection listener of its own", () =>
   expect(() => guard(server, () => false)).toThrow(/^this version of Node\.js is not supported/);
 });
 
-describe("uploads", () => {
+describe("upload rates", () => {
   function upload(): Upload & { bytes: number; waiting: boolean; slow: boolean } {
     const self = { bytes: 0, waiting: true, slow: false };
     return Object.assign(self, {
@@ -142,7 +142,7 @@ describe("uploads", () => {
     }
   }
 
-  it("at the least rate go on, slower ones are given up after ten seconds", () => {
+  it("accepts uploads at the minimum rate and gives up slower uploads after ten seconds", () => {
     const clock = manualClock();
     const uploads = new Uploads(clock);
     const [fast, slow] = [upload(), upload()];
@@ -163,7 +163,7 @@ describe("uploads", () => {
   it.each([
     [3_000, 30],
     [1_000_000_000, 60],
-  ])("are measured on average, and may be ahead by a minute: after %d bytes in one second they may stall for %d", (bytes, seconds) => {
+  ])("measures the average rate and credits at most a minute: after %d bytes in one second an upload may stall for %d", (bytes, seconds) => {
     const clock = manualClock();
     const early = upload();
     new Uploads(clock).watch(early, 100);
@@ -174,7 +174,7 @@ describe("uploads", () => {
     expect(early.slow).toBe(true);
   });
 
-  it("are not charged for the time in which nobody reads them", () => {
+  it("does not charge an upload for the time in which its body is not read", () => {
     const clock = manualClock();
     const held = upload();
     new Uploads(clock).watch(held, 100);
@@ -187,7 +187,7 @@ describe("uploads", () => {
     expect(held.slow).toBe(true);
   });
 
-  it("share one timer, which runs only while there are uploads", () => {
+  it("shares one timer between all uploads and runs it only while there are uploads", () => {
     const clock = manualClock();
     const uploads = new Uploads(clock);
     expect(clock.pending).toBe(0);

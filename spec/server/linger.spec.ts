@@ -32,7 +32,7 @@ async function pair() {
 it("endSoon closes the connection when the client closes its side, and leaves no timer", async () => {
   const { clock, talk, accepted } = await pair();
   talk.socket.end();
-  await eventually(() => accepted.destroyed);
+  await eventually(() => accepted.destroyed, "the end of the connection");
   expect(clock.pending).toBe(0);
 });
 
@@ -41,7 +41,7 @@ it("endSoon discards what the client still sends, without a reset", async () => 
   let reset = false;
   talk.socket.on("error", () => (reset = true));
   talk.socket.end("x".repeat(300_000));
-  await eventually(() => accepted.destroyed);
+  await eventually(() => accepted.destroyed, "the end of the connection");
   await talk.closed();
   expect(reset).toBe(false);
   expect(accepted.bytesRead).toBe(300_000);
@@ -55,10 +55,10 @@ it("endSoon cuts off a client that never closes its side", async () => {
   expect(accepted.destroyed).toBe(true);
 });
 
-it("endSoon cuts off a client that goes on sending after 1 MiB", async () => {
+it("endSoon cuts off a client that continues to send after 1 MiB", async () => {
   const { talk, accepted } = await pair();
   talk.socket.write(Buffer.alloc(3_000_000));
-  await eventually(() => accepted.destroyed);
+  await eventually(() => accepted.destroyed, "the end of the connection");
   expect(accepted.bytesRead).toBeLessThan(2_000_000);
 });
 
@@ -74,7 +74,7 @@ it("letFlow reads a body to its end although its reader pauses it", async () => 
   const body = new PassThrough({ highWaterMark: 4 });
   body.on("data", () => body.pause());
   body.write("some");
-  await eventually(() => body.isPaused());
+  await eventually(() => body.isPaused(), "a paused body");
   letFlow(body);
   for (let i = 0; i < 10; i++) body.write("more");
   body.end();

@@ -55,13 +55,13 @@ it("aborts a call when its client disconnects, and closes it when its reply was 
   const { port, ended } = await listening(() => new Promise((resolve) => asked.push(resolve)));
   const talk = await client(port);
   talk.send(get("/1"));
-  await eventually(() => asked.length === 1);
+  await eventually(() => asked.length === 1, "one request");
   asked[0]!(fine());
   await talk.until("ok");
   talk.send(get("/2"));
-  await eventually(() => asked.length === 2);
+  await eventually(() => asked.length === 2, "two requests");
   talk.socket.end();
-  await eventually(() => ended.length === 2);
+  await eventually(() => ended.length === 2, "two ended calls");
   expect(ended.map(({ call }) => call.aborted)).toEqual([false, true]);
 });
 
@@ -98,11 +98,11 @@ describe.each(["plain", "plain, where HTTP/2 is spoken too", "over TLS"])("a cli
     const parsed = codec === "node" ? countParsed(port) : () => asked.filter((target) => target !== "/other").length;
     const talk = overSocket(socket);
     talk.send(get("/slow") + get("/").repeat(MANY) + get("/last", "Connection: close"));
-    await eventually(() => parsed() >= (codec === "node" ? 64 : 1));
+    await eventually(() => parsed() >= (codec === "node" ? 64 : 1), "the parsed requests");
     const other = await client(plain);
     for (let i = 1; i <= 100; i++) {
       other.send(get("/other"));
-      await eventually(() => statusesIn(other.text()).length === i);
+      await eventually(() => statusesIn(other.text()).length === i, "the next reply");
     }
     expect(parsed()).toBeLessThan(codec === "node" ? 64 + (2 * 65_536) / get("/").length : 2);
     first[0]!(fine());
@@ -125,7 +125,7 @@ function countParsed(port: number): () => number {
 it.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
   ["arrives too slowly", "Content-Length: 100\r\n\r\nhalf", (_talk, clock) => clock.advance(30_000)],
   ["is found to be broken", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", (talk) => talk.send("no size\r\n")],
-])("a complete reply that waits to be written reaches its client although its upload %s in the same turn", async (_what, upload, act) => {
+])("sends a complete reply that waits to be written although the upload of its client %s in the same turn", async (_what, upload, act) => {
   class Held extends WriteBatch {
     readonly held: (() => void)[] = [];
     override add(send: () => void): void {
@@ -147,12 +147,12 @@ it.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
   await talk.closed();
 });
 
-it("cuts off an upload that nobody reads after five seconds", async () => {
+it("cuts off an upload that is not read for five seconds", async () => {
   const { port, clock } = await listening(fine);
   const talk = await client(port);
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf");
   await talk.until("ok");
-  await eventually(() => clock.pending === 1);
+  await eventually(() => clock.pending === 1, "a pending timer");
   clock.advance(4_999);
   expect(talk.socket.destroyed).toBe(false);
   clock.advance(1);
@@ -166,10 +166,10 @@ it("keeps the connection of an upload that ends in time, and no timer", async ()
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\nhalf");
   await talk.until("ok");
   talk.send("half" + get("/second"));
-  await eventually(() => statusesIn(talk.text()).length === 2 && clock.pending === LOOKS);
+  await eventually(() => statusesIn(talk.text()).length === 2 && clock.pending === LOOKS, "two replies and no timer of the upload");
   clock.advance(10_000);
   talk.send(get("/third"));
-  await eventually(() => statusesIn(talk.text()).length === 3);
+  await eventually(() => statusesIn(talk.text()).length === 3, "three replies");
 });
 
 it("leaves no listeners on a connection with many uploads that end after the reply", async () => {
@@ -180,14 +180,14 @@ it("leaves no listeners on a connection with many uploads that end after the rep
   const talk = await client(port);
   for (let i = 1; i <= 30; i++) {
     talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\nhalf");
-    await eventually(() => statusesIn(talk.text()).length === i);
+    await eventually(() => statusesIn(talk.text()).length === i, "the next reply");
     talk.send("half");
   }
   process.removeListener("warning", note);
   expect(warnings).toEqual([]);
 });
 
-it.runIf(codec === "node")("a request that was given up before its reply leaves is not waited for", async () => {
+it.runIf(codec === "node")("does not wait for a request that was abandoned before its reply is sent", async () => {
   const { clock, port } = await listening(async (inbound) => {
     inbound.body!.destroy();
     await once(inbound.body!, "close");
@@ -205,7 +205,7 @@ it("while draining, ends each connection after its reply", async () => {
   const { port, listener, ended } = await listening(() => new Promise((resolve) => asked.push(resolve)));
   const [busy, idle] = [await client(port), await client(port)];
   busy.send(get("/1"));
-  await eventually(() => asked.length === 1);
+  await eventually(() => asked.length === 1, "one request");
   const drained = listener.drain(0);
   await idle.closed();
   asked[0]!(fine());
@@ -244,7 +244,7 @@ it("while draining, keeps a connection for the linger if its last reply did not 
   clock.advance(5_000);
   body.end("and end");
   await talk.until("0\r\n\r\n");
-  await eventually(() => clock.pending > 0);
+  await eventually(() => clock.pending > 0, "a pending timer");
   clock.advance(999);
   expect(talk.socket.readyState).toBe("open");
   clock.advance(1);
@@ -252,7 +252,7 @@ it("while draining, keeps a connection for the linger if its last reply did not 
   await drained;
 });
 
-it.each(["plain", "over TLS"])("while draining, a client that reads slowly gets its whole reply, %s", async (how) => {
+it.each(["plain", "over TLS"])("while draining, sends the whole reply to a client that reads slowly, %s", async (how) => {
   const length = 24 * 1024 * 1024;
   const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body: Buffer.alloc(length, "x") }));
   const secure = how === "plain" ? null : await listener.listenSecure("127.0.0.1", 0, FILES);
@@ -268,7 +268,7 @@ it.each(["plain", "over TLS"])("while draining, a client that reads slowly gets 
   let received = 0;
   socket.on("data", (chunk: Buffer) => (received += chunk.length));
   await eventually(() => received > length, "all of the reply");
-  await eventually(() => clock.pending > 0);
+  await eventually(() => clock.pending > 0, "a pending timer");
   clock.advance(1_000);
   await once(socket, "close");
 });
@@ -284,7 +284,7 @@ it("while draining, serves connections that the system has completed already", a
   await drained;
 });
 
-it("before an announced drain, clients are asked to reconnect and can", async () => {
+it("before an announced drain, asks clients to reconnect and accepts their new connections", async () => {
   const { port, listener } = await listening(fine);
   const talk = await client(port);
   listener.announceStop();
@@ -302,7 +302,7 @@ it("over TLS, serves an upgrade to an unknown protocol as an ordinary request", 
   const talk = overSocket(socket);
   for (let i = 1; i <= 3; i++) {
     talk.send(get("/", "Connection: Upgrade", "Upgrade: h2c"));
-    await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("ok"));
+    await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("ok"), "the next whole reply");
   }
   expect(talk.text()).toContain("X-Scheme: https");
 });
@@ -315,7 +315,7 @@ describe("mounted in a host's server", () => {
     const talk = await client(await hosted(gateway, server));
     for (let i = 1; i <= 12; i++) {
       talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: h2c"));
-      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("ok"));
+      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("ok"), "the next whole reply");
     }
     expect(upstream.seen).toHaveLength(12);
   });
@@ -324,7 +324,7 @@ describe("mounted in a host's server", () => {
 const HALF_A_HELLO = Buffer.from("16030100", "hex");
 
 describe("a TLS connection without a complete handshake", () => {
-  it("is closed after the handshake timeout", async () => {
+  it("closes after the handshake timeout", async () => {
     const { listener } = await listening(fine, 30);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const silent = await connect(port);
@@ -335,7 +335,7 @@ describe("a TLS connection without a complete handshake", () => {
   it.each<[what: string, sent: Buffer]>([
     ["nothing", Buffer.alloc(0)],
     ["half a ClientHello", HALF_A_HELLO],
-  ])("is closed at once when its client closes it after %s", async (_what, sent) => {
+  ])("closes at once when its client closes it after %s", async (_what, sent) => {
     const { listener } = await listening(fine, 3_600_000);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const gone = await Promise.all(Array.from({ length: 300 }, () => connect(port)));

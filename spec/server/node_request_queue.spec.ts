@@ -10,7 +10,7 @@ function line() {
   return { turns, socket, begun, take };
 }
 
-it("begins the first request at once, and each other one when the one before is over", () => {
+it("begins the first request at once and each later request when the previous request is over", () => {
   const { turns, socket, begun, take } = line();
   for (const n of [1, 2, 3]) take(n);
   expect(begun).toEqual([1]);
@@ -23,7 +23,7 @@ it("begins the first request at once, and each other one when the one before is 
   expect(begun).toEqual([1, 2, 3, 4]);
 });
 
-it("does not make connections wait for each other", () => {
+it("does not make one connection wait for another connection", () => {
   const { turns, begun, take } = line();
   take(1);
   turns.take(new PassThrough(), () => void begun.push(2));
@@ -56,7 +56,7 @@ it("does not read a connection with 64 waiting requests until they have begun, w
   expect(socket.isPaused()).toBe(false);
 });
 
-it("goes on reading a connection whose queue empties in the same tick", async () => {
+it("continues to read a connection whose queue empties in the same tick", async () => {
   const { turns, socket, take } = line();
   socket.resume();
   for (let n = 0; n < 65; n++) take(n);
@@ -65,7 +65,7 @@ it("goes on reading a connection whose queue empties in the same tick", async ()
   expect(socket.isPaused()).toBe(false);
 });
 
-it("resets a connection that goes on delivering requests although it is paused", () => {
+it("resets a connection that continues to deliver requests although it is paused", () => {
   const { socket, begun, take } = line();
   for (let n = 0; n <= 4_095; n++) take(n);
   expect(socket.destroyed).toBe(false);

@@ -68,7 +68,7 @@ it.each<[title: string, begin: string, filler: string, bytes: number, code: stri
   expect(refusedAfter(begin, filler)).toEqual({ bytes, code });
 });
 
-it("looks at each byte of a head of 1 MiB once, in whatever pieces it arrives", () => {
+it("reads each byte of a head of 1 MiB once, in whatever pieces it arrives", () => {
   const limits = { ...defaultLimits, maxHeaderBytes: 1_048_576, maxUriBytes: 1_048_576, maxHeaders: 10_000 };
   for (const filler of [`X-A: ${"b".repeat(1_000_000)}\r\n`, "a:\r\n".repeat(9_000)]) {
     const head = Buffer.from(`GET /${"a".repeat(40_000)} HTTP/1.1\r\nHost: h\r\n${filler}\r\n`, "latin1");

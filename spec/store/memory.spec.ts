@@ -44,7 +44,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
   const window = second(limit);
   const rounds = limit > 500 ? 6 : 25;
 
-  it("admits the first N requests, however they are spaced, and not one more in the same window", () => {
+  it("admits the first N requests, whatever their spacing, and refuses the next request in the same window", () => {
     const { clock, limiter } = limiterOf([window]);
     const from = random(limit);
     for (let i = 0; i < limit; i++) {
@@ -90,7 +90,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     }
   });
 
-  it("never refuses a caller who keeps its pace below the limit", () => {
+  it("never refuses a caller whose rate stays below the limit", () => {
     const { clock, limiter } = limiterOf([window]);
     const most = limit <= 64 ? limit : Math.floor(limit - limit / 64);
     // Spaced 1 / most of the window, in whole ticks so that `most` of them never fall short of it by rounding.
@@ -101,7 +101,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     }
   });
 
-  it("refuses until retryMs has passed, and admits at that very moment", () => {
+  it("refuses until retryMs has passed, and admits at that exact moment", () => {
     const from = random(limit);
     const { clock, limiter } = limiterOf([window]);
     for (let round = 0; round < 30; round++) {
@@ -116,7 +116,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
 });
 
 describe("a decision", () => {
-  it("holds what is left in each window, when the window gives something back, and how long to wait", () => {
+  it("has the remaining quota of each window, the time of the next free place, and the time to wait", () => {
     const { clock, limiter } = limiterOf([second(2), minute(3)]);
     expect(limiter.decide("a")).toEqual({ admitted: true, remaining: [1, 2], resetMs: [1_000, 60_000], retryMs: 0 });
     clock.advance(400);
@@ -140,7 +140,7 @@ describe("a decision", () => {
     }
   });
 
-  it("that is refused by one window consumes nothing of the others", () => {
+  it("consumes nothing of the other windows when one window refuses", () => {
     const { clock, limiter } = limiterOf([second(1), minute(5)]);
     for (let i = 0; i < 5; i++) {
       expect(admitted(limiter, "a", 20)).toBe(1);
@@ -163,7 +163,7 @@ describe("a decision", () => {
     }
   });
 
-  it("is the same as by a plain count of past admissions, for many callers who come and go while limits rise", () => {
+  it("equals a plain count of past admissions, for many callers who come and go while limits rise", () => {
     for (let seed = 0; seed < 4; seed++) {
       const from = random(seed);
       const { clock, counters } = limiterOf([second(1)]);
@@ -199,7 +199,7 @@ describe("a decision", () => {
     expect(admitted(other, "a", 9)).toBe(2);
   });
 
-  it("tells callers with long names apart", () => {
+  it("distinguishes callers with long names", () => {
     const { limiter } = limiterOf([minute(1)]);
     const long = "h:" + "x".repeat(100_000);
     expect(limiter.decide(long + "1").admitted).toBe(true);
@@ -208,7 +208,7 @@ describe("a decision", () => {
   });
 });
 
-describe("memory", () => {
+describe("memory of the limiter", () => {
   const collect = () => {
     setFlagsFromString("--expose-gc");
     // Buffers that one collection finds are given back by the next.
@@ -217,7 +217,7 @@ describe("memory", () => {
     return heapUsed + external;
   };
 
-  it("of a quiet caller with three windows is at most 300 bytes", () => {
+  it("holds a quiet caller with three windows in at most 300 bytes", () => {
     const callers = 100_000;
     const { counters, limiter } = limiterOf([second(10), minute(100), hour(5_000)], callers);
     const before = collect();
@@ -226,7 +226,7 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(callers);
   });
 
-  it("is given back when callers are forgotten", () => {
+  it("shrinks when callers are removed", () => {
     const callers = 50_000;
     const { clock, counters, limiter } = limiterOf([second(10), minute(100)], callers);
     const before = collect();
@@ -238,7 +238,7 @@ describe("memory", () => {
     expect(collect() - before).toBeLessThan(10 * callers);
   });
 
-  it("is given back after a flood although a few of its callers stay", () => {
+  it("shrinks after a flood although a few of its callers stay", () => {
     const callers = 50_000;
     const { clock, counters, limiter } = limiterOf([minute(64)], callers);
     const before = collect();
@@ -253,7 +253,7 @@ describe("memory", () => {
     expect(collect() - before).toBeLessThan(10 * callers);
   });
 
-  it("of an unused limiter is less than 4000 bytes", () => {
+  it("takes less than 4000 bytes for an unused limiter", () => {
     const { counters } = limiterOf([second(10), minute(100), hour(5_000)]);
     const before = collect();
     for (let i = 0; i < 500; i++) counters.limiter(`k${i}`, { windows: [second(10), minute(100), hour(5_000)], maxCallers: 10 });
@@ -269,7 +269,7 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(1_000); // still there when the heap was weighed
   });
 
-  it("does not hold the header that a caller's name was cut from", () => {
+  it("does not keep the header that contained a caller's name", () => {
     const { counters, limiter } = limiterOf([minute(1)], 1_000);
     const before = collect();
     for (let i = 0; i < 1_000; i++) {
@@ -280,14 +280,14 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(1_000);
   });
 
-  it("tells names of any script apart and finds them again", () => {
+  it("distinguishes names of any script and finds them again", () => {
     const { limiter } = limiterOf([minute(1)]);
     for (const name of ["c:José", "c:ключ", "c:\ud83d", "c:\ud83e", "c:👍"]) {
       expect([limiter.decide(name).admitted, limiter.decide(name).admitted]).toEqual([true, false]);
     }
   });
 
-  it("of a caller with every window full is at most what bytesOfCaller says", () => {
+  it("holds a caller with every window full in at most bytesOfCaller bytes", () => {
     const windows = [second(64), minute(64), hour(64)];
     const { limiter } = limiterOf(windows, 2_000);
     const before = collect();
@@ -298,7 +298,7 @@ describe("memory", () => {
     expect(taken).toBeLessThanOrEqual(2_000 * bytesOfCaller(windows) + page + spare);
   });
 
-  it("of the busiest caller is at most 64 marks a window", () => {
+  it("holds the busiest caller in at most 64 marks a window", () => {
     const { clock, counters, limiter } = limiterOf([hour(1_000_000)]);
     const before = collect();
     for (let i = 0; i < 300_000; i++) {
@@ -309,7 +309,7 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(1);
   });
 
-  it("is freed of callers whose windows have run out, a few with each decision", () => {
+  it("loses the callers whose windows have expired, a few with each decision", () => {
     const { clock, counters, limiter } = limiterOf([second(5)], 1_000);
     for (let i = 0; i < 100; i++) limiter.decide(`a${i}`);
     clock.advance(1_000);
@@ -319,7 +319,7 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(1);
   });
 
-  it("keeps a caller who was admitted again after others of the same time have run out", () => {
+  it("keeps a caller who was admitted again after other callers of the same time have expired", () => {
     const { clock, limiter } = limiterOf([second(2)]);
     limiter.decide("a");
     limiter.decide("b");
@@ -332,7 +332,7 @@ describe("memory", () => {
 });
 
 describe("more callers than places", () => {
-  it("share one allowance where all known callers have used more than half of a limit, and the known callers keep theirs", () => {
+  it("share one allowance when all known callers have used more than half of a limit, and the known callers keep their quotas", () => {
     const { counters, limiter } = limiterOf([minute(5)], 3);
     for (const known of ["a", "b", "c"]) admitted(limiter, known, 3);
     let strangers = 0;
@@ -342,7 +342,7 @@ describe("more callers than places", () => {
     for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(2);
   });
 
-  it("displace a known caller who has used little, and start with what that caller has used", () => {
+  it("displace a known caller with low use, and start with the use of that caller", () => {
     const { clock, counters, limiter } = limiterOf([minute(10), hour(100)], 3);
     for (const [name, times] of [["a", 9], ["b", 4], ["c", 6]] as const) admitted(limiter, name, times);
     clock.advance(1_000);
@@ -354,7 +354,7 @@ describe("more callers than places", () => {
     expect(limiter.decide("d").remaining).toEqual([8, 94]);
   });
 
-  it("lock out neither new callers nor known ones, in a flood of a hundred times as many names as max_callers", () => {
+  it("lock out neither new callers nor known callers, in a flood of a hundred times as many names as max_callers", () => {
     const { counters, limiter } = limiterOf([hour(1_000)], 100);
     for (let i = 0; i < 50; i++) admitted(limiter, `known ${i}`, 5);
     for (let i = 0; i < 10_000; i++) expect(limiter.decide(`flood ${i}`).admitted).toBe(true);
@@ -379,7 +379,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "attacker", 9)).toBe(0);
   });
 
-  it("get no fresh quota when they move from the shared allowance to a place of their own", () => {
+  it("get no fresh quota when they move from the shared allowance to a separate place", () => {
     const { clock, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 3);
     clock.advance(59_000);
@@ -390,7 +390,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "b", 9)).toBe(5);
   });
 
-  it("share an allowance that stays apart from a caller's own when blocks are moved", () => {
+  it("share an allowance that stays apart from the quota of any caller when blocks are moved", () => {
     const { clock, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 3);
     clock.advance(59_000);
@@ -403,7 +403,7 @@ describe("more callers than places", () => {
     expect(limiter.decide("b").remaining).toEqual([1]);
   });
 
-  it("have a quota of their own again once a flood has run out", () => {
+  it("have separate quotas again once a flood has ended", () => {
     const { clock, limiter } = limiterOf([minute(5)], 2);
     for (let i = 0; i < 100; i++) limiter.decide(`flood ${i}`);
     clock.advance(60_000);
@@ -411,7 +411,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "c", 9)).toBe(5);
   });
 
-  it("get no more than N in any window each, however often callers are forgotten", () => {
+  it("get at most N in any window each, however often callers are removed", () => {
     let forgotten = 0;
     for (let seed = 0; seed < 40; seed++) {
       const from = random(seed);
@@ -436,7 +436,7 @@ describe("more callers than places", () => {
     expect(forgotten).toBeGreaterThan(1_000);
   });
 
-  it("get no more than the higher limit in any window each, whatever reloads come between", () => {
+  it("get at most the higher limit in any window each, whatever reloads come between", () => {
     for (let seed = 0; seed < 30; seed++) {
       const from = random(seed + 500);
       const limits = [from.int(1, 200), from.int(1, 200)] as const;
@@ -462,18 +462,18 @@ describe("a reload", () => {
     return counters.limiter("k", { windows: after, maxCallers: 10 });
   }
 
-  it("with the same windows refills no quota", () => {
+  it("refills no quota with the same windows", () => {
     const limiter = reloaded(manualClock(), [minute(5)], [minute(5)], (old) => admitted(old, "a", 3));
     expect(admitted(limiter, "a", 9)).toBe(2);
   });
 
-  it("with a higher limit admits the difference, with a lower one nothing", () => {
+  it("admits the difference with a higher limit, and nothing with a lower limit", () => {
     const use = (old: MemoryLimiter) => void admitted(old, "a", 9);
     expect(admitted(reloaded(manualClock(), [minute(5)], [minute(7)], use), "a", 9)).toBe(2);
     expect(admitted(reloaded(manualClock(), [minute(5)], [minute(3)], use), "a", 9)).toBe(0);
   });
 
-  it("with a lower limit counts the newest admissions", () => {
+  it("counts the newest admissions with a lower limit", () => {
     const clock = manualClock();
     const limiter = reloaded(clock, [minute(5)], [minute(2)], (old) => {
       for (let i = 0; i < 5; i++) {
@@ -489,14 +489,14 @@ describe("a reload", () => {
     expect(limiter.decide("a").remaining).toEqual([1, 8]);
   });
 
-  it("leaves the limiter of the former configuration as it was until the new one is asked", () => {
+  it("leaves the limiter of the former configuration unchanged until the new limiter is used", () => {
     const { counters, limiter } = limiterOf([minute(5)]);
     admitted(limiter, "a", 2);
     counters.limiter("k", { windows: [minute(1), second(1)], maxCallers: 1 });
     expect(admitted(limiter, "a", 9)).toBe(3);
   });
 
-  it("converts the shared allowance too", () => {
+  it("converts the shared allowance", () => {
     const { counters, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 4);
     expect(admitted(limiter, "b", 9)).toBe(5);
@@ -504,7 +504,7 @@ describe("a reload", () => {
     expect(admitted(after, "b", 9)).toBe(1);
   });
 
-  it("with a lower max_callers forgets nobody who has used more than half of a limit", () => {
+  it("keeps every caller who has used more than half of a limit with a lower max_callers", () => {
     const { clock, counters, limiter } = limiterOf([minute(3)], 10);
     for (let i = 0; i < 10; i++) admitted(limiter, `a${i}`, 2);
     const after = counters.limiter("k", { windows: [minute(3)], maxCallers: 3 });
@@ -543,7 +543,7 @@ describe("a reload", () => {
     }
   });
 
-  it("repeated many times with growing limits keeps each limit", () => {
+  it("keeps each limit when repeated many times with growing limits", () => {
     for (let seed = 0; seed < 20; seed++) {
       const from = random(seed);
       const clock = manualClock();
@@ -575,7 +575,7 @@ describe("retire", () => {
     expect(counters.size.limiters).toBe(1);
   });
 
-  it("drops neither a limiter in use nor one whose shared allowance has not run out", () => {
+  it("keeps a limiter in use, and a limiter whose shared allowance has not expired", () => {
     const { clock, counters, limiter } = limiterOf([minute(5)], 1);
     limiter.decide("a");
     clock.advance(30_000);

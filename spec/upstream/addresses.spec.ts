@@ -43,7 +43,7 @@ function bench({ random = 0, ttlMs = 30_000 } = {}) {
 }
 
 describe("a host name", () => {
-  it("is looked up once for all its users, as soon as it is retained", async () => {
+  it("gets one look-up for all its users, as soon as it is retained", async () => {
     const { names, asked, texts } = bench();
     const name = names.name("a.example")!;
     expect(asked).toHaveLength(0);
@@ -57,14 +57,14 @@ describe("a host name", () => {
     expect(texts(names.name("b.example")!.addresses)).toEqual([]);
   });
 
-  it.each(["192.0.2.1", "::1", "2001:db8::1"])("that is the address %s is never looked up", (host) => {
+  it.each(["192.0.2.1", "::1", "2001:db8::1"])("needs no look-up if it is the address %s", (host) => {
     const { names, asked } = bench();
     expect(names.name(host)).toBeUndefined();
     names.retain([host]);
     expect(asked).toEqual([]);
   });
 
-  it("is looked up again when the answer is ttl_ms old, not before", async () => {
+  it("gets a new look-up when the answer is ttl_ms old, not before", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     clock.advance(5_000);
@@ -78,7 +78,7 @@ describe("a host name", () => {
     expect(asked).toHaveLength(3);
   });
 
-  it("is looked up again up to a tenth earlier than ttl_ms, at random", async () => {
+  it("gets a new look-up up to a tenth earlier than ttl_ms, at random", async () => {
     const { names, asked, clock } = bench({ random: 0.5 });
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
@@ -88,7 +88,7 @@ describe("a host name", () => {
     expect(asked).toHaveLength(2);
   });
 
-  it("is looked up by a changed ttl_ms, counted from the last answer", async () => {
+  it("gets its next look-up after a changed ttl_ms, counted from the last answer", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
@@ -106,7 +106,7 @@ describe("a host name", () => {
     expect(asked).toHaveLength(3);
   });
 
-  it("keeps its addresses and is not looked up when it is not retained any more", async () => {
+  it("keeps its addresses and gets no look-up when it is no longer retained", async () => {
     const { names, asked, clock } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example"]);
@@ -125,12 +125,12 @@ it("asks the system by default", async () => {
   onTestFinished(() => names.close());
   const name = names.name("localhost")!;
   names.retain([name.host]);
-  await eventually(() => name.addresses.length > 0);
+  await eventually(() => name.addresses.length > 0, "an address");
   expect(["127.0.0.1", "::1"]).toContain(name.addresses[0]!.address);
 });
 
 describe("a look-up that hangs", () => {
-  it("is not repeated, however long it takes", async () => {
+  it("runs once, however long it takes", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     clock.advance(3_600_000);
@@ -158,7 +158,7 @@ describe("a look-up that hangs", () => {
 });
 
 describe("a look-up that fails", () => {
-  it("keeps the last answer, and is logged once until a look-up succeeds", async () => {
+  it("keeps the last answer, and the failure is logged once until a look-up succeeds", async () => {
     const { names, asked, clock, told } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example"]);
@@ -180,14 +180,14 @@ describe("a look-up that fails", () => {
     expect(told()).toHaveLength(3);
   });
 
-  it("is one without addresses, too", async () => {
+  it("includes a look-up without addresses", async () => {
     const { names, asked, told } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer();
     expect(told()).toMatchObject([{ level: "warn", message: "a name could not be looked up: there are no addresses yet", error: "the answer is empty" }]);
   });
 
-  it("is repeated after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {
+  it("runs again after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {
     const { names, asked, clock } = bench({ ttlMs: 5_000 });
     names.retain(["a.example"]);
     let last = 0;
@@ -202,8 +202,8 @@ describe("a look-up that fails", () => {
   });
 });
 
-describe("a change", () => {
-  it("is reported to listeners, unless only the order has changed", async () => {
+describe("a change of addresses", () => {
+  it("reaches the listeners, unless only the order has changed", async () => {
     const { names, again, named } = madeUpNames(["192.0.2.1", "192.0.2.2"]);
     const name = await named("a.example");
     const before = name.addresses;
@@ -225,7 +225,7 @@ describe("a change", () => {
 });
 
 describe("known()", () => {
-  it("shares the look-up under way and its answer", async () => {
+  it("shares the running look-up and its answer", async () => {
     const { names, asked } = madeUpNames(["192.0.2.1"]);
     names.retain(["a.example"]);
     const name = names.name("a.example")!;
@@ -235,7 +235,7 @@ describe("known()", () => {
     expect(asked).toEqual(["a.example"]);
   });
 
-  it("looks the name up at once after a failure, and the next look-up comes as if it had not", async () => {
+  it("looks the name up at once after a failure, without a change to the next look-up", async () => {
     const made = madeUpNames(new Error("ENOTFOUND"));
     const name = await made.named("a.example");
     for (let i = 0; i < 2; i++) await expect(name.known()).rejects.toThrow("ENOTFOUND");

@@ -54,14 +54,14 @@ function bench(peers: readonly Peer[], parts: Partial<Omit<AttemptsOptions, "ret
 }
 
 describe("a request that is tried once", () => {
-  it("is answered with 503 upstream_unavailable if no upstream can be used", async () => {
+  it("gets 503 upstream_unavailable if no upstream can be used", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ status: 503, code: "upstream_unavailable" });
     expect(exchange.call.notes).toMatchObject({ upstream: null, attempts: 0 });
   });
 
-  it("that fails is answered with its problem: the client reads what to do, the log why", async () => {
+  it("gets the problem of its failure: the client reads what to do, the log why", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([madeUpPeer("u-1", madeUpPool({ port: await closedPort() }))]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ code: "upstream_connect_failed", status: 502 });
@@ -70,7 +70,7 @@ describe("a request that is tried once", () => {
     expect(exchange.call.notes.fault).toContain("ECONNREFUSED");
   });
 
-  it("that fails by a fault of the gateway is answered with 500, which the plugins around it see as a reply", async () => {
+  it("gets 500 for a fault of the gateway, which the plugins around it see as a reply", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([peer("a", async () => Promise.reject(new TypeError("a bug")))]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ status: 500, code: "internal" });
@@ -85,13 +85,13 @@ describe("a request that is tried once", () => {
     ["upstream_saturated", []],
     ["bad_request", []],
     ["request_timeout", []],
-  ])("that ends with %s reports to the upstream's health: %j", async (code, told) => {
+  ])("reports to the upstream's health when it ends with %s: %j", async (code, told) => {
     const a = peer("a", fails(code));
     await bench([a]).handler(madeUpExchange());
     expect(a.failures).toEqual(told);
   });
 
-  it("whose client disconnects says nothing of the upstream", async () => {
+  it("reports nothing about the upstream when its client disconnects", async () => {
     const a = peer("a", async ({ call }) => {
       call.abort();
       throw new Fault("upstream_reset", "the client went away");
@@ -100,7 +100,7 @@ describe("a request that is tried once", () => {
     expect(a.failures).toEqual([]);
   });
 
-  it("has to be over total_ms after its beginning", async () => {
+  it("must end total_ms after its beginning", async () => {
     let given = -1;
     const { handler, clock } = bench([peer("a", async (_exchange, endsAt) => ((given = endsAt), gives(200)(_exchange, endsAt)))], { totalMs: 500 });
     clock.advance(20);
@@ -117,7 +117,7 @@ describe("retries", () => {
     expect(exchange.call.notes).toMatchObject({ upstream: "b", attempts: 2, code: null });
   });
 
-  it("go to no upstream twice, and are no more than `attempts`", async () => {
+  it("never go to an upstream twice, and number `attempts` at most", async () => {
     const all = ["a", "b", "c", "d"].map((id) => peer(id, fails("upstream_reset")));
     expect((await bench(all, { retries: {} }).handler(madeUpExchange())).status).toBe(502);
     expect(all.map(({ asked }) => asked)).toEqual([1, 1, 1, 0]);
@@ -156,7 +156,7 @@ describe("retries", () => {
     expect(b.asked).toBe(0);
   });
 
-  it("follow a listed status of an idempotent request, which is passed on if no upstream is left", async () => {
+  it("follow a listed status of an idempotent request, which is forwarded if no upstream is left", async () => {
     const retries = { statuses: new Set([503]) };
     const answers = async (method: string, ...statuses: number[]) =>
       (await bench(statuses.map((status, i) => peer(`p${i}`, gives(status))), { retries }).handler(madeUpExchange({ method }))).status;
@@ -166,7 +166,7 @@ describe("retries", () => {
     expect(await answers("GET", 503, 503)).toBe(503);
   });
 
-  it("free a response that is not passed on", async () => {
+  it("free a response that is not forwarded", async () => {
     const body = Readable.from([Buffer.from("x")]);
     const a = peer("a", async () => ({ status: 503, headers: [], body }));
     await bench([a, peer("b", gives(200))], { retries: { statuses: new Set([503]) } }).handler(madeUpExchange());
@@ -190,7 +190,7 @@ describe("retries", () => {
     expect(b.asked).toBe(0);
   });
 
-  it.each([100, 98])("end with total_ms, and in its last milliseconds: after %i ms of 100", async (ms) => {
+  it.each([100, 98])("end with total_ms, including its last milliseconds: after %i ms of 100", async (ms) => {
     const b = peer("b", gives(200));
     const { handler, clock } = bench([peer("a", async () => (clock.advance(ms), Promise.reject(new Fault("upstream_reset", "")))), b], { totalMs: 100, retries: {} });
     expect((await handler(madeUpExchange())).status).toBe(502);
@@ -248,7 +248,7 @@ describe("a circuit breaker", () => {
     return { a, breaker, handler: bench([a], { breaker }).handler };
   }
 
-  it("that is open answers 503 circuit_open with Retry-After, and asks no upstream", async () => {
+  it("answers 503 circuit_open with Retry-After while it is open, and asks no upstream", async () => {
     const { a, handler } = broken(500, 500);
     for (let i = 0; i < 2; i++) expect((await handler(madeUpExchange())).status).toBe(500);
     const reply = await handler(madeUpExchange());
@@ -263,7 +263,7 @@ describe("a circuit breaker", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("does not count failures of the client or the gateway, nor a lack of usable upstreams", async () => {
+  it("does not count failures of the client or the gateway, or a lack of usable upstreams", async () => {
     const clock = manualClock();
     const breaker = new Breaker({ clock, log: silentLog, service: "s" }, { errorRatio: 0.1, minRequests: 1, windowMs: 1000, openMs: 1000, probes: 1 });
     await bench([peer("a", fails("request_timeout"))], { breaker }).handler(madeUpExchange());

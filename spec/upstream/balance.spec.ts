@@ -12,17 +12,17 @@ const picks = (strategy: ReturnType<typeof balancer>, all: readonly MadeUpCandid
 describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
   const strategy = balancer(name);
 
-  it("takes each upstream in turn, in the order of the configuration", () => {
+  it("uses the upstreams in turn, in the order of the configuration", () => {
     expect(picks(strategy, candidates("a b c"), 7)).toBe("abcabca");
   });
 
-  it("spreads the turns of a heavy one: 5:1:1 never sends five in a row", () => {
+  it("spreads the turns of a heavy upstream: 5:1:1 never sends five in a row", () => {
     const order = picks(strategy, candidates("a:5 b c"), 14);
     expect(order).toBe("aabacaaaabacaa");
     expect(order).not.toContain("aaaaa");
   });
 
-  it("continues where it stood when other upstreams come and go", () => {
+  it("continues at its position when other upstreams come and go", () => {
     const [a, b, c] = candidates("a b c");
     expect(picks(strategy, [a!, b!, c!], 2)).toBe("ab");
     expect(picks(strategy, [b!, c!], 5)).toBe("ccbcb");
@@ -42,7 +42,7 @@ describe("least_connections", () => {
   const strategy = balancer("least_connections");
   const busy = (text: string, ...loads: number[]) => candidates(text).map((each, i) => ({ ...each, load: loads[i]! }));
 
-  it("takes the upstream with the least load", () => {
+  it("selects the upstream with the least load", () => {
     expect(strategy.pick(busy("a b c", 3, 1, 2), caller(1))!.id).toBe("b");
   });
 
@@ -51,13 +51,13 @@ describe("least_connections", () => {
     expect(strategy.pick(busy("a:4 b", 5, 1), caller(1))!.id).toBe("b");
   });
 
-  it("takes upstreams with equal load in turn", () => {
+  it("selects upstreams with equal load in turn", () => {
     expect(picks(strategy, busy("a b c", 1, 2, 1), 4)).toBe("acac");
   });
 });
 
 describe("random_two_choices", () => {
-  it("takes the less loaded of two, so that the most loaded of all gets nothing", () => {
+  it("selects the less loaded of two upstreams, so that the most loaded of all gets nothing", () => {
     const all = candidates("a b c d").map((each, i) => ({ ...each, load: i === 2 ? 9 : 1 }));
     const order = picks(balancer("random_two_choices", random(1).next), all, 500);
     expect(order).not.toContain("c");
@@ -116,7 +116,7 @@ describe("ip_hash", () => {
     expect(spread.size).toBeGreaterThan(5);
   });
 
-  it("accepts a client that is no address", () => {
+  it("accepts a client without an IP address", () => {
     expect(strategy.pick(all, madeUpExchange({ clientAddress: "" }))).not.toBeNull();
   });
 });

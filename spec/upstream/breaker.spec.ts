@@ -28,13 +28,13 @@ describe("a closed circuit breaker", () => {
     ["--???", "closed"],
     ["+++++----", "closed"],
     ["+++++-----", "open"],
-  ])("is, after %s, %s", (verdicts, state) => {
+  ])("reaches, after the results %s, the state %s", (verdicts, state) => {
     const { breaker, requests } = bench();
     requests(verdicts);
     expect(breaker.report.state).toBe(state);
   });
 
-  it("ignores what is older than the window", () => {
+  it("ignores results older than the window", () => {
     const { breaker, requests, clock } = bench();
     requests("---");
     clock.advance(1000);
@@ -44,7 +44,7 @@ describe("a closed circuit breaker", () => {
 });
 
 describe("an open circuit breaker", () => {
-  it("refuses all requests for open_ms, and says how long that is", () => {
+  it("refuses all requests for open_ms, and reports the remaining time", () => {
     const { breaker, requests, clock } = bench();
     requests("----");
     expect(breaker.retryAfterMs).toBe(500);
@@ -78,7 +78,7 @@ describe("a half-open circuit breaker", () => {
     return made;
   };
 
-  it("admits no more than `probes` at a time, all of which have to pass", () => {
+  it("admits at most `probes` at a time, all of which must succeed", () => {
     const { breaker } = halfOpen({ probes: 2 });
     const [one, two] = [breaker.admit(), breaker.admit()];
     expect(breaker.admit()).toBe(-1);
@@ -99,13 +99,13 @@ describe("a half-open circuit breaker", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("admits another probe for one whose client has disconnected", () => {
+  it("admits another probe when the client of a probe has disconnected", () => {
     const { breaker, requests } = halfOpen();
     expect(requests("??+")).toBe("??+");
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("admits another probe when one has taken open_ms", () => {
+  it("admits another probe when a probe has taken open_ms", () => {
     const { breaker, requests, clock } = halfOpen();
     const hung = breaker.admit();
     clock.advance(499);
@@ -126,7 +126,7 @@ describe("a half-open circuit breaker", () => {
     expect(requests("+")).toBe("+");
   });
 
-  it("counts from the beginning when it is closed again", () => {
+  it("counts from zero when it is closed again", () => {
     const { breaker, requests } = halfOpen();
     requests("+---");
     expect(breaker.report.state).toBe("closed");

@@ -14,7 +14,7 @@ describe("the look-up of a connection", () => {
   const ask = (name: Name, first: Address, all: boolean) =>
     new Promise((resolve) => lookupOptions(name, first).lookup!("any", { all }, (...answer: unknown[]) => resolve(answer)));
 
-  it("answers with every address that the name has by then, the given one first", async () => {
+  it("returns every address that the name has by then, the given address first", async () => {
     const { again, named } = madeUpNames(["192.0.2.1", "192.0.2.2", "::1"]);
     const name = await named("a.example");
     const second = name.addresses[1]!;
@@ -24,7 +24,7 @@ describe("the look-up of a connection", () => {
     expect(await ask(name, second, true)).toEqual([null, ["192.0.2.1", "192.0.2.3"].map(addressOf)]);
   });
 
-  it("is left to Node if the host is no name", () => {
+  it("uses Node's look-up if the host is not a name", () => {
     expect(lookupOptions(undefined, undefined)).toEqual({});
   });
 });
@@ -53,11 +53,11 @@ function issues(service: object): string[] {
 }
 
 describe("service.tls", () => {
-  it.each(["http", "h2c"])("is refused with protocol %s", (protocol) => {
+  it.each(["http", "h2c"])("causes an error with protocol %s", (protocol) => {
     expect(issues({ protocol, tls: {} })).toEqual([`services.0.tls: is for protocol "https" and "h2"; this service has "${protocol}"`]);
   });
 
-  it.each(["https", "h2"])("is accepted with protocol %s", (protocol) => {
+  it.each(["https", "h2"])("passes validation with protocol %s", (protocol) => {
     const { path } = files();
     expect(issues({ protocol, tls: { ca: path("ca.pem"), cert: path("client.pem"), key: path("client.key"), servername: "a.example" } })).toEqual([]);
   });
@@ -70,7 +70,7 @@ describe("service.tls", () => {
     ["a key of another certificate", (path) => ({ cert: path("client.pem"), key: path("other.key") }), /^services\.0\.tls\.key: .*does not belong/],
     ["a server name with a scheme", () => ({ servername: "https://a" }), /^services\.0\.tls\.servername: .*no scheme/],
     ["a CA that verifies nothing", (path) => ({ ca: path("ca.pem"), verify: false }), /"ca" verifies nothing/],
-  ])("%s is refused", (_title, tls, expected) => {
+  ])("refuses %s", (_title, tls, expected) => {
     const { path } = files();
     expect(issues({ protocol: "https", tls: tls(path) })).toEqual([expect.stringMatching(expected)]);
   });
@@ -87,10 +87,10 @@ describe("service.tls", () => {
   });
 });
 
-describe("the identity", () => {
+describe("the identity of TLS settings", () => {
   const file = (content: string, path = "/f") => ({ path, content: Buffer.from(content) });
 
-  it("is that of the contents, not of the names", () => {
+  it("depends on the contents of files, not on their names", () => {
     expect(upstreamTls({ ca: file("a", "/1"), verify: true }).identity).toBe(upstreamTls({ ca: file("a", "/2"), verify: true }).identity);
   });
 
@@ -108,7 +108,7 @@ describe("the identity", () => {
   });
 });
 
-describe("what is asked for by name", () => {
+describe("the host name that TLS asks for", () => {
   it.each([
     ["a.example", undefined, "a.example"],
     ["a.example.", undefined, "a.example"],
@@ -116,11 +116,11 @@ describe("what is asked for by name", () => {
     ["::1", undefined, ""],
     ["127.0.0.1", "b.example", "b.example"],
     ["a.example", "127.0.0.1", ""],
-  ])("host %s with servername %s: %j", (host, servername, expected) => {
+  ])("for host %s with servername %s equals %j", (host, servername, expected) => {
     expect(tlsOptions(host, { verify: true, identity: "", ...(servername && { servername }) }).servername).toBe(expected);
   });
 
-  it("NODE_TLS_REJECT_UNAUTHORIZED decides nothing", () => {
+  it("does not depend on NODE_TLS_REJECT_UNAUTHORIZED", () => {
     expect(tlsOptions("a.example", undefined).rejectUnauthorized).toBe(true);
   });
 });

@@ -34,7 +34,7 @@ it("gives a service with few requests ten retries in ten seconds", () => {
   expect(taken(budget, 0.2, 20)).toBe(10);
 });
 
-it("gives a service with many requests its share of those of the last ten seconds", () => {
+it("gives a service with many requests its share of the requests of the last ten seconds", () => {
   const clock = manualClock();
   const budget = new RetryBudget(clock);
   for (let i = 0; i < 1000; i++) budget.request();

@@ -49,7 +49,7 @@ describe("framing", () => {
     expect(lines(parts).filter((each) => /^(content-length|transfer-encoding)/i.test(each))).toEqual(line === undefined ? [] : [line]);
   });
 
-  it.each([["5", "5"], ["5", "7"], ["5, 5"], ["5e0"], ["0x5"], ["-5"], ["+5"], [""]])("is refused for a body with Content-Length %j, %j", (...values) => {
+  it.each([["5", "5"], ["5", "7"], ["5, 5"], ["5e0"], ["0x5"], ["-5"], ["+5"], [""]])("throws for a body with Content-Length %j, %j", (...values) => {
     const headers = values.flatMap((value) => ["Content-Length", value!]);
     expect(() => requestHead(madeUpExchange({ method: "POST", body, headers }), peer, options)).toThrow(TypeError);
   });
@@ -68,7 +68,7 @@ it("names only the protocol of the exchange in Connection and Upgrade", () => {
   expect(all.filter((line) => /^(connection|upgrade|te|x-hop)/i.test(line))).toEqual(["Connection: Upgrade", "Upgrade: websocket"]);
 });
 
-describe("X-Forwarded-Prefix is the part of the path that base_path took", () => {
+describe("X-Forwarded-Prefix", () => {
   it.each([
     ["/", "/b", []],
     ["/a", "/a/b", ["/a"]],
@@ -76,7 +76,7 @@ describe("X-Forwarded-Prefix is the part of the path that base_path took", () =>
     ["/t/{tenant}", "/t/42", ["/t/42"]],
     ["/{x}/<y>", "/1/2/3", ["/1/2"]],
     ["/t/{tenant}", "/t/4%2F2/orders", ["/t/4%2F2"]],
-  ])("%s of %s", (basePath, path, prefix) => {
+  ])("names the part of the path that base_path took: %s of %s", (basePath, path, prefix) => {
     const all = lines({ service: { name: "s", basePath }, path });
     expect(all.filter((line) => line.startsWith("X-Forwarded-Prefix")).map((line) => line.slice(20))).toEqual(prefix);
   });
@@ -85,7 +85,7 @@ describe("X-Forwarded-Prefix is the part of the path that base_path took", () =>
     ["/outer", "/outer/a"],
     ["/outer/", "/outer/a"],
     ["/", "/a"],
-  ])("behind a trusted proxy's own %s", (outer, joined) => {
+  ])("follows a trusted proxy's own %s", (outer, joined) => {
     expect(lines({ call: call(true), headers: ["X-Forwarded-Prefix", outer] })).toContain(`X-Forwarded-Prefix: ${joined}`);
   });
 });
@@ -113,13 +113,13 @@ it("has the client's Host with preserve_host, and the upstream's name if the cli
 describe("a WebSocket's key", () => {
   const headers = ["Host", "gw.example", "sec-websocket-version", "13", "Sec-WebSocket-Key", "the client's"];
 
-  it("is passed on from an HTTP/1.1 client, which checks the answer", () => {
+  it("comes from an HTTP/1.1 client, which checks the answer", () => {
     const exchange = { upgrade: "websocket", headers };
     expect(lines(exchange)).toContain("Sec-WebSocket-Key: the client's");
     expect(requestHead(madeUpExchange(exchange), peer, options).accept).toBe(null);
   });
 
-  it("is the gateway's for a client of HTTP/2, and the gateway checks the answer", () => {
+  it("comes from the gateway for a client of HTTP/2, and the gateway checks the answer", () => {
     const made = requestHead(madeUpExchange({ upgrade: "websocket", httpVersion: "2.0", headers }), peer, options);
     const keys = made.headers.flatMap((name, i) => (name.toLowerCase() === "sec-websocket-key" ? [made.headers[i + 1]!] : []));
     expect(keys).toHaveLength(1);
@@ -135,7 +135,7 @@ describe("traceparent and tracestate", () => {
     return lines({ call: traced, headers }).filter((line) => /trace/i.test(line));
   };
 
-  it("are the client's if requests are not traced", () => {
+  it("come from the client if requests are not traced", () => {
     expect(lines({ call: call(false), headers }).filter((line) => /trace/i.test(line))).toEqual([
       "TraceParent: theirs",
       "tracestate: a=1",
@@ -144,19 +144,19 @@ describe("traceparent and tracestate", () => {
     ]);
   });
 
-  it("are those of the request's span, and not the client's, if requests are traced", () => {
+  it("come from the request's span, and not from the client, if requests are traced", () => {
     expect(spanned("b=2")).toEqual(["X-Trace: kept", "traceparent: ours", "tracestate: b=2"]);
     expect(spanned(null)).toEqual(["X-Trace: kept", "traceparent: ours"]);
   });
 });
 
 describe("the text of a head", () => {
-  it("is written with its case, order and duplicates, each character a byte", () => {
+  it("has its case, order and duplicates, each character a byte", () => {
     const text = headText("PROPFIND", "/a?b=\xe9", ["Host", "h", "x-B", "caf\xe9", "X-b", "", "X-T", "a\tb"]);
     expect(text).toBe("PROPFIND /a?b=\xe9 HTTP/1.1\r\nHost: h\r\nx-B: caf\xe9\r\nX-b: \r\nX-T: a\tb\r\nConnection: keep-alive\r\n\r\n");
   });
 
-  it("keeps a Connection that is there", () => {
+  it("keeps an existing Connection", () => {
     expect(headText("GET", "/", ["Host", "h", "connection", "TE"])).toBe("GET / HTTP/1.1\r\nHost: h\r\nconnection: TE\r\n\r\n");
   });
 
@@ -177,12 +177,12 @@ describe("the text of a head", () => {
     ["a value with NUL", "GET", "/", ["X", "a\0"]],
     ["a value beyond Latin-1", "GET", "/", ["X", "\u0100"]],
     ["a name without a value", "GET", "/", ["X", "a", "Y"]],
-  ])("is refused with %s", (_title, method, target, headers) => {
+  ])("cannot contain %s", (_title, method, target, headers) => {
     expect(() => headText(method, target, headers)).toThrow(TypeError);
   });
 });
 
-it("writes trailers one a line, and refuses line breaks in them", () => {
+it("writes one trailer a line, and refuses line breaks in them", () => {
   expect(fieldLines([])).toBe("");
   expect(fieldLines(["X-Sum", "3", "x", "\xe9"])).toBe("X-Sum: 3\r\nx: \xe9\r\n");
   for (const value of ["a\r\nY: b", "a\n", "\0", "\u0100"]) expect(() => fieldLines(["X", value])).toThrow(TypeError);
@@ -199,7 +199,7 @@ it("accepts one Sec-WebSocket-Key of 16 bytes only", () => {
   for (const values of [[], [""], [key, key], [`${key}, ${key}`], ["c2hvcnQ="], [key.slice(0, -2)], [` ${key}`]]) expect(isWebsocketKey(values)).toBe(false);
 });
 
-it("passes trailers about the content on, in order and with duplicates", () => {
+it("forwards trailers about the content, in order and with duplicates", () => {
   const list = ["X-Sum", "1", "grpc-status", "0", "x-sum", "2", "Server-Timing", "a;dur=1", "ETag", '"x"'];
   expect(trailerFields(list)).toEqual(list);
 });

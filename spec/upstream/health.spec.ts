@@ -56,7 +56,7 @@ describe("active checks", () => {
     expect(health.report).toEqual({ state: "healthy", since: Date.UTC(2026, 0, 1) + 5000, reason: null, until: null });
   });
 
-  it("do not count any more when they are switched off", () => {
+  it("do not count after they are switched off", () => {
     const { health, configure } = bench({ active });
     run(health, "---");
     configure({});
@@ -68,7 +68,7 @@ describe("active checks", () => {
 });
 
 describe("passive checks", () => {
-  it("eject it for eject_ms after max_failures within the window", () => {
+  it("eject an upstream for eject_ms after max_failures within the window", () => {
     const { health, fail, clock, said } = bench();
     fail(2);
     expect(health.usable).toBe(true);
@@ -83,7 +83,7 @@ describe("passive checks", () => {
     expect(said()).toEqual(["warn upstream ejected: it fails requests (connect ECONNREFUSED)", "info upstream back: its ejection is over"]);
   });
 
-  it("do not eject it for failures that are further apart", () => {
+  it("do not eject an upstream for failures that are further apart", () => {
     const { health, fail, clock } = bench();
     for (let i = 0; i < 10; i++) {
       fail(1);
@@ -92,7 +92,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("eject it for twice as long each time, up to ten times, and for eject_ms again after a quiet time", () => {
+  it("eject an upstream for twice as long each time, up to ten times, and for eject_ms again after a quiet time", () => {
     const { health, fail, clock } = bench();
     const lengths: number[] = [];
     for (let i = 0; i < 6; i++) {
@@ -118,7 +118,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(false);
   });
 
-  it("count listed statuses, and no others", () => {
+  it("count listed statuses only", () => {
     const { health } = bench({ passive: { statuses: [503] } });
     for (let i = 0; i < 9; i++) health.answered(500);
     expect(health.usable).toBe(true);
@@ -127,7 +127,7 @@ describe("passive checks", () => {
     expect(health.report.reason).toBe("status 503");
   });
 
-  it("are switched off by max_failures 0, which ends an ejection", () => {
+  it("stop at max_failures 0, which ends an ejection", () => {
     const { health, fail, configure, clock } = bench();
     fail(3);
     configure({ passive: { maxFailures: 0 } });
@@ -172,7 +172,7 @@ describe("passive checks", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("neither eject nor log anything for requests that are still under way when it is closed", () => {
+  it("neither eject nor log anything for requests that are still in progress when it is closed", () => {
     const { health, fail, clock, said } = bench();
     health.close();
     fail(3);
@@ -183,7 +183,7 @@ describe("passive checks", () => {
 });
 
 describe("slow start", () => {
-  it("lets its share grow from a tenth to the whole after a return", () => {
+  it("lets the upstream's share grow from a tenth to the whole after a return", () => {
     const { health, fail, clock } = bench({ passive: { slowStartMs: 1000 } });
     expect(health.share).toBe(1);
     fail(3);
@@ -192,7 +192,7 @@ describe("slow start", () => {
     expect(shares).toEqual([0.1, 0.1, 0.5, 0.9, 1]);
   });
 
-  it("follows checks that find it healthy again, not those that find it healthy for the first time", () => {
+  it("follows checks that find the upstream healthy again, not checks that find it healthy for the first time", () => {
     const { health } = bench({ active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { slowStartMs: 1000 } });
     health.checked(null);
     expect(health.share).toBe(1);

@@ -78,8 +78,8 @@ const SERVERS: { readonly [protocol in Protocol]: (listener: RequestListener) =>
 const targetOf = (protocol: Protocol): Partial<HealthCheckTarget> => ({ protocol, ...(protocol === "https" || protocol === "h2" ? { tls: TLS } : {}) });
 const PROTOCOLS: readonly Protocol[] = ["http", "https", "h2", "h2c"];
 
-describe.each(PROTOCOLS)("over %s", (protocol) => {
-  it("sends a GET for the path with the authority, each time on a connection of its own that is closed after the head", async () => {
+describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
+  it("sends a GET for the path with the authority, each time on a separate connection that is closed after the head", async () => {
     const seen: unknown[] = [];
     const origin = await serving(
       SERVERS[protocol]((request, response) => {
@@ -100,13 +100,13 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     await eventually(() => origin.open === 0, "the end of the second connection");
   });
 
-  it("a status that is not expected is told, a redirect is a status", async () => {
+  it("reports an unexpected status, and treats a redirect as a status", async () => {
     const origin = await serving(SERVERS[protocol]((_request, response) => void response.writeHead(301, { location: "/elsewhere" }).end()));
     const { reported } = check(origin.port, { target: targetOf(protocol), settings: { expects: (status) => status === 200 } });
     expect(await reported(1)).toEqual(["status 301"]);
   });
 
-  it("does not take an informational response for the response", async () => {
+  it("does not treat an informational response as the response", async () => {
     const origin = await serving(
       SERVERS[protocol]((_request, response) => {
         response.writeEarlyHints({ link: "</a.css>; rel=preload" });
@@ -126,7 +126,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
   it("fails without a response within timeout_ms, connecting included", async () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { target: targetOf(protocol) });
-    await eventually(() => origin.open === 1);
+    await eventually(() => origin.open === 1, "one connection open at the upstream");
     clock.advance(1999);
     expect(reports).toEqual([]);
     clock.advance(1);
@@ -138,7 +138,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     let taken = 0;
     const origin = await serving(SERVERS[protocol](() => void taken++));
     const { clock, reports } = check(origin.port, { target: targetOf(protocol) });
-    await eventually(() => taken === 1);
+    await eventually(() => taken === 1, "one accepted request");
     clock.advance(2000);
     expect(reports).toEqual(["no response within 2000 ms"]);
     await eventually(() => origin.open === 0, "the end of the connection");
@@ -151,7 +151,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     const connections = () => process.getActiveResourcesInfo().filter((kind) => kind === "TCPSocketWrap").length;
     const before = connections();
     check(origin.port, { target: targetOf(protocol) });
-    await eventually(() => taken === 1);
+    await eventually(() => taken === 1, "one accepted request");
     expect(connections()).toBe(before);
   });
 
@@ -164,7 +164,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     const { reported, clock } = check(origin.port, { target: targetOf(protocol) });
     const [failure] = await reported(1);
     expect(failure).toMatch(/closed before|ECONNRESET|EPIPE|disconnected before secure TLS|socket hang up/);
-    await eventually(() => origin.open === 0);
+    await eventually(() => origin.open === 0, "no connection open at the upstream");
     clock.advance(4500);
     expect(await reported(2)).toHaveLength(2);
   });
@@ -190,7 +190,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
       }),
     );
     const { stop, reports, clock } = check(origin.port, { target: targetOf(protocol) });
-    await eventually(() => isTime(origin, () => taken));
+    await eventually(() => isTime(origin, () => taken), "the time to stop");
     stop();
     answer();
     stop();
@@ -216,13 +216,13 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
       },
     });
     clock.advance(0);
-    await eventually(() => heard === 1);
+    await eventually(() => heard === 1, "one report");
     expect(clock.pending).toBe(0);
-    await eventually(() => origin.open === 0);
+    await eventually(() => origin.open === 0, "no connection open at the upstream");
   });
 });
 
-describe("an invalid HTTP/1.1 response", () => {
+describe("a check with an invalid HTTP/1.1 response", () => {
   const endless = (bytes: string, between = "") => (socket: Socket) => {
     socket.write(`HTTP/1.1 ${between}`);
     const more = () => {
@@ -239,20 +239,20 @@ describe("an invalid HTTP/1.1 response", () => {
     ["101 without a protocol", (socket) => socket.write("HTTP/1.1 101 Switching Protocols\r\n\r\n"), /^invalid response|closed before/],
     ["it has another version", (socket) => socket.write("HTTP/2.0 200 OK\r\n\r\n"), /^invalid response \(.*HTTP\/2\.0\)$/],
     ["its head breaks off", (socket) => socket.end("HTTP/1.1 200 OK\r\nContent-"), /^the connection closed before a response$|^invalid response/],
-  ])("%s", async (_title, talk, expected) => {
+  ])("fails with this cause: %s", async (_title, talk, expected) => {
     const origin = await talking(talk);
     const { reported } = check(origin.port);
     expect((await reported(1))[0]).toMatch(expected);
     await eventually(() => origin.open === 0, "the end of the connection");
   });
 
-  it("is not one with a head just below 32 KiB", async () => {
+  it("accepts a head just below 32 KiB", async () => {
     const origin = await talking((socket) => socket.write(`HTTP/1.1 200 OK\r\nX-A: ${"a".repeat(32_000)}\r\n\r\n`));
     expect(await check(origin.port).reported(1)).toEqual([null]);
   });
 });
 
-describe("an HTTP/2 connection without a response", () => {
+describe("a check over HTTP/2 without a response", () => {
   it("fails with the code of a stream that is reset", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_REFUSED_STREAM));
@@ -261,7 +261,7 @@ describe("an HTTP/2 connection without a response", () => {
     expect((await reported(1))[0]).toMatch(/REFUSED_STREAM|code 7/);
   });
 
-  it("fails also if the stream is reset without an error", async () => {
+  it("fails even if the stream is reset without an error", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_CANCEL));
     const origin = await serving(server);
@@ -269,13 +269,13 @@ describe("an HTTP/2 connection without a response", () => {
     expect(await reported(1)).toEqual(["the upstream reset the stream (code 8)"]);
   });
 
-  it("is closed with a GOAWAY after a check", async () => {
+  it("closes its connection with a GOAWAY", async () => {
     const server = http2.createServer((_request, response) => void response.end());
     const codes: number[] = [];
     server.on("session", (session) => void session.on("goaway", (code) => codes.push(code)));
     const origin = await serving(server);
     await check(origin.port, { target: { protocol: "h2c" } }).reported(1);
-    await eventually(() => origin.open === 0);
+    await eventually(() => origin.open === 0, "no connection open at the upstream");
     expect(codes).toEqual([0]);
   });
 
@@ -285,7 +285,7 @@ describe("an HTTP/2 connection without a response", () => {
     const origin = await serving(server);
     const { reported } = check(origin.port, { target: { protocol: "h2c" } });
     expect((await reported(1))[0]).toMatch(/session closed with error code|closed before/i);
-    await eventually(() => origin.open === 0);
+    await eventually(() => origin.open === 0, "no connection open at the upstream");
   });
 });
 
@@ -321,7 +321,7 @@ describe("TLS", () => {
 });
 
 describe("the addresses of a name", () => {
-  it("are checked in turn, and one that refuses is replaced by the next", async () => {
+  it("get their checks in turn, and the next address replaces an address that refuses", async () => {
     const origin = await site(LOOPBACK, () => http.createServer((_request, response) => void response.end()));
     const resolver = madeUpNames(["127.0.0.3", ...LOOPBACK]);
     const name = await resolver.named("upstream.invalid");
@@ -335,7 +335,7 @@ describe("the addresses of a name", () => {
     expect(resolver.asked).toHaveLength(1);
   });
 
-  it("are all reported if all refuse", async () => {
+  it("appear all in the report if all refuse", async () => {
     const port = await closedPort();
     const name = await madeUpNames([NOBODY, NOBODY_EITHER]).named("upstream.invalid");
     const { reported } = check(port, { target: { host: name.host, name } });
@@ -343,7 +343,7 @@ describe("the addresses of a name", () => {
   });
 });
 
-describe("the time of checks", () => {
+describe("the schedule of checks", () => {
   /** The moments at which probes start, against an upstream that refuses at once. */
   async function starts(random: () => number, settings: Partial<HealthCheckSettings>, count: number): Promise<number[]> {
     const port = await closedPort();
@@ -367,7 +367,7 @@ describe("the time of checks", () => {
       clock.advance(1);
       if (moments.length > reports) {
         const expected = moments.length;
-        await eventually(() => reports === expected);
+        await eventually(() => reports === expected, "the next report");
       }
     }
     return moments;
@@ -378,23 +378,23 @@ describe("the time of checks", () => {
     ["half", 0.5, 5000, [500, 5500, 10500]],
     ["the most", 0.999, 5000, [999, 6498, 11998]],
     ["half of a short interval", 0.5, 100, [50, 150, 250]],
-  ])("with %s", async (_title, chance, intervalMs, expected) => {
+  ])("holds with %s", async (_title, chance, intervalMs, expected) => {
     const moments = await starts(() => chance, { intervalMs }, 3);
     moments.forEach((moment, i) => expect(Math.abs(moment - expected[i]!)).toBeLessThanOrEqual(2));
   });
 
-  it("is delayed by a slow check, without overlap, and not shifted by a quick one", async () => {
+  it("moves with a slow check, without overlap, and does not move with a quick check", async () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { settings: { intervalMs: 1000, timeoutMs: 2500 }, random: () => 0.5 });
     clock.advance(500);
-    await eventually(() => origin.total === 1);
+    await eventually(() => origin.total === 1, "one check");
     clock.advance(2499);
     expect(origin.total).toBe(1);
     expect(reports).toEqual([]);
     clock.advance(1);
     expect(reports).toHaveLength(1);
     clock.advance(0);
-    await eventually(() => origin.total === 2);
+    await eventually(() => origin.total === 2, "two checks");
     await eventually(() => origin.open === 1, "the end of the first connection");
   });
 });

@@ -85,7 +85,7 @@ describe("the request", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("with a body, on a kept connection that brings a response too early, fails as unsent", async () => {
+  it("fails as unsent with a body on a kept connection that brings a response too early", async () => {
     const { send, kept: before, pool, heard } = await kept();
     const body = new PassThrough();
     body.end("body");
@@ -95,7 +95,7 @@ describe("the request", () => {
     expect([pool.leased, heard.length]).toEqual([0, 1]);
   });
 
-  it("that is answered on a new connection before it is sent closes it: the next request would get its response", async () => {
+  it("closes a new connection that is answered before the request is sent: the next request would get its response", async () => {
     const writeBatch = new Held();
     const { upstream, pool, heard, send } = await bench((socket, text) => {
       socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^\w+ \/(\w)/.exec(text)?.[1]}`);
@@ -116,7 +116,7 @@ describe("the request", () => {
     expect(heard).toHaveLength(1);
   });
 
-  it("that continues behind a complete response loses its connection and lease after 100 ms", async () => {
+  it("loses its connection and lease after 100 ms if it continues behind a complete response", async () => {
     const { pool, send, upstream, clock } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -147,12 +147,12 @@ describe("the request", () => {
       const body = new PassThrough();
       body.end(text);
       expect(await code({ method: "POST", body, headers: ["Content-Length", "4"] })).toBe("internal");
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
     }
     expect(pool.leased).toBe(0);
   });
 
-  it("may end behind its response, and the connection is used again", async () => {
+  it("may end behind its response, and the connection is reused", async () => {
     const { pool, send, upstream, heard } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -161,12 +161,12 @@ describe("the request", () => {
     expect(String((await send({ method: "POST", body, headers: ["Content-Length", "8"] })).body)).toBe("ok");
     expect(pool.leased).toBe(1);
     body.end("half");
-    await eventually(() => pool.leased === 0 && heard.join("").endsWith("halfhalf"));
+    await eventually(() => pool.leased === 0 && heard.join("").endsWith("halfhalf"), "no lease in use and the whole request at the upstream");
     expect(pool.open).toBe(1);
     expect(upstream.connections).toBe(1);
   });
 
-  it("that has not ended behind its response closes a connection on which more comes", async () => {
+  it("closes a connection that brings more bytes before the request has ended behind its response", async () => {
     const { pool, send, upstream } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -179,7 +179,7 @@ describe("the request", () => {
 });
 
 describe("the response", () => {
-  it("that is still being read does not hide unasked bytes behind it from a request that is being sent", async () => {
+  it("does not hide unrequested bytes behind a response that is still being read from a request that is being sent", async () => {
     const half = "x".repeat(70_000);
     const { pool, send, upstream } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 140000\r\n\r\n${half}`);
@@ -190,9 +190,9 @@ describe("the response", () => {
     // All of the first half, and not a byte of the second.
     let taken = 0;
     const take = () => (taken += body.readableLength === 0 ? 0 : (body.read() as Buffer).length);
-    await eventually(() => take() === half.length);
+    await eventually(() => take() === half.length, "half of the body");
     [...upstream.sockets][0]!.write(half);
-    await eventually(() => body.readableLength > 0 && [...upstream.sockets][0]!.writableLength === 0);
+    await eventually(() => body.readableLength > 0 && [...upstream.sockets][0]!.writableLength === 0, "unread bytes of the body");
     while (body.readableLength > 0 && taken < 139_000) {
       body.read(Math.min(body.readableLength, 1000));
       taken += 1000;
@@ -202,7 +202,7 @@ describe("the response", () => {
     await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "the end of the connection");
   });
 
-  it("that came in one piece has a Buffer as its body, chunked or not", async () => {
+  it("has a Buffer as its body if it came in one piece, chunked or not", async () => {
     for (const bytes of ["Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"]) {
       const { pool, send } = await bench((socket) => socket.write(HEAD + bytes));
       const { body } = await send();
@@ -218,7 +218,7 @@ describe("the response", () => {
     expect(replies.map(({ body }) => String(body))).toEqual(["body 1", "body 2", "body 3"]);
   });
 
-  it("keeps its bytes, however slowly it is read, although all connections are read into one buffer", async () => {
+  it("keeps its bytes when it is read slowly, although all connections are read into one buffer", async () => {
     const bytes = 300_000;
     const pattern = (path: string) => Buffer.alloc(bytes, `<${path}>`);
     const { pool, send } = await bench((socket, text) => {
@@ -240,13 +240,13 @@ describe("the response", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("that stops behind %j breaks off after idle_ms", async (chunks) => {
+  it.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("breaks off after idle_ms if it stops behind %j", async (chunks) => {
     const { send, pool } = await bench((socket) => socket.write(`${HEAD}Transfer-Encoding: chunked\r\n\r\n${chunks}`), 50);
     const body = (await send()).body as Readable;
     const broken = new Promise<Error>((resolve) => body.on("error", resolve));
     body.resume();
     expect(await broken).toMatchObject({ code: "upstream_timeout" });
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
   });
 
   it("may follow thousands of informational responses", async () => {

@@ -31,7 +31,7 @@ function outcome(waiting: Promise<true>): Promise<string> {
 }
 
 describe("leases", () => {
-  it("are given up to max_connections", () => {
+  it("grow in number up to max_connections", () => {
     const { pool } = made(2);
     expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
     expect(pool.leased).toBe(2);
@@ -54,7 +54,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("go to no new request between a release and its grant", async () => {
+  it("never go to a new request between a release and its grant", async () => {
     const { pool } = made(1);
     pool.tryLease();
     const waiting = pool.waitForLease(100, never);
@@ -64,7 +64,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(1);
   });
 
-  it("are refused with upstream_saturated after the wait, which leaves the queue", async () => {
+  it("end in upstream_saturated after the wait, and the request leaves the queue", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const waiting = outcome(pool.waitForLease(100, never));
@@ -91,7 +91,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("are refused at once to a client that has disconnected", async () => {
+  it("fail at once for a client that has disconnected", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     expect(await outcome(pool.waitForLease(100, (run) => run()))).toBe("upstream_saturated");
@@ -110,7 +110,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(1);
   });
 
-  it("are granted at once under a higher max_connections, and not taken away under a lower one", async () => {
+  it("start at once under a higher max_connections, and stay under a lower one", async () => {
     const { pool } = made(1);
     pool.tryLease();
     const waits = [pool.waitForLease(100, never), pool.waitForLease(100, never)];
@@ -126,7 +126,7 @@ describe("leases", () => {
     expect(pool.tryLease()).toBe(true);
   });
 
-  it("are refused to all requests, waiting ones included, when the pool is destroyed", async () => {
+  it("fail for all requests, including waiting requests, when the pool is destroyed", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const waiting = outcome(pool.waitForLease(100, never));
@@ -157,7 +157,7 @@ describe("the addresses of a name", () => {
     return { origin, resolver, name, pool, ask };
   }
 
-  it("are used in turn, and their connections again, with no look-up for any", async () => {
+  it("take turns, and their connections are reused without a look-up", async () => {
     const { origin, resolver, ask } = await bench(LOOPBACK, LOOPBACK);
     const reached: string[] = [];
     for (let i = 0; i < LOOPBACK.length * 3; i++) reached.push(await ask());
@@ -172,19 +172,19 @@ describe("the addresses of a name", () => {
     expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
   });
 
-  it("are replaced by the next one if they refuse", async () => {
+  it("give way to the next address if they refuse", async () => {
     const { origin, ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2", "127.0.0.2"]);
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
-  it("are all named in the fault if all refuse", async () => {
+  it("appear all in the fault if all refuse", async () => {
     const { ask, origin } = await bench(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
-  it("are followed: a new one is used, a removed one is not, one that stays keeps its connections", async () => {
+  it("follow each look-up: a new address is used, a removed address is not, a remaining address keeps its connections", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await ask();
@@ -194,7 +194,7 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
   });
 
-  it("are used in turn when there are fewer than before", async () => {
+  it("take turns when there are fewer than before", async () => {
     const { resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     for (let i = 0; i < 3; i++) await ask();
     await resolver.again(["127.0.0.2"]);
@@ -215,11 +215,11 @@ describe("the addresses of a name", () => {
     const made = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], (_request, response) => void held.push(() => response.end("late")));
     const answered = made.ask();
     answered.catch(never);
-    await eventually(() => held.length === 1);
+    await eventually(() => held.length === 1, "one held request");
     return { ...made, held, answered };
   }
 
-  it("let a request under way finish on a removed one, whose connection ends then", async () => {
+  it("let a request finish on a removed address, then its connection ends", async () => {
     const { origin, resolver, held, answered } = await underWay();
     await resolver.again(["127.0.0.2"]);
     expect(origin.open["127.0.0.1"]).toBe(1);
@@ -228,24 +228,24 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the connection");
   });
 
-  it("have their connections closed by destroy, removed ones included", async () => {
+  it("lose their connections at destroy, including the connections of removed addresses", async () => {
     const { origin, resolver, pool, answered } = await underWay();
     await resolver.again(["127.0.0.2"]);
     pool.destroy();
     await expect(answered).rejects.toThrow();
-    await eventually(() => origin.open["127.0.0.1"] === 0);
+    await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
-  it("are what a connection leads to: one that was opened for another address ends with the address it reached", async () => {
+  it("belong to the connection that reached them: a connection that was opened for another address ends with the address it reached", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], [NOBODY, "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
     await resolver.again([NOBODY, "127.0.0.3"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
-    await eventually(() => origin.open["127.0.0.2"] === 0);
+    await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
   });
 
-  it("have their idle connections closed by dropIdle and retire", async () => {
+  it("lose their idle connections at dropIdle and retire", async () => {
     const { origin, pool, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     const none = () => origin.open["127.0.0.1"] === 0 && origin.open["127.0.0.2"] === 0;
     await ask();
@@ -259,14 +259,14 @@ describe("the addresses of a name", () => {
     await eventually(none);
   });
 
-  it("are looked up by a connection while there are none, and the connection fails with the look-up", async () => {
+  it("trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
     const { resolver, ask } = await bench(LOOPBACK, new Error("no answer yet"));
     await expect(ask()).rejects.toThrow("no answer yet");
     resolver.answer = ["127.0.0.2"];
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("are followed from the first use to the end, not before and not after", async () => {
+  it("follow look-ups from the first use to the end only", async () => {
     const { resolver, name } = await bench([], ["127.0.0.1"]);
     let following = 0;
     const counted = {
@@ -296,7 +296,7 @@ describe("the addresses of a name", () => {
     await resolver.again(["127.0.0.2"]);
   });
 
-  it("have to present a certificate for the name over https", async () => {
+  it("must present a certificate for the name over https", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await right.ask(), await right.ask(), await right.ask()]).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1"]);
@@ -304,13 +304,13 @@ describe("the addresses of a name", () => {
     await expect(wrong.ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringContaining("other.example.com") });
   });
 
-  it("are replaced by the next one over https, too, if they refuse", async () => {
+  it("give way to the next address over https if they refuse", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("have their TLS session resumed by the next connection", async () => {
+  it("keep their TLS session, which the next connection resumes", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const reused: boolean[] = [];
     const listener: RequestListener = (request, response) => {
@@ -326,12 +326,12 @@ describe("the addresses of a name", () => {
 });
 
 describe("the read buffer", () => {
-  it("is the same for all connections", () => {
+  it("serves all connections", () => {
     const readBuffer = new ReadBuffer();
     expect(readBuffer.buffer).toBe(readBuffer.buffer);
   });
 
-  it("gives a body memory of its own, which another body gets when it has been sent", () => {
+  it("gives a body separate memory, which another body gets when it has been sent", () => {
     const readBuffer = new ReadBuffer();
     const read = (text: string) => readBuffer.buffer.subarray(0, readBuffer.buffer.write(text));
     const [first, second] = [readBuffer.lend(read("first")), readBuffer.lend(read("second"))];
@@ -375,7 +375,7 @@ async function withBackend(answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\
 }
 
 describe("connections", () => {
-  it("are kept, counted and used again, the last one first", async () => {
+  it("stay open, are counted and are reused, the last connection first", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     await ask();
@@ -386,7 +386,7 @@ describe("connections", () => {
     expect(pool.open).toBe(3);
   });
 
-  it("are closed when bytes come while they are idle", async () => {
+  it("close when bytes arrive while they are idle", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     [...upstream.sockets][0]!.write("unasked");
@@ -395,23 +395,23 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("are closed when unread bytes have come", async () => {
+  it("close when unread bytes have arrived", async () => {
     const { upstream, pool } = await withBackend();
     // As over TLS: what has come waits in the socket while it is paused.
     const connection = pool.connection("upgrade");
-    await eventually(() => connection.isConnected && upstream.sockets.size === 1);
+    await eventually(() => connection.isConnected && upstream.sockets.size === 1, "a connected connection and one connection at the upstream");
     connection.socket.pause();
     [...upstream.sockets][0]!.write("unasked");
-    await eventually(() => connection.socket.readableLength > 0);
+    await eventually(() => connection.socket.readableLength > 0, "unread bytes");
     pool.giveBack(connection);
     expect(connection.socket.destroyed).toBe(true);
   });
 
-  it("are not used again after the upstream has ended them", async () => {
+  it("never serve again after the upstream has ended them", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     [...upstream.sockets][0]!.end();
-    await eventually(() => pool.open === 0);
+    await eventually(() => pool.open === 0, "no open connection in the pool");
     await ask();
     expect(upstream.connections).toBe(2);
   });
@@ -421,13 +421,13 @@ describe("connections", () => {
     ["Keep-Alive: timeout=0", 0],
     ["Keep-Alive: timeout=1", 0],
     ["Keep-Alive: timeout=60", 1],
-  ])("after a response with %j: %d are kept", async (line, kept) => {
+  ])("after a response with %j: the pool keeps %d", async (line, kept) => {
     const { ask, pool } = await withBackend(`HTTP/1.1 200 OK\r\n${line}\r\nContent-Length: 2\r\n\r\nok`);
     await ask();
     expect(pool.open).toBe(kept);
   });
 
-  it("are closed after keepalive_idle_ms without use, or after the time that the upstream states", async () => {
+  it("close after keepalive_idle_ms without use, or after the time that the upstream states", async () => {
     for (const [answer, keepaliveIdleMs] of [["", 40], ["Keep-Alive: timeout=2\r\n", 0]] as const) {
       const { ask, pool, upstream } = await withBackend(`HTTP/1.1 200 OK\r\n${answer}Content-Length: 2\r\n\r\nok`, { keepaliveIdleMs });
       await ask();
@@ -436,7 +436,7 @@ describe("connections", () => {
     }
   });
 
-  it("are kept if the upstream states a time longer than timers can run", async () => {
+  it("stay open if the upstream states a time longer than timers can run", async () => {
     const warnings: string[] = [];
     const warned = (warning: Error) => warnings.push(warning.message);
     process.on("warning", warned);
@@ -460,18 +460,18 @@ describe("connections", () => {
     expect(count()).toBe(before);
   });
 
-  it("hold their lease to their end as tunnels, and are closed with the pool", async () => {
+  it("hold their lease to their end as tunnels, and close with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     const options = { clock: manualClock(), client: "wire", connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
     const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
     expect(pool.open).toBe(1);
     pool.destroy();
     expect(reply.tunnel!.socket.destroyed).toBe(true);
-    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0);
+    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "no connection at the upstream and no lease in use");
     expect(pool.open).toBe(0);
   });
 
-  it("are not kept when their request was given up before they were connected", async () => {
+  it("close when their request was abandoned before they were connected", async () => {
     const { upstream, pool } = await withBackend();
     const exchange = madeUpExchange();
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
@@ -479,37 +479,37 @@ describe("connections", () => {
     exchange.call.abort();
     await expect(reply).rejects.toMatchObject({ code: "upstream_reset" });
     expect(pool).toMatchObject({ leased: 0, open: 0 });
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
   });
 
-  it("are closed by dropIdle unless they are in use", async () => {
+  it("close at dropIdle unless they are in use", async () => {
     const { upstream, ask, pool } = await withBackend();
     await Promise.all([ask(), ask()]);
     const used = pool.connection();
     pool.dropIdle();
-    await eventually(() => upstream.sockets.size === 1);
+    await eventually(() => upstream.sockets.size === 1, "one connection at the upstream");
     expect(used.socket.destroyed).toBe(false);
     pool.giveBack(used);
     await ask();
     expect(upstream.connections).toBe(2);
   });
 
-  it("are closed when they come back to a retired pool", async () => {
+  it("close when they come back to a retired pool", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     pool.retire();
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
     await ask();
     expect(pool.open).toBe(0);
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
   });
 
-  it("are closed by destroy, also in use", async () => {
+  it("close at destroy, even in use", async () => {
     const { pool, upstream } = await withBackend("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\npart");
     const reply = await asking(pool)();
     const broken = new Promise((resolve) => (reply.body as NodeJS.ReadableStream).on("error", resolve).resume());
     pool.destroy();
     await broken;
-    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0);
+    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "no connection at the upstream and no lease in use");
   });
 });

@@ -22,7 +22,7 @@ function bench(most = 100, memory = new ReplayMemory(1000)) {
 }
 
 describe("a kept body", () => {
-  it("is the same for every reader", async () => {
+  it("gives every reader the same bytes", async () => {
     const { body, replay } = bench();
     for (const chunk of ["a", "b", "c", null]) body.push(chunk);
     for (let i = 0; i < 3; i++) expect(await read(replay.open())).toBe("abc");
@@ -41,7 +41,7 @@ describe("a kept body", () => {
     expect(first.destroyed).toBe(true);
   });
 
-  it("breaks off for its reader when the client breaks off", async () => {
+  it("fails for its reader when the client breaks off", async () => {
     const { body, replay } = bench();
     const view = read(replay.open());
     body.push("a");
@@ -51,7 +51,7 @@ describe("a kept body", () => {
     await expect(read(replay.open())).rejects.toThrow("gone");
   });
 
-  it("breaks off without an error too", async () => {
+  it("fails for its reader when the client breaks off without an error", async () => {
     const { body, replay } = bench();
     const view = read(replay.open());
     await turn();
@@ -60,8 +60,8 @@ describe("a kept body", () => {
   });
 });
 
-describe("a body is kept no more", () => {
-  it("beyond its limit, and its reader gets the rest", async () => {
+describe("the end of a kept body", () => {
+  it("comes at the size limit, and the reader gets the rest", async () => {
     const { body, replay, memory } = bench(3);
     for (const chunk of ["ab", "cd", null]) body.push(chunk);
     expect(await read(replay.open())).toBe("abcd");
@@ -69,7 +69,7 @@ describe("a body is kept no more", () => {
     expect(memory.used).toBe(0);
   });
 
-  it("when all bodies together are too many", async () => {
+  it("comes when all bodies together exceed the limit", async () => {
     const memory = new ReplayMemory(5);
     const [one, two] = [bench(100, memory), bench(100, memory)];
     for (const { body } of [one, two]) for (const chunk of ["abc", null]) body.push(chunk);
@@ -80,7 +80,7 @@ describe("a body is kept no more", () => {
     expect(memory.used).toBe(0);
   });
 
-  it("when it is released, and its reader gets the rest", async () => {
+  it("comes when the body is released, and the reader gets the rest", async () => {
     const { body, replay, memory } = bench();
     const view = read(replay.open());
     body.push("a");
@@ -113,7 +113,7 @@ it("keeps many small chunks in little more memory than their bytes", async () =>
   expect(await read(replay.open())).toBe(text);
 });
 
-it("lets a slow reader hold the client back", async () => {
+it("slows the client down to the pace of a slow reader", async () => {
   const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
   const view = replay.open();
   view.on("data", () => view.pause());
@@ -139,7 +139,7 @@ it("loses nothing for a reader that begins late", async () => {
   expect(await read(view)).toBe("abcdef");
 });
 
-it("does not hold the client back for a reader that will not begin", async () => {
+it("does not slow the client down for a reader that will not begin", async () => {
   const { body, replay } = bench();
   replay.open().on("data", () => {});
   body.push("a");
@@ -156,7 +156,7 @@ it("does not hold the client back for a reader that will not begin", async () =>
   expect(body.readableEnded).toBe(true);
 });
 
-it("does not hold the client back for a reader that has stopped", async () => {
+it("does not slow the client down for a reader that has stopped", async () => {
   const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
   const view = replay.open();
   const listener = () => {};

@@ -37,7 +37,7 @@ function read(text: string, { size = Infinity, method = "GET", closes = false } 
 
 const CHUNKED = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-describe.each([Infinity, 7, 1])("in pieces of %d bytes it reads", (size) => {
+describe.each([Infinity, 7, 1])("the parser of responses in pieces of %d bytes", (size) => {
   it.each<[string, string, string[]]>([
     ["a body of stated length", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood", ["answered 1.1 200 OK Content-Length|4", "body good", "ended kept "]],
     ["no reason phrase", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", ["answered 1.1 200  Content-Length|0", "ended kept "]],
@@ -47,16 +47,16 @@ describe.each([Infinity, 7, 1])("in pieces of %d bytes it reads", (size) => {
     ["that HTTP/1.0 ends the connection", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", ["answered 1.0 200 OK Content-Length|2", "body ok", "ended spent "]],
     ["that HTTP/1.0 keeps it if it says so", "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", ["answered 1.0 200 OK Connection|Keep-Alive|Content-Length|2", "body ok", "ended kept "]],
     ["that Connection: close ends it", "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nok", ["answered 1.1 200 OK Connection|x, Close|Content-Length|2", "body ok", "ended spent "]],
-  ])("%s", (_title, text, events) => {
+  ])("reads %s", (_title, text, events) => {
     expect(read(text, { size })).toMatchObject({ events, invalid: null });
   });
 
-  it("a body that lasts until the connection ends", () => {
+  it("reads a body that lasts until the connection ends", () => {
     expect(read("HTTP/1.1 200 OK\r\n\r\nall of it", { size, closes: true }).events).toEqual(["answered 1.1 200 OK ", "body all of it", "ended spent "]);
     expect(read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npart", { size, closes: true }).events).toEqual(["answered 1.1 200 OK Content-Length|5", "body part"]);
   });
 
-  it.each(["HEAD", "GET"])("no body of HEAD, 204 and 304, whatever they say: %s", (method) => {
+  it.each(["HEAD", "GET"])("reads no body of HEAD, 204 and 304, whatever their headers say: %s", (method) => {
     for (const status of method === "HEAD" ? [200, 404] : [204, 304]) {
       for (const framing of ["Content-Length: 9", "Transfer-Encoding: chunked"]) {
         // A 204 must not speak of one (RFC 9112 §6.1, §6.2): whoever does may send it, too, and behind the end it would be the next response.
@@ -67,7 +67,7 @@ describe.each([Infinity, 7, 1])("in pieces of %d bytes it reads", (size) => {
   });
 });
 
-describe("it refuses", () => {
+describe("the refusals of the parser", () => {
   const head = (...lines: string[]) => `HTTP/1.1 200 OK\r\n${lines.map((line) => `${line}\r\n`).join("")}\r\n`;
 
   it.each<[string, string]>([
@@ -117,7 +117,7 @@ describe("it refuses", () => {
     ["trailers of more than 16 KiB", `${CHUNKED}0\r\n${`X-A: ${"b".repeat(1000)}\r\n`.repeat(17)}`],
     ["a trailer without end", `${CHUNKED}0\r\nX-A: ${"b".repeat(17_000)}`],
     ["a head of more than 32 KiB", head(`X-A: ${"b".repeat(MAX_RESPONSE_HEAD_BYTES)}`)],
-  ])("%s", (_title, text) => {
+  ])("include %s", (_title, text) => {
     const { invalid, events } = read(text);
     expect(invalid).not.toBeNull();
     expect(events.filter((event) => event.startsWith("ended"))).toEqual([]);
@@ -125,8 +125,8 @@ describe("it refuses", () => {
   });
 });
 
-describe("behind the end", () => {
-  it("of a response bytes are dropped, and the connection is spent", () => {
+describe("the bytes behind a response", () => {
+  it("end the connection behind a complete response, and the parser drops them", () => {
     for (const surplus of ["x", "\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]) {
       const { events, invalid } = read(`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok${surplus}`);
       expect(events.slice(1)).toEqual(["body ok", "ended spent "]);
@@ -134,7 +134,7 @@ describe("behind the end", () => {
     }
   });
 
-  it("of a 101 everything belongs to the other protocol", () => {
+  it("belong to the other protocol behind a 101", () => {
     const { events } = read("HTTP/1.1 101 X\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 no");
     expect(events).toEqual(["switched 101 HTTP/1.1 no"]);
   });

@@ -125,7 +125,7 @@ describe("sessions", () => {
     const { send, pool } = bench(upstream.port);
     const replies = await Promise.all(Array.from({ length: 20 }, () => send()));
     expect(await Promise.all(replies.map(read))).toEqual(Array(20).fill("ok"));
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     expect(upstream.connections).toBe(1);
   });
 
@@ -138,21 +138,21 @@ describe("sessions", () => {
       return text(through);
     }],
     ["the adapter to web streams", (body) => new Response(Readable.toWeb(body) as ReadableStream).text()],
-  ])("give all of a body that came before it was read: %s", async (_way, readWhole) => {
+  ])("deliver all of a body that arrived before it was read: %s", async (_way, readWhole) => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const body = (await send()).body as Duplex & { readonly rstCode: number | undefined };
     await eventually(() => body.rstCode !== undefined && body.readableLength > 0, "the end of the stream");
     expect(await readWhole(body)).toBe("ok");
-    await eventually(() => pool.leased === 0 && body.closed);
+    await eventually(() => pool.leased === 0 && body.closed, "no lease in use and a closed body");
     expect(upstream.resets).toEqual([]);
   });
 
-  it("are replaced if they end between the lease and the request, also for a request with a body", async () => {
+  it("get a replacement if they end between the lease and the request, even for a request with a body", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port, {}, 2);
     await read(await send());
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     const session = pool.tryLease()!;
     session.release();
     session.http2!.destroy();
@@ -160,18 +160,18 @@ describe("sessions", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("are opened up to max_connections when the upstream's limit is reached; then requests wait connect_ms, and get upstream_saturated", async () => {
+  it("grow in number to max_connections when the upstream's limit is reached; then requests wait connect_ms, and get upstream_saturated", async () => {
     const held: (() => void)[] = [];
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const first = send();
-    await eventually(() => held.length === 1);
+    await eventually(() => held.length === 1, "one held request");
     const second = send();
-    await eventually(() => held.length === 2);
+    await eventually(() => held.length === 2, "two held requests");
     expect(upstream.connections).toBe(2);
     const third = send();
     const fourth = send();
-    await eventually(() => pool.waiting === 2);
+    await eventually(() => pool.waiting === 2, "two waiting requests");
     held[0]!();
     await read(await first);
     await eventually(() => held.length === 3, "the third's turn");
@@ -183,26 +183,26 @@ describe("sessions", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("are as many as it takes if more requests are sent at once than the upstream turns out to allow", async () => {
+  it("grow in number as needed if more requests are sent at once than the upstream turns out to allow", async () => {
     const held = new Map<Peer, number[]>();
     const upstream = await framePeer((peer, stream) => held.set(peer, [...(held.get(peer) ?? []), stream]), maxStreams(2));
     const { send, pool } = bench(upstream.port, {}, 3);
     const texts = Array.from({ length: 7 }, async () => read(await send()));
-    await eventually(() => upstream.streams.length === 6 && pool.waiting === 1);
+    await eventually(() => upstream.streams.length === 6 && pool.waiting === 1, "six streams and one waiting request");
     expect([...held.values()].map((streams) => streams.length)).toEqual([2, 2, 2]);
     const answered = [...held].flatMap(([peer, streams]) => streams.map((stream) => [peer, stream] as const));
     for (const [peer, stream] of answered) peer.answer(stream);
     await eventually(() => upstream.streams.length === 7, "the turn of the one that waits");
     for (const [peer, streams] of held) for (const stream of streams.slice(2)) peer.answer(stream);
     expect(await Promise.all(texts)).toEqual(Array(7).fill("ok"));
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
   });
 
-  it("that are not ready within connect_ms get no new requests, and end with those that wait", async () => {
+  it("get no new requests if they are not ready within connect_ms, and end with the requests that wait", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream), null);
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const first = code(send());
-    await eventually(() => upstream.sockets.length === 1);
+    await eventually(() => upstream.sockets.length === 1, "one connection at the upstream");
     clock.advance(60);
     const second = code(send());
     clock.advance(40);
@@ -214,43 +214,43 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 1 && pool.open === 1, "the first being closed");
     clock.advance(40);
     expect(await third).toBe("upstream_timeout");
-    await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0);
+    await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0, "no connection open at the upstream, no open connection in the pool and no pending timer");
   });
 
-  it("that close before the upstream's SETTINGS are upstream_connect_failed: nothing was sent", async () => {
+  it("fail with upstream_connect_failed if they close before the upstream's SETTINGS: nothing was sent", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, pool } = bench(upstream.port);
     const sent = send({ method: "POST" });
-    await eventually(() => upstream.sockets.length === 1);
+    await eventually(() => upstream.sockets.length === 1, "one connection at the upstream");
     upstream.sockets[0]!.end();
     expect(await code(sent)).toBe("upstream_connect_failed");
     expect(upstream.streams).toEqual([]);
     expect(pool.leased).toBe(0);
   });
 
-  it("are opened for waiting requests under a larger max_connections", async () => {
+  it("open for waiting requests under a larger max_connections", async () => {
     const held: (() => void)[] = [];
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool } = bench(upstream.port);
     const first = send();
-    await eventually(() => held.length === 1);
+    await eventually(() => held.length === 1, "one held request");
     const second = send();
-    await eventually(() => pool.waiting === 1);
+    await eventually(() => pool.waiting === 1, "one waiting request");
     pool.maxConnections = 2;
-    await eventually(() => held.length === 2);
+    await eventually(() => held.length === 2, "two held requests");
     for (const answer of held) answer();
     await Promise.all([read(await first), read(await second)]);
   });
 
-  it("are closed after keepalive_idle_ms without a stream, not before", async () => {
+  it("close after keepalive_idle_ms without a stream, not before", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool, clock } = bench(upstream.port);
     await read(await send());
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     clock.advance(29_999);
     expect(pool.open).toBe(1);
     clock.advance(1);
-    await eventually(() => upstream.open === 0 && pool.open === 0);
+    await eventually(() => upstream.open === 0 && pool.open === 0, "no connection open at the upstream and no open connection in the pool");
   });
 
   it("end with their last stream when the pool is retired", async () => {
@@ -260,10 +260,10 @@ describe("sessions", () => {
     pool.retire();
     expect(upstream.open).toBe(1);
     discard(reply);
-    await eventually(() => upstream.open === 0 && pool.leased === 0);
+    await eventually(() => upstream.open === 0 && pool.leased === 0, "no connection open at the upstream and no lease in use");
   });
 
-  it("finish their requests after a GOAWAY, and get no new ones", async () => {
+  it("finish their requests after a GOAWAY, and get no new requests", async () => {
     const upstream = await framePeer((peer, stream) => {
       if (upstream.connections === 2) return peer.answer(stream);
       peer.send(HEADERS, 4, stream, STATUS_200);
@@ -289,7 +289,7 @@ it.each([1, 2])("replaces a connection that has no stream numbers left (max_conn
   first.release();
   for (let i = 0; i < 4; i++) expect(await read(await send())).toBe("ok");
   expect(upstream.streams).toEqual([0x7fffffff, 1, 3, 5]);
-  await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0);
+  await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0, "one connection open at the upstream, one open connection in the pool and no lease in use");
 });
 
 it("finishes the requests that the upstream still answers after a GOAWAY with an error", async () => {
@@ -306,7 +306,7 @@ it("finishes the requests that the upstream still answers after a GOAWAY with an
   await expect(read(beyond)).rejects.toBeInstanceOf(Error);
   expect(await early).toBe("late");
   expect(await read(await send())).toBe("ok");
-  await eventually(() => upstream.open === 1 && pool.open === 1);
+  await eventually(() => upstream.open === 1 && pool.open === 1, "one connection open at the upstream and one open connection in the pool");
 });
 
 describe("an upstream that does not answer in time", () => {
@@ -341,14 +341,14 @@ describe("an upstream that does not answer in time", () => {
     const proxy = await stallingProxy(upstream.port);
     const made = bench(proxy.port, {}, maxConnections);
     await read(await made.send());
-    await eventually(() => made.pool.leased === 0);
+    await eventually(() => made.pool.leased === 0, "no lease in use");
     const halfWay = await made.send();
     proxy.stall();
     const patient = (method: string) => code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }, 0));
     return { ...made, upstream, proxy, halfWay, patient };
   }
 
-  it("gets no new requests if nothing has come from it since; without an answer to a PING, all requests on the connection end at once", async () => {
+  it("gets no new requests while it is silent; without an answer to a PING, all requests on the connection end at once", async () => {
     const { send, patient, halfWay, clock, proxy, pool } = await vanished(2);
     const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
     const late = patient("PATCH");
@@ -363,7 +363,7 @@ describe("an upstream that does not answer in time", () => {
     expect(await late).toBe("upstream_timeout");
     expect(await body).toBe("upstream_timeout");
     expect(await repeatable).toBe("200");
-    await eventually(() => pool.open === 1);
+    await eventually(() => pool.open === 1, "one open connection in the pool");
   });
 
   it("holds up requests that wait for the only connection no longer than the PING", async () => {
@@ -383,7 +383,7 @@ describe("an upstream that does not answer in time", () => {
     // Of one connection only: who comes before the answer to the PING waits for it.
     const { send, pool, clock } = bench(upstream.port, {}, 1);
     const slow = send();
-    await eventually(() => upstream.streams.length === 1);
+    await eventually(() => upstream.streams.length === 1, "one stream");
     clock.advance(200);
     expect(await code(slow)).toBe("upstream_timeout");
     await eventually(() => upstream.pings === 1 && pool.leased === 0, "the PING");
@@ -403,20 +403,20 @@ describe("an upstream that does not answer in time", () => {
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const body = (await send()).body as Readable;
     const slow = send();
-    await eventually(() => upstream.streams.length === 2);
+    await eventually(() => upstream.streams.length === 2, "two streams");
     clock.advance(200);
     expect(await code(slow)).toBe("upstream_timeout");
-    await eventually(() => upstream.pings === 1);
+    await eventually(() => upstream.pings === 1, "one PING");
     events!.send(DATA, 0, 1, Buffer.from("event"));
     await once(body, "readable");
     clock.advance(2_500);
     const next = send();
-    await eventually(() => upstream.streams.length === 3);
+    await eventually(() => upstream.streams.length === 3, "three streams");
     expect(upstream.connections).toBe(1);
     clock.advance(2_000);
     expect(await code(next)).toBe("upstream_timeout");
     discard({ status: 200, headers: [], body });
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
   });
 
   it("loses an idle connection soon after keepalive_idle_ms if it has vanished", async () => {
@@ -424,7 +424,7 @@ describe("an upstream that does not answer in time", () => {
     const proxy = await stallingProxy(upstream.port);
     const { send, pool, clock } = bench(proxy.port);
     await read(await send());
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     proxy.stall();
     clock.advance(30_000);
     expect(pool.open).toBe(1);
@@ -434,20 +434,20 @@ describe("an upstream that does not answer in time", () => {
   });
 });
 
-describe("a request that the upstream has not processed is sent again", () => {
+describe("the second try of a request that the upstream has not processed", () => {
   it.each<[string, (peer: Peer, stream: number) => void]>([
     ["REFUSED_STREAM", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM))],
     ["a GOAWAY below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, NO_ERROR))],
     ["a GOAWAY with an error below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, 11))],
-  ])("%s", async (_title, refuse) => {
+  ])("follows %s", async (_title, refuse) => {
     const upstream = await framePeer((peer, stream) => (upstream.streams.length === 1 ? refuse(peer, stream) : peer.answer(stream)));
     const { send, pool } = bench(upstream.port, {}, 2);
     expect(await read(await send({ method: "PATCH" }))).toBe("ok");
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     expect(upstream.streams).toHaveLength(2);
   });
 
-  it("once only", async () => {
+  it("happens once only", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM)));
     const { send } = bench(upstream.port, {}, 9);
     expect(await code(send())).toBe("upstream_reset");
@@ -455,13 +455,13 @@ describe("a request that the upstream has not processed is sent again", () => {
   });
 });
 
-describe("a response that breaks off never looks whole", () => {
+describe("a response that breaks off", () => {
   it.each<[string, (peer: Peer, stream: number) => void]>([
     ["RST_STREAM NO_ERROR", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(NO_ERROR))],
     ["RST_STREAM CANCEL", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(CANCEL))],
     ["the end of the connection", (peer) => void peer.socket.end()],
     ["a reset of the connection", (peer) => void peer.socket.resetAndDestroy()],
-  ])("%s", async (_title, breakOff) => {
+  ])("never looks whole: %s", async (_title, breakOff) => {
     const upstream = await framePeer((peer, stream) => {
       peer.send(HEADERS, 4, stream, STATUS_200);
       peer.send(DATA, 0, stream, Buffer.from("part"));
@@ -473,54 +473,54 @@ describe("a response that breaks off never looks whole", () => {
       () => "broken",
     );
     expect(ended).toBe("broken");
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
   });
 
-  it("resets the stream with CANCEL when a reply is given up", async () => {
+  it("resets the stream with CANCEL when the reply is abandoned", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
     const { send } = bench(upstream.port);
     discard(await send());
-    await eventually(() => upstream.resets.length === 1);
+    await eventually(() => upstream.resets.length === 1, "one reset stream");
     expect(upstream.resets).toEqual([CANCEL]);
   });
 });
 
 describe("faults", () => {
-  it("upstream_connect_failed if the connection is refused", async () => {
+  it("reports upstream_connect_failed if the connection is refused", async () => {
     const { send, pool } = bench(await closedPort());
     expect(await code(send())).toBe("upstream_connect_failed");
     expect(pool).toMatchObject({ leased: 0, open: 0 });
   });
 
-  it("upstream_timeout, and CANCEL, without a response within response_ms", async () => {
+  it("reports upstream_timeout, and sends CANCEL, without a response within response_ms", async () => {
     const upstream = await framePeer(() => {});
     const { send, clock } = bench(upstream.port);
     const reply = send();
-    await eventually(() => upstream.streams.length === 1);
+    await eventually(() => upstream.streams.length === 1, "one stream");
     clock.advance(200);
     expect(await code(reply)).toBe("upstream_timeout");
-    await eventually(() => upstream.resets[0] === CANCEL);
+    await eventually(() => upstream.resets[0] === CANCEL, "a reset with CANCEL");
   });
 
-  it("internal for a header that cannot be written, and nothing is sent", async () => {
+  it("reports internal for a header that cannot be written, and sends nothing", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send } = bench(upstream.port);
     expect(await code(send({ headers: ["X-A", "b\nc"] }))).toBe("internal");
     expect(upstream.streams).toEqual([]);
   });
 
-  it("431 for a head of more than 64 KiB, which Node would not send, and the connection stays", async () => {
+  it("reports 431 for a head of more than 64 KiB, which Node would not send, and keeps the connection", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const large = (bytes: number) => ({ headers: Array.from({ length: 8 }, (_, i) => [`x-${i}`, "y".repeat(bytes / 8)]).flat() });
     expect(await read(await send(large(65_000)))).toBe("ok");
     expect(problemOf(await send(large(66_000))).code).toBe("headers_too_large");
     expect(await read(await send())).toBe("ok");
-    await eventually(() => pool.leased === 0);
+    await eventually(() => pool.leased === 0, "no lease in use");
     expect(upstream.connections).toBe(1);
   });
 
-  it("502 for a WebSocket that the upstream's SETTINGS do not allow, and nothing is sent", async () => {
+  it("reports 502 for a WebSocket that the upstream's SETTINGS do not allow, and sends nothing", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
@@ -530,17 +530,17 @@ describe("faults", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("upstream_timeout for a WebSocket without SETTINGS within connect_ms", async () => {
+  it("reports upstream_timeout for a WebSocket without SETTINGS within connect_ms", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, clock, pool } = bench(upstream.port);
     const reply = send(WEBSOCKET);
-    await eventually(() => upstream.connections === 1);
+    await eventually(() => upstream.connections === 1, "one connection at the upstream");
     clock.advance(100);
     expect(await code(reply)).toBe("upstream_timeout");
     expect(pool.leased).toBe(0);
   });
 
-  it.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])("400 for a WebSocket over HTTP/1.1 with the key %j", async (headers) => {
+  it.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])("reports 400 for a WebSocket over HTTP/1.1 with the key %j", async (headers) => {
     const { send, pool } = bench(1);
     expect(problemOf(await send({ upgrade: "websocket", headers }))).toMatchObject({ status: 400, code: "bad_request" });
     expect(pool).toMatchObject({ leased: 0, open: 0 });
@@ -637,13 +637,13 @@ describe("the addresses of a name", () => {
     expect(pool.open).toBe(1);
   });
 
-  it("are replaced by the next one if they refuse, and not tried again with each request", async () => {
+  it("give way to the next address if they refuse, and are not tried again with each request", async () => {
     const { origin, ask } = await named(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     for (let i = 0; i < 6; i++) expect(await ask()).toBe("127.0.0.2");
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
-  it("are all named in upstream_connect_failed if all refuse", async () => {
+  it("appear all in upstream_connect_failed if all refuse", async () => {
     const { send, origin } = await named(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
@@ -666,7 +666,7 @@ describe("the addresses of a name", () => {
     expect(pool.tryLease()).toBeNull();
   });
 
-  it("are followed: a new one gets streams, a removed one none, one that stays keeps its session", async () => {
+  it("follow each look-up: a new address gets streams, a removed address gets none, a remaining address keeps its session", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await ask();
@@ -684,26 +684,26 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
   });
 
-  it("let a stream to a removed one finish, whose session ends then", async () => {
+  it("let a stream to a removed address finish, then its session ends", async () => {
     const { origin, resolver, send, held } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], { holds: true });
     const reply = await send();
     await resolver.again(["127.0.0.2"]);
     const next = await send();
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
-    await eventually(() => held.length === 2);
+    await eventually(() => held.length === 2, "two held requests");
     const texts = Promise.all([read(reply), read(next)]);
     for (const end of held) end();
     expect(await texts).toEqual(["127.0.0.1", "127.0.0.2"]);
-    await eventually(() => origin.open["127.0.0.1"] === 0);
+    await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
-  it("are what a session leads to: one that was opened for another address ends with the address it reached", async () => {
+  it("belong to the session that reached them: a session that was opened for another address ends with the address it reached", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
     await resolver.again(["127.0.0.1", "127.0.0.3"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
-    await eventually(() => origin.open["127.0.0.2"] === 0);
+    await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
   });
 
   it("get no streams if they are removed while their connection is being made", async () => {
@@ -713,17 +713,17 @@ describe("the addresses of a name", () => {
     // Which of them it has reached is a race that nobody minds.
     await read(await first);
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
-    await eventually(() => origin.open["127.0.0.1"] === 0);
+    await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
-  it("are looked up by a connection while there are none, and the connection fails with the look-up", async () => {
+  it("trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
     const { resolver, ask } = await named(LOOPBACK, new Error("no answer yet"));
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: "no answer yet" });
     resolver.answer = ["127.0.0.2"];
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("have to present a certificate for the name over h2", async () => {
+  it("must present a certificate for the name over h2", async () => {
     const tls = settingsFor(OTHER_CA.cert);
     const both = ["127.0.0.1", "127.0.0.2"];
     const right = await named(both, both, { parts: { protocol: "h2", host: "shop.example.com", tls } });

@@ -13,7 +13,7 @@ async function connection(): Promise<{ far: RawConnection; near: Socket }> {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const far = await connect((server.address() as AddressInfo).port);
-  await eventually(() => near !== null);
+  await eventually(() => near !== null, "an accepted connection");
   onTestFinished(() => {
     far.socket.destroy();
     near!.destroy();
@@ -28,7 +28,7 @@ async function joined(idleMs = 10_000) {
   return { client, upstream };
 }
 
-it("passes the bytes behind both heads first, then every byte both ways", async () => {
+it("forwards the bytes behind both heads first, then every byte both ways", async () => {
   const { client, upstream } = await joined();
   client.far.send("ping");
   upstream.far.send("pong");
@@ -39,9 +39,9 @@ it("passes the bytes behind both heads first, then every byte both ways", async 
 it.each(["client", "upstream"] as const)("closes the other side of a %s that closed before the two were joined", async (gone) => {
   const sides = { client: await connection(), upstream: await connection() };
   sides[gone].near.destroy();
-  await eventually(() => sides[gone].near.closed);
+  await eventually(() => sides[gone].near.closed, "the end of the first side");
   joinTunnel(sides.client.near, Buffer.alloc(0), { socket: sides.upstream.near, head: Buffer.alloc(0), idleMs: 10_000 }, { received: null, sent: null });
-  await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed);
+  await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed, "the end of both sides");
 });
 
 it("lets either side end alone, and closes both when both have ended", async () => {
@@ -49,32 +49,32 @@ it("lets either side end alone, and closes both when both have ended", async () 
   upstream.far.socket.allowHalfOpen = true;
   client.far.socket.end("over");
   await upstream.far.until("<c>over");
-  await eventually(() => upstream.far.socket.readableEnded);
+  await eventually(() => upstream.far.socket.readableEnded, "the end of the client's bytes at the upstream");
   upstream.far.send("still here");
   await client.far.until("still here");
   upstream.far.socket.end();
-  await eventually(() => client.near.destroyed && upstream.near.destroyed);
+  await eventually(() => client.near.destroyed && upstream.near.destroyed, "the end of both sides");
 });
 
-it("resets the other side of one that breaks", async () => {
+it("resets the other side of a side that breaks", async () => {
   for (const who of ["client", "upstream"] as const) {
     const both = await joined();
     both[who].far.socket.resetAndDestroy();
-    await eventually(() => both.client.near.destroyed && both.upstream.near.destroyed);
+    await eventually(() => both.client.near.destroyed && both.upstream.near.destroyed, "the end of both sides");
   }
 });
 
-it("passes what an upstream sent before it closed to a client that reads late", async () => {
+it("forwards what an upstream sent before it closed to a client that reads late", async () => {
   const { client, upstream } = await joined();
   client.far.socket.pause();
   const all = Buffer.alloc(300_000, "x");
   upstream.far.socket.end(all);
-  await eventually(() => upstream.near.readableEnded);
+  await eventually(() => upstream.near.readableEnded, "the end of the upstream's bytes");
   client.far.socket.resume();
   expect(await client.far.closed()).toHaveLength("<u>".length + all.length);
 });
 
-it("lets a side that does not read hold the other back", async () => {
+it("slows one side down when the other side does not read", async () => {
   const { client, upstream } = await joined();
   upstream.far.socket.pause();
   let written = 0;
@@ -87,15 +87,15 @@ it("lets a side that does not read hold the other back", async () => {
   };
   client.far.socket.on("drain", push);
   push();
-  await eventually(() => client.near.isPaused());
+  await eventually(() => client.near.isPaused(), "a paused client");
   expect(written).toBeLessThan(60_000_000);
   expect(upstream.near.writableLength).toBeLessThan(1_000_000);
 });
 
-it("closes both sides when nothing has moved for idleMs, not before", async () => {
+it("closes both sides when no bytes have moved for idleMs, not before", async () => {
   const { client, upstream } = await joined(120);
   const began = performance.now();
-  await eventually(() => client.near.destroyed && upstream.near.destroyed);
+  await eventually(() => client.near.destroyed && upstream.near.destroyed, "the end of both sides");
   expect(performance.now() - began).toBeGreaterThan(100);
 });
 
@@ -107,10 +107,10 @@ it("keeps both sides open for traffic in one direction", async () => {
     await new Promise((resolve) => setTimeout(resolve, 80));
   }
   expect([client.near.destroyed, upstream.near.destroyed]).toEqual([false, false]);
-  await eventually(() => client.near.destroyed && upstream.near.destroyed);
+  await eventually(() => client.near.destroyed && upstream.near.destroyed, "the end of both sides");
 });
 
-it("measures every silence, not only the first, also on streams that count no bytes", async () => {
+it("measures every silence, even on streams that count no bytes", async () => {
   const side = () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const [client, upstream] = [side(), side()];
   joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 }, { received: null, sent: null });

@@ -75,7 +75,7 @@ describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
     expect(clock.pending).toBe(0);
   });
 
-  it.each<Protocol>(["http", "h2c"])("over %s: is the client's fault if its body is missing", async (protocol) => {
+  it.each<Protocol>(["http", "h2c"])("over %s: blames the client if its body is missing", async (protocol) => {
     const { clock, send, heard } = await bench(protocol);
     const body = new PassThrough();
     const fault = send(tryMs, endsAt, { method: "PUT", body });
@@ -86,7 +86,7 @@ describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
     expect((await fault).code).toBe("request_timeout");
   });
 
-  it.each<Protocol>(["http", "h2c"])("over %s: is the upstream's fault if it does not read", async (protocol) => {
+  it.each<Protocol>(["http", "h2c"])("over %s: blames the upstream if it does not read", async (protocol) => {
     const { clock, send } = await bench(protocol, { reads: false });
     const body = new PassThrough();
     const fault = send(tryMs, endsAt, { method: "PUT", body });

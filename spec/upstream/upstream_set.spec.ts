@@ -35,17 +35,17 @@ function bench(text: string) {
   return { clock, fleet, adopt, ...first, picks };
 }
 
-describe("requests go to", () => {
-  it("all healthy upstreams", () => {
+describe("the choice of upstreams", () => {
+  it("uses all healthy upstreams", () => {
     expect(bench("a b c").picks(6)).toBe("abcabc");
   });
 
-  it("none with weight 0, and to none at all if all have it", () => {
+  it("uses no upstream with weight 0, and finds no upstream if all have weight 0", () => {
     expect(bench("a b:0 c").picks(4)).toBe("acac");
     expect(bench("a:0 b:0").picks(2)).toBe("--");
   });
 
-  it("no ejected upstream, until it returns", () => {
+  it("skips an ejected upstream until it returns", () => {
     const { picks, peers, clock } = bench("a b c");
     peers[1]!.health.failed("broken");
     expect(picks(4)).toBe("acac");
@@ -53,7 +53,7 @@ describe("requests go to", () => {
     expect([...picks(3)].sort().join("")).toBe("abc");
   });
 
-  it("no unhealthy upstream, and to none at all if all are unhealthy", () => {
+  it("skips an unhealthy upstream, and finds no upstream if all are unhealthy", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.checked("status 500");
     expect(picks(2)).toBe("bb");
@@ -63,36 +63,36 @@ describe("requests go to", () => {
     expect(picks(1)).toBe("b");
   });
 
-  it("upstreams by their new weights after a reload, whatever turns were left", () => {
+  it("follows the new weights after a reload, whatever turns were left", () => {
     const { picks, adopt, picker } = bench("a:100 b");
     picks(60);
     adopt("a b");
     expect(Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])!.id).join("")).toBe("abab");
   });
 
-  it("no upstream that was tried", () => {
+  it("skips an upstream that was tried", () => {
     const { picks, peers } = bench("a b");
     expect(picks(2, [peers[0]!])).toBe("bb");
     expect(picks(1, peers)).toBe("-");
   });
 });
 
-describe("the last usable one", () => {
-  it("is never ejected", () => {
+describe("the last usable upstream", () => {
+  it("stays in use: it is never ejected", () => {
     const { picks, peers } = bench("a b c:0");
     peers[0]!.health.failed("broken");
     for (let i = 0; i < 5; i++) peers[1]!.health.failed("broken");
     expect(picks(2)).toBe("bb");
   });
 
-  it("makes the ejected ones usable when it is unhealthy", () => {
+  it("makes the ejected upstreams usable when it is unhealthy", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.failed("broken");
     peers[1]!.health.checked("status 500");
     expect(picks(2)).toBe("aa");
   });
 
-  it("is not one that a reload removed", () => {
+  it("cannot be an upstream that a reload removed", () => {
     const { peers, adopt } = bench("a b");
     adopt("a");
     peers[0]!.health.failed("broken");
@@ -109,13 +109,13 @@ describe("a reload", () => {
     expect(picker.pick(madeUpExchange(), [])!.id).not.toBe("a");
   });
 
-  it("changes weights for requests under way too", () => {
+  it("changes weights, even for requests in progress", () => {
     const { picks, adopt } = bench("a b");
     adopt("a:0 b");
     expect(picks(2)).toBe("bb");
   });
 
-  it("makes another upstream of an id with other connections", () => {
+  it("creates a new upstream for an id with other connections", () => {
     const { fleet, peers } = bench("a");
     expect(fleet.peer("a", peers[0]!.pool)).toBe(peers[0]);
     expect(fleet.peer("a", madeUpPool())).not.toBe(peers[0]);
@@ -136,7 +136,7 @@ describe("a reload", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("that removes an upstream leaves no timer, nor does the end of the service", () => {
+  it("leaves no timer when it removes an upstream or when the service ends", () => {
     const { peers, adopt, clock, fleet } = bench("a b c");
     peers[0]!.health.failed("broken");
     adopt("b c");
@@ -191,7 +191,7 @@ it.each<[ErrorCode, number]>([
   ["upstream_invalid", 1],
   ["upstream_timeout", 0],
   ["body_too_large", 0],
-])("a response that breaks off with %s is held against it: %d", (code, times) => {
+])("counts a response that breaks off with %s as a failure of the upstream: %d", (code, times) => {
   const peer = madeUpPeer("a");
   let failures = 0;
   peer.health.failed = () => void failures++;
@@ -199,7 +199,7 @@ it.each<[ErrorCode, number]>([
   expect(failures).toBe(times);
 });
 
-it("counts requests under way and waiting as its load", async () => {
+it("counts requests in progress and waiting requests as its load", async () => {
   const pool = madeUpPool({}, 1);
   const peer = madeUpPeer("a", pool);
   expect(peer.load).toBe(0);
