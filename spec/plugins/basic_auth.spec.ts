@@ -106,7 +106,7 @@ describe("what is passed on", () => {
     expect(ask({ ...ADA, hide_credentials: true }, [basic("ada", "secret")]).forwarded?.headers).toEqual(["Host", "h", "X", "1"]);
   });
 
-  it("is the same reply or promise that the next handler returned", () => {
+  it("returns the same reply or promise that the next handler returned", () => {
     const promise = Promise.resolve(plainReply);
     const exchange = madeUpExchange({ headers: headersWith(basic("ada", "secret")) });
     expect(exercise(instance(basicAuth, ADA), exchange).returned).toBe(plainReply);
@@ -191,7 +191,7 @@ function counted(users: { username: string; password: string }[]) {
 }
 
 describe("plain passwords", () => {
-  it("are answered synchronously, without a slow hash for wrong ones", () => {
+  it("get an answer synchronously, without a slow hash for wrong ones", () => {
     const { identify, count } = counted([{ username: "ada", password: "secret" }, { username: "bob", password: "other" }]);
     expect(identify("ada", "secret")).toBe("ada");
     expect(identify("bob", "other")).toBe("bob");
@@ -267,7 +267,7 @@ describe("hashed passwords", () => {
     expect(asked).toHaveLength(34);
   });
 
-  it("that cannot be verified reject the waiting requests only", async () => {
+  it("reject only the waiting requests if they cannot be verified", async () => {
     let broken = true;
     const { identify } = createVerifier([{ username: "ada", password: QUICK }], memory(), async () => {
       if (broken) throw new Error("out of memory");

@@ -54,7 +54,7 @@ describe("a reply", () => {
     expect(told(ask({ ...config, allow_credentials: true }, EVIL))).toEqual({ vary: "Origin" });
   });
 
-  it("that every origin may read has no Vary: Origin", () => {
+  it("has no Vary: Origin if every origin may read it", () => {
     for (const origin of [APP, "null", null]) expect(told(ask({ allow_origins: ["*"] }, origin))).toEqual({ "access-control-allow-origin": "*" });
   });
 
@@ -76,12 +76,12 @@ describe("a reply", () => {
     ["Accept-Encoding", "Accept-Encoding + Origin"],
     ["Accept, ORIGIN", "Accept, ORIGIN"],
     ["*", "*"],
-  ])("with the upstream's Vary: %s has Vary: %s", (vary, expected) => {
+  ])("changes the upstream's Vary: %s to Vary: %s", (vary, expected) => {
     expect(told(ask(config, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(expected);
     expect(told(ask({ allow_origins: ["*"] }, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(vary);
   });
 
-  it("of another plugin that refuses gets the same headers", async () => {
+  it("gets the same headers if another plugin refused the request", async () => {
     const refusing = (later: boolean) => {
       const exchange = madeUpExchange({ headers: ["Origin", APP] });
       const reply = problem(exchange.call, "key_missing");
@@ -93,7 +93,7 @@ describe("a reply", () => {
     }
   });
 
-  it("is copied, not changed in place; one that opens a WebSocket stays as it is", () => {
+  it("stays unchanged itself, as its copy gets the headers; a WebSocket's reply is passed on", () => {
     const answer = Object.freeze({ ...plainReply, headers: Object.freeze([...plainReply.headers]) });
     expect(ask(config, APP, answer)).not.toBe(answer);
     const opened: Reply = { status: 101, headers: ["Upgrade", "websocket"], body: null };
@@ -118,7 +118,7 @@ describe("a preflight", () => {
     });
   });
 
-  it("of an origin that is not allowed is answered without CORS headers", () => {
+  it("gets no CORS headers for an origin that is not allowed", () => {
     const { reply, forwarded } = preflight({ ...config, allow_private_network: true }, EVIL, ["Access-Control-Request-Private-Network", "true"]);
     expect([reply.status, forwarded]).toEqual([204, null]);
     expect(told(reply)).toEqual({ vary: "Origin, Access-Control-Request-Private-Network" });
@@ -261,7 +261,7 @@ describe("an entry that is no origin", () => {
     ["http://a.example:65536", "a port is a number from 1 to 65535"],
     ["http://a.example:0", "a port is a number from 1 to 65535"],
     ["https://bücher.example", "browsers write names beyond ASCII in their xn-- form"],
-  ])("%s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
+  ])("has an error: %s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
 
   it("is rejected in a time that grows linearly with its length", () => {
     for (const part of ["a.", "a-", "a"]) {

@@ -45,8 +45,8 @@ const call = (parts: Partial<ConstructorParameters<typeof Call>[0]> = {}) =>
 
 const pass: Answer = (_request, response) => void response.end("fine");
 
-describe("what it is asked", () => {
-  it("is a GET that describes the client's request, with Authorization and Cookie", async () => {
+describe("the request to the auth server", () => {
+  it("describes the client's request in a GET, with Authorization and Cookie", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["Host", "gw", "authorization", "Bearer x", "Cookie", "a=1", "Cookie", "b=2", "X-Other", "1", "Content-Length", "3", "X-Forwarded-Uri", "/forged"];
     await ask({ method: "POST", path: "/a/b", query: "?q=1", scheme: "https", authority: "shop.example", headers });
@@ -66,7 +66,7 @@ describe("what it is asked", () => {
     expect(headerValue(server.seen[0]!.headers, "authorization")).toBeUndefined();
   });
 
-  it("passes on X-Forwarded-For and -Host of a trusted proxy, and of nobody else", async () => {
+  it("passes on X-Forwarded-For and -Host of a trusted proxy only", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["X-Forwarded-For", "198.51.100.7", "X-Forwarded-Host", "outer.example"];
     await ask({ headers, call: call({ trustedRemote: true }) });

@@ -105,7 +105,7 @@ describe("an entry", () => {
     expect(Buffer.concat(received).toString()).toBe("abcde");
   });
 
-  it("does not read a body that nobody else reads", async () => {
+  it("does not read a body that has no other reader", async () => {
     const body = new PassThrough();
     body.end("abc");
     const entry = await entryOf(({ run }) => run({}, { ...plainReply, body }).exchange.call.close());
@@ -113,12 +113,12 @@ describe("an entry", () => {
     expect(body.readableFlowing).toBeNull();
   });
 
-  it("of a client that disconnects has no status but the code client_closed", async () => {
+  it("has no status and the code client_closed if the client disconnects", async () => {
     const entry = await entryOf(({ run }) => run().exchange.call.abort());
     expect(entry.response).toMatchObject({ status: null, code: "client_closed" });
   });
 
-  it("is made when a plugin further in fails, and the fault passes", async () => {
+  it("describes a request whose inner plugin fails, and the fault passes", async () => {
     const server = await backend();
     const { middleware } = logging(server.port, { batch_size: 1 });
     for (const fail of [() => { throw new Error("no"); }, () => Promise.reject(new Error("no"))]) {
@@ -132,7 +132,7 @@ describe("an entry", () => {
     expect(batches(server)[1]![0]!.response).toEqual({ status: 500, headers: {}, bytes: null, code: "internal" });
   });
 
-  it("of a WebSocket is made when the WebSocket ends", async () => {
+  it("appears for a WebSocket when the WebSocket ends", async () => {
     const server = await backend();
     const { run } = logging(server.port, { batch_size: 1 });
     const socket = new PassThrough();
@@ -146,7 +146,7 @@ describe("an entry", () => {
     expect(batches(server)[0]![0]!.response).toMatchObject({ status: 101, bytes: null });
   });
 
-  it("of a WebSocket that ended before its reply was sent is made with the reply", async () => {
+  it("appears with the reply if a WebSocket ended before its reply was sent", async () => {
     const socket = new PassThrough();
     socket.destroy();
     await once(socket, "close");
@@ -214,7 +214,7 @@ describe("batches", () => {
     expect(batches(server)[1]).toHaveLength(1);
   });
 
-  it("are lines of JSON with application/x-ndjson", async () => {
+  it("consist of lines of JSON with application/x-ndjson", async () => {
     const server = await backend();
     const { done } = logging(server.port, { batch_size: 2, content_type: "application/x-ndjson; charset=utf-8" });
     done();
@@ -270,7 +270,7 @@ describe("batches", () => {
     expect(server.seen).toHaveLength(1);
   });
 
-  it("for a slow server wait in a bounded queue, whose oldest entries are dropped", async () => {
+  it("wait in a bounded queue for a slow server; the oldest entries are dropped", async () => {
     const held = gate<() => void>();
     let first = true;
     const ids: string[][] = [];
@@ -300,7 +300,7 @@ describe("batches", () => {
 });
 
 describe("the end of an instance", () => {
-  it("sends the waiting entries, and those of requests that end later", async () => {
+  it("sends the waiting entries, and the entries of requests that end later", async () => {
     const server = await backend();
     const { run, done, close } = logging(server.port);
     const late = run();

@@ -89,7 +89,7 @@ describe("a token that passes", () => {
     expect(exchange.call.notes.identity).toBe("ann");
   });
 
-  it("without sub leaves the caller who was known before", () => {
+  it("keeps the previous caller if it has no sub", () => {
     expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({ identity: "before" });
   });
 
@@ -189,11 +189,11 @@ describe("401", () => {
     ["a time that is none", "token_invalid malformed", { exp: "tomorrow" }],
     ["one for later", "token_invalid early", { nbf: NOW + 61 }],
     ["one from the future", "token_invalid early", { iat: NOW + 61 }],
-  ])("for %s", (_what, expected, claims) => {
+  ])("refuses %s", (_what, expected, claims) => {
     expect(outcome({}, claims)).toBe(expected);
   });
 
-  it("is not sent within leeway_s, 60 by default", () => {
+  it("starts only after leeway_s, 60 by default", () => {
     expect(outcome({}, { exp: NOW - 59, nbf: NOW + 60, iat: NOW + 60 })).toBe("passes");
     expect(outcome({ leeway_s: 0 }, { exp: NOW })).toBe("token_expired expired");
     expect(outcome({ leeway_s: 0 }, { nbf: NOW + 1 })).toBe("token_invalid early");
@@ -253,7 +253,7 @@ describe("401", () => {
     ["another secret", token(CLAIMS, undefined, SECRET + "x"), "unknown key"],
     ["no signature", `${head}.${body}.`, "unknown key"],
     ["claims exchanged", `${head}.${encode({ ...CLAIMS, sub: "root" })}.${mark}`, "unknown key"],
-  ])("for %s", (_what, text, why) => {
+  ])("refuses a token with %s", (_what, text, why) => {
     const { code, exchange, forwarded } = ask({}, bearer(text));
     expect([code, exchange.call.notes.fault]).toEqual(["token_invalid", `jwt: ${why}`]);
     expect(forwarded).toBeNull();
@@ -516,7 +516,7 @@ describe("jwks_uri", () => {
     expect((await asked).status).toBe(503);
   });
 
-  it("is fetched to the end of the instance only while a request waits", async () => {
+  it("ends with its instance unless a request waits", async () => {
     const begun = gate();
     const issuer = await rawBackend(() => begun.open());
     const { request, close } = asking(issuer.port);

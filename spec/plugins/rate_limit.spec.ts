@@ -114,7 +114,7 @@ describe("limit_by", () => {
   });
 });
 
-describe("what the client is told", () => {
+describe("a client", () => {
   it("gets RateLimit-Policy and RateLimit on every reply", () => {
     const { clock, ask } = limited({ limit_second: 10, limit_min: 60, limit_hour: 64 });
     const reply = ask();

@@ -41,7 +41,7 @@ async function through(config: unknown, parts: Partial<ExchangeParts>) {
 }
 
 describe("a body", () => {
-  it("that fits is forwarded byte for byte, however it came", async () => {
+  it("reaches the upstream byte for byte if it is valid, however it arrived", async () => {
     const text = '  {"id" : 1,\n "more":"é😀\\u0041" }\n';
     const whole = Buffer.from(text);
     expect((await through({ body: BODY }, post(text))).body!.toString()).toBe(text);
@@ -49,7 +49,7 @@ describe("a body", () => {
     expect((await through({ body: BODY }, post(pieces))).body!.equals(whole)).toBe(true);
   });
 
-  it("in thousands of small chunks is kept in fewer ones", async () => {
+  it("occupies few buffers although it arrives in thousands of small chunks", async () => {
     const whole = Buffer.from(`{"id":1,"text":"${Array.from({ length: 3_000 }, (_, i) => i % 10).join("")}"}`);
     const pieces: Buffer[] = [];
     const { returned } = exercise(instance(requestValidation, { body: BODY }), madeUpExchange(post(Readable.from([...whole].map((byte) => Buffer.from([byte]))))), async ({ body }) => {
@@ -61,7 +61,7 @@ describe("a body", () => {
     expect(pieces.length).toBeLessThan(300);
   });
 
-  it("that does not fit is refused with all violations", async () => {
+  it("gets a reply with all violations if it is invalid", async () => {
     const { problem, forwarded } = await ask({ body: { items: BODY } }, post('[{"id":"x"},{},{"id":1}]'));
     expect(forwarded).toBeNull();
     expect(problem).toMatchObject({
@@ -82,7 +82,7 @@ describe("a body", () => {
     ["no UTF-8", Buffer.from([0x22, 0xff, 0x22]), "body : is not encoded in UTF-8"],
     ["a key twice", '{"id":1,"id":2}', "body /id: is a duplicate key"],
     ["endless nesting", "[".repeat(101) + "]".repeat(101), "body : is nested deeper than 100 levels"],
-  ])("that is invalid is refused: %s", async (_what, body, violation) => {
+  ])("gets 400 if it is invalid: %s", async (_what, body, violation) => {
     expect((await ask({ body: BODY }, post(body))).violations).toEqual([violation]);
   });
 
@@ -107,7 +107,7 @@ describe("a body", () => {
     },
   );
 
-  it("with a Content-Encoding is refused", async () => {
+  it("gets an error if it has a Content-Encoding", async () => {
     expect((await ask({ body: BODY }, post("{}", [...JSON_HEADERS, "Content-Encoding", "gzip"]))).violations).toEqual(["headers /content-encoding: is not allowed: send the body unencoded"]);
     expect((await ask({ body: BODY }, post('{"id":1}', [...JSON_HEADERS, "Content-Encoding", "identity"]))).reply).toBe(plainReply);
   });
@@ -127,7 +127,7 @@ describe("a body", () => {
     expect(problem!["detail"]).toMatch(/^The request has at least 50 violations/);
   });
 
-  it("that takes long to check does not block the event loop, and gets the same verdict", async () => {
+  it("does not block the event loop during a long check, and gets the same verdict", async () => {
     const schema = { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } };
     const texts = [JSON.stringify(Array(100_000).fill(1)), JSON.stringify([...Array<unknown>(100_000).fill(1), "x"])];
     let turns = 0;
@@ -156,7 +156,7 @@ describe("a body", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("that multiplies the work of its schema is refused", async () => {
+  it("gets an error if it multiplies the work of its schema", async () => {
     const schema = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
     expect((await ask({ body: schema }, post("[".repeat(60) + "]".repeat(60)))).violations).toEqual(["body : takes too long to check"]);
     const headers = { properties: { x: { allOf: Array(300).fill({ pattern: "(a|b|c|[a-z]|\\w){50}!" }) } } };
@@ -204,7 +204,7 @@ describe("max_bytes", () => {
 });
 
 describe("a client", () => {
-  it("that waits for 100 Continue gets it, and the upstream does not get Expect", async () => {
+  it("gets 100 Continue if it waits for it, and the upstream does not get Expect", async () => {
     const informed: number[] = [];
     const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
     const { forwarded } = await through({ body: true }, post("1", [...JSON_HEADERS, "Expect", "100-continue", "X", "1"], { call }));
@@ -212,14 +212,14 @@ describe("a client", () => {
     expect(forwarded!.headers).toEqual([...JSON_HEADERS, "X", "1"]);
   });
 
-  it("that is refused for its Content-Length gets no 100 Continue", async () => {
+  it("gets no 100 Continue if its Content-Length is refused", async () => {
     const informed: number[] = [];
     const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
     await ask({ body: true, max_bytes: 1 }, post(new PassThrough(), [...JSON_HEADERS, "Expect", "100-continue", "Content-Length", "2"], { call }));
     expect(informed).toEqual([]);
   });
 
-  it("that breaks off gets bad_request, and nothing is forwarded", async () => {
+  it("gets bad_request if its body is incomplete, and nothing is forwarded", async () => {
     for (const before of [true, false]) {
       const body = new PassThrough();
       if (before) body.destroy();
@@ -229,14 +229,14 @@ describe("a client", () => {
     }
   });
 
-  it("whose body exceeds a limit of the gateway gets the error of that limit", async () => {
+  it("gets the error of a gateway limit that its body exceeds", async () => {
     const body = new PassThrough();
     const { returned } = exercise(instance(requestValidation, { body: true }), madeUpExchange(post(body)));
     body.destroy(new Fault("body_too_large", "the body has more than 5 bytes"));
     await expect(returned).rejects.toMatchObject({ code: "body_too_large" });
   });
 
-  it("that sends nothing for a minute gets request_timeout", async () => {
+  it("gets request_timeout if it sends nothing for a minute", async () => {
     const clock = manualClock();
     const body = new PassThrough();
     const { returned } = exercise(instance(requestValidation, { body: true }, madeUpTools({ clock })), madeUpExchange(post(body)));

@@ -16,7 +16,7 @@ describe("directives", () => {
     [['a="open, no-store'], { a: "", "no-store": null }],
     [[""], {}],
     [["=1, b"], { b: null }],
-  ])("are parsed from %j", (lines, expected) => {
+  ])("have the expected values in %j", (lines, expected) => {
     expect(Object.fromEntries(directives(lines.flatMap((line) => ["Cache-Control", line]), "cache-control"))).toEqual(expected);
   });
 
