@@ -337,7 +337,7 @@ describe("limits", () => {
     (field) => expect(limits({ [field]: 0 })).toEqual([]),
   );
 
-  it("suggest the one that was meant", () => {
+  it("suggest the field that was meant", () => {
     expect(limits({ max_body_size: 1 })[0]).toContain('is not a known field; did you mean "max_body_bytes"?');
   });
 });
@@ -377,7 +377,7 @@ describe("plugins", () => {
     });
   });
 
-  it("of an unknown kind are an error that suggests a known one", () => {
+  it("cause an error that suggests a known kind if their kind is unknown", () => {
     expect(ofService({ plugins: [{ name: "key-auth", config: { anything: 1 } }] })).toEqual([
       'services[0].plugins[0].name: expected a plugin kind (key_auth, rate_limit), found "key-auth": did you mean "key_auth"?',
     ]);
