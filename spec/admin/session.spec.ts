@@ -157,7 +157,7 @@ describe("revoked tokens", () => {
     expect(isLive(issue())).toBe(true);
   });
 
-  it("are forgotten once they have expired", () => {
+  it("leave memory once they have expired", () => {
     const { clock, issue, isLive, revoke } = sessionsOf(3);
     Array.from({ length: 3 }, issue).forEach(revoke);
     clock.advance(30_000);
