@@ -249,7 +249,7 @@ describe("a stream", () => {
     expect(got).toBe(sent);
   });
 
-  it("is read no faster than its reader reads", async () => {
+  it("a stream is read no faster than its reader reads", async () => {
     let made = 0;
     const source = new Readable({
       read() {

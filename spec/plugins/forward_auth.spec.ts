@@ -128,7 +128,7 @@ describe("no answer", () => {
     expect(exchange.call.notes.fault).toMatch(/^forward_auth: connect ECONNREFUSED/);
   });
 
-  it("with on_error allow admits the request without the client's own response_headers, and logs how many", async () => {
+  it("admits the request with on_error allow, without the client's own response_headers, and logs how many", async () => {
     const own = tools();
     const config = { url: `http://127.0.0.1:${await closedPort()}/`, on_error: "allow", response_headers: ["X-User"] };
     const middleware = instance(forwardAuth, config, own);
@@ -149,7 +149,7 @@ describe("no answer", () => {
     expect([reply.status, forwarded]).toEqual([503, null]);
   });
 
-  it("is assumed after timeout_ms, and when the answer is too large", async () => {
+  it("a failure is assumed after timeout_ms, and when the answer is too large", async () => {
     const begun = gate();
     const silent = await rawBackend(() => begun.open());
     const own = tools();
@@ -161,7 +161,7 @@ describe("no answer", () => {
     expect((await ask()).reply.status).toBe(503);
   });
 
-  it("is not waited for when the client has disconnected, and the upstream is not asked", async () => {
+  it("the answer is not waited for when the client has disconnected, and the upstream is not asked", async () => {
     for (const onError of ["deny", "allow"]) {
       const begun = gate();
       const silent = await rawBackend(() => begun.open());

@@ -86,7 +86,7 @@ describe("an entry", () => {
     });
   });
 
-  it("is made once the reply is over, and counts the bytes of the body that were read", async () => {
+  it("an entry is made once the reply is over, and counts the bytes of the body that were read", async () => {
     const server = await backend();
     const { run, clock } = logging(server.port, { batch_size: 1 });
     const body = new PassThrough();
@@ -177,7 +177,7 @@ describe("an entry", () => {
     expect(entry.response["headers"]).toMatchObject({ location: "https://app/#id_token=[redacted]&s=1", link: "</x?sig=[redacted]>; rel=next" });
   });
 
-  it("is made in linear time for hostile texts", async () => {
+  it("an entry is made in linear time for hostile texts", async () => {
     const { run } = logging(await closedPort());
     const log = (size: number) => {
       const of = (part: string) => part.repeat(size / part.length);
@@ -188,7 +188,7 @@ describe("an entry", () => {
 });
 
 describe("a response", () => {
-  it("is returned unchanged, without waiting", async () => {
+  it("a response is returned unchanged, without waiting", async () => {
     const { run, middleware } = logging(await closedPort());
     expect(run().returned).toBe(plainReply);
     const exchange = madeUpExchange();
@@ -197,7 +197,7 @@ describe("a response", () => {
 });
 
 describe("batches", () => {
-  it("are sent when they are full, or after flush_ms, with method, content type and headers", async () => {
+  it("batches are sent when they are full, or after flush_ms, with method, content type and headers", async () => {
     const server = await backend();
     const { done, clock, timers } = logging(server.port, { batch_size: 3, flush_ms: 500, method: "PUT", headers: { Authorization: "Bearer log" } });
     for (let i = 0; i < 4; i++) done();
@@ -226,7 +226,7 @@ describe("batches", () => {
     expect(lines[2]).toBe("");
   });
 
-  it("are sent again after 500, 1000 and 2000 ms where that may help, then dropped and logged", async () => {
+  it("batches are sent again after 500, 1000 and 2000 ms where that may help, then dropped and logged", async () => {
     let tries = 0;
     const server = await backend((_request, response) => void response.writeHead(++tries < 5 ? 503 : 200).end());
     const { done, clock, timers, lines } = logging(server.port, { batch_size: 2 });
@@ -250,7 +250,7 @@ describe("batches", () => {
     [429, new Date(Date.UTC(2026, 0, 1) + 6_000).toUTCString(), 6_000],
     [503, "86400", 30_000],
     [500, "later", 500],
-  ])("are sent again after a %d when Retry-After says so: %s", async (status, value, ms) => {
+  ])("batches are sent again after a %d when Retry-After says so: %s", async (status, value, ms) => {
     let tries = 0;
     const server = await backend((_request, response) => void response.writeHead(tries++ === 0 ? status : 200, { "Retry-After": value }).end());
     const { done, clock, timers } = logging(server.port, { batch_size: 1 });
@@ -262,7 +262,7 @@ describe("batches", () => {
     expect(batches(server)[1]).toEqual(batches(server)[0]);
   });
 
-  it("are dropped without another try where that cannot help", async () => {
+  it("batches are dropped without another try where that cannot help", async () => {
     const server = await backend((_request, response) => void response.writeHead(400).end());
     const { done, lines } = logging(server.port, { batch_size: 1 });
     done();

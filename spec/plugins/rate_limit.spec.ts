@@ -148,7 +148,7 @@ describe("a client", () => {
     expect(ask().status).toBe(200);
   });
 
-  it("is admitted after waiting as long as Retry-After says", () => {
+  it("a client is admitted after waiting as long as Retry-After says", () => {
     const { clock, ask } = limited({ limit_second: 3, limit_min: 5 });
     for (let i = 0; i < 40; i++) {
       const reply = ask();

@@ -86,7 +86,7 @@ describe("a body", () => {
     expect((await ask({ body: BODY }, post(body))).violations).toEqual([violation]);
   });
 
-  it("is required for methods that usually have one, and checked for all methods", async () => {
+  it("a body is required for methods that usually have one, and checked for all methods", async () => {
     for (const method of ["GET", "HEAD", "DELETE", "OPTIONS"]) {
       expect((await ask({ body: BODY }, { method })).reply).toBe(plainReply);
       expect((await ask({ body: BODY }, post("", JSON_HEADERS, { method }))).reply).toBe(plainReply);
@@ -112,7 +112,7 @@ describe("a body", () => {
     expect((await ask({ body: BODY }, post('{"id":1}', [...JSON_HEADERS, "Content-Encoding", "identity"]))).reply).toBe(plainReply);
   });
 
-  it("is not read without a schema for it", () => {
+  it("a body is not read without a schema for it", () => {
     const body = new PassThrough();
     const exchange = madeUpExchange(post(body));
     const { returned, forwarded } = exercise(instance(requestValidation, { query: true }), exchange);
@@ -142,13 +142,13 @@ describe("a body", () => {
     expect(turns).toBeGreaterThan(80);
   });
 
-  it("is given up at a limit that does not grow with the body", { timeout: 60_000 }, async () => {
+  it("a check is given up at a limit that does not grow with the body", { timeout: 60_000 }, async () => {
     const schema = { items: { anyOf: [...Array<object>(50).fill({ type: "object" }), { type: "integer" }] } };
     const { violations } = await ask({ body: schema, max_bytes: 10_000_000 }, post(JSON.stringify(Array(2_000_000).fill(1))));
     expect(violations).toEqual(["body : takes too long to check"]);
   });
 
-  it("is not checked to its end when the client disconnects", async () => {
+  it("a body is not checked to its end when the client disconnects", async () => {
     const call = madeUpExchange().call;
     const { returned, forwarded } = exercise(instance(requestValidation, { body: { items: { type: "integer" } } }), madeUpExchange({ ...post(JSON.stringify(Array(200_000).fill(1))), call }));
     setImmediate(() => call.abort());
@@ -258,7 +258,7 @@ describe("the query", () => {
     additionalProperties: false,
   };
 
-  it.each(["?page=1", "?all=true&page=2&tag=1&tag=2&name=a+b%20c", "?page=1&", "?p%61ge=1&name=7"])("is accepted: %s", async (text) => {
+  it.each(["?page=1", "?all=true&page=2&tag=1&tag=2&name=a+b%20c", "?page=1&", "?p%61ge=1&name=7"])("the query is accepted: %s", async (text) => {
     expect((await ask({ query }, { query: text })).reply).toBe(plainReply);
   });
 
@@ -275,7 +275,7 @@ describe("the query", () => {
     ["?page=1&a%2Fb=1&__proto__=1", ["query /a~1b: is not a known property", "query /__proto__: is not a known property"]],
     ["?page=%zz", ["query : is not percent-encoded in UTF-8"]],
     ["?page=1&x=%ff", ["query : is not percent-encoded in UTF-8"]],
-  ])("is refused: %s", async (text, expected) => {
+  ])("the query is refused: %s", async (text, expected) => {
     expect((await ask({ query }, { query: text })).violations).toEqual(expected);
   });
 });
@@ -283,11 +283,11 @@ describe("the query", () => {
 describe("the headers", () => {
   const headers = { properties: { "x-tenant": { type: "string", pattern: "^[a-z]+$" }, "x-level": { type: "integer" }, "x-tag": { type: "array", maxItems: 2 } }, required: ["x-tenant"] };
 
-  it("are accepted in any case of letters, with others beside them", async () => {
+  it("headers are accepted in any case of letters, with others beside them", async () => {
     expect((await ask({ headers }, { headers: ["Host", "a", "X-Tenant", "acme", "X-LEVEL", "3", "x-tag", "a", "X-Tag", "b"] })).reply).toBe(plainReply);
   });
 
-  it("are refused with all violations", async () => {
+  it("headers are refused with all violations", async () => {
     const sent = ["x-tenant", "Acme", "x-level", "high", "x-tag", "a", "x-tag", "b", "x-tag", "c"];
     expect((await ask({ headers }, { headers: sent })).violations).toEqual([
       "headers /x-tenant: does not match the pattern ^[a-z]+$",

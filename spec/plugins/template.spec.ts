@@ -154,7 +154,7 @@ describe("configuration", () => {
     expect(context.issues.map(({ message }) => message)).toEqual(["what the reference stands for does not fit here"]);
   });
 
-  it("is shown as it was written", () => {
+  it("a template is shown as it was written", () => {
     expect(header.show(nodeFrom("x ${env:A} {id}"))).toBe("x ${env:A} {id}");
   });
 });
@@ -179,13 +179,13 @@ describe("the parameters of a route", () => {
     return loaded.ok ? "" : formatIssues(loaded.issues);
   };
 
-  it("are checked for a plugin of a route: those of base_path and path, in every notation", () => {
+  it("parameters are checked for a plugin of a route: those of base_path and path, in every notation", () => {
     expect(issues("{tenant} {item_id} {rest}", "route")).toBe("");
     expect(issues("{other}", "route")).toMatch(/plugins\[0\]\.config\.v +\{other\} is no placeholder of this route's path \(it has \{tenant\}, \{item_id\}, \{rest\}; write \{\{other\}\}/);
     expect(issues("{itemid}", "route")).toMatch(/did you mean \{item_id\}\?/);
   });
 
-  it("are not checked for plugins of a service or all services", () => {
+  it("parameters are not checked for plugins of a service or all services", () => {
     expect(issues("{item}", "service")).toBe("");
     expect(issues("{item}", "global")).toBe("");
   });

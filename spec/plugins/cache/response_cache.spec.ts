@@ -157,14 +157,14 @@ describe("the Cache-Status header (RFC 9211)", () => {
     expect(told[1]).toMatch(/^"my \\"gateway\\""; fwd=uri-miss; key="http:\/\/gateway\.example\/a\/b\?[0-9a-f]{12}"; stored; ttl=60$/);
   });
 
-  it("is not added to WebSockets and gRPC, which pass unchanged", () => {
+  it("the header is not added to WebSockets and gRPC, which pass unchanged", () => {
     const reply: Reply = { status: 200, headers: [], body: null };
     const handle = instance(responseCache, {})(() => reply);
     expect(handle(anExchange({ upgrade: "websocket" }))).toBe(reply);
     expect(handle(anExchange({ method: "POST", headers: ["content-type", "application/grpc+proto"] }))).toBe(reply);
   });
 
-  it("is part of the 504 that only-if-cached gets where nothing is stored", async () => {
+  it("the header is part of the 504 that only-if-cached gets where nothing is stored", async () => {
     const origin = cached(() => ok(FRESH));
     const exchange = anExchange({ headers: ["Cache-Control", "only-if-cached"] });
     const reply = atOnce(origin.handle(exchange));
@@ -192,7 +192,7 @@ describe("targets", () => {
 });
 
 describe("hits", () => {
-  it("are answered synchronously and note no upstream", async () => {
+  it("hits are answered synchronously and note no upstream", async () => {
     const origin = cached((exchange) => {
       exchange.call.notes.upstream = "u:1";
       exchange.call.notes.attempts = 2;
@@ -206,7 +206,7 @@ describe("hits", () => {
     expect(second.call.notes).toMatchObject({ upstream: null, attempts: 0 });
   });
 
-  it("are not made from replies to a caller whom an auth plugin further in has identified", async () => {
+  it("hits are not made from replies to a caller whom an auth plugin further in has identified", async () => {
     const origin = cached((exchange) => {
       exchange.call.notes.identity = "alice";
       return ok(FRESH);
@@ -218,7 +218,7 @@ describe("hits", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("are not made from the gateway's own errors, which are noted for the log", async () => {
+  it("hits are not made from the gateway's own errors, which are noted for the log", async () => {
     const origin = cached((exchange) => ({ ...problem(exchange.call, "rate_limited"), headers: flat(FRESH) }));
     const exchange = anExchange();
     await origin.handle(exchange);
