@@ -76,7 +76,7 @@ describe("a start that fails", () => {
     ["a CA that is garbage", { cert: SERVER.cert, key: SERVER.key, ca: "none" }, ["ca.pem (CA_CERT_PATH) is not a certificate in PEM form"]],
     ["a chain whose second certificate is garbage", { cert: SERVER.cert + garbage, key: SERVER.key }, ["cert.pem (SERVER_CERT_PATH) is not a certificate in PEM form (number 2 of 2 in it)"]],
   ];
-  it.each(cases)("with %s exits 2 and names the file and the reason", async (_what, texts, told) => {
+  it.each(cases)("exits 2 for %s, and names the file and the reason", async (_what, texts, told) => {
     const files = pem(texts);
     const environment: Record<string, string> = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
     if (files.ca !== undefined) environment.CA_CERT_PATH = files.ca;
@@ -89,7 +89,7 @@ describe("a start that fails", () => {
   it.each([
     ["is not there", "SERVER_CERT_PATH", "/nowhere/cert.pem", "cannot read the server certificate /nowhere/cert.pem (SERVER_CERT_PATH): no such file"],
     ["is a directory", "SERVER_KEY_PATH", "/tmp", "cannot read the server key /tmp (SERVER_KEY_PATH): it is a folder"],
-  ])("with a file that %s exits 2 and names the file", async (_what, setting, path, message) => {
+  ])("exits 2 if a file %s, and names the file", async (_what, setting, path, message) => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const { code, stderr } = await failed([], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, [setting]: path });
     expect([code, stderr]).toEqual([2, `edge-gateway: ${message}\n`]);
