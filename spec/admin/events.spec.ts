@@ -137,7 +137,7 @@ describe("GET /gateway/events", () => {
     await eventually(() => clock.pending === 0);
   });
 
-  it("is readable by pages of the allowed origins with their cookie", async () => {
+  it("the stream is readable by pages of the allowed origins with their cookie", async () => {
     const { running, cookie } = await listening();
     const own = await stream(running, cookie, { headers: { origin: UI } });
     expect(own.headers).toMatchObject({ "access-control-allow-origin": UI, "access-control-allow-credentials": "true", vary: "Origin" });

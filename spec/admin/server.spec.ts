@@ -126,7 +126,7 @@ describe("the endpoints of the admin interface", () => {
 describe("a request body", () => {
   const post = `POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\n`;
 
-  it("is not waited for: the reply comes before it", async () => {
+  it("a request body is not waited for: the reply comes before it", async () => {
     const { port } = await startAdmin();
     const socket = await connected(port);
     socket.write(`${post}Content-Length: 10\r\n\r\n12345`);
@@ -134,7 +134,7 @@ describe("a request body", () => {
     expect(statuses(answer.toString())).toEqual([200]);
   });
 
-  it("is discarded up to 64 KiB, and the connection serves the next request", async () => {
+  it("a request body is discarded up to 64 KiB, and the connection serves the next request", async () => {
     const { raw } = await startAdmin();
     const body = "x".repeat(64 * 1024);
     const received = await raw(
@@ -192,7 +192,7 @@ describe("bytes that are no request", () => {
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
 
-  it("are refused after the reply to the request before them", async () => {
+  it("invalid bytes are refused after the reply to the request before them", async () => {
     const { raw, ask } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const login = `POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\nContent-Length: 0\r\n\r\n`;
     const received = await raw(`${login}rubbish rubbish\r\n\r\n`, "more rubbish");
