@@ -50,14 +50,14 @@ describe("a page of an allowed origin", () => {
     });
   });
 
-  it("is recognised however the origin was written in the settings", async () => {
+  it("an allowed origin is recognised however the origin was written in the settings", async () => {
     const { ask } = await startAdmin({ corsOrigins: [" HTTPS://UI.example/ ", UI] });
     for (const origin of ["https://ui.example", UI]) {
       expect((await ask("GET", "/healthz", { headers: { origin } })).headers["access-control-allow-origin"]).toBe(origin);
     }
   });
 
-  it("is never every page: * is not a wildcard", async () => {
+  it("an allowed origin is never every page: * is not a wildcard", async () => {
     const { ask } = await startAdmin({ corsOrigins: ["*"] });
     expect(corsHeaders(await ask("GET", "/healthz", { headers: { origin: "http://evil.example" } }))).toEqual([]);
     expect((await ask("POST", "/login", { headers: { origin: "http://evil.example", authorization: RIGHT } })).status).toBe(403);

@@ -107,7 +107,7 @@ describe("GET /gateway/events", () => {
     expect([first.last("status").digest, first.last("health")]).toEqual(["ba9876543210", { services: [] }]);
   });
 
-  it("is computed once for all readers, and not at all without readers", async () => {
+  it("computes each event once for all readers, and none without readers", async () => {
     const { running, cookie, first, clock, now } = await listening();
     const second = await stream(running, cookie);
     await eventually(() => second.names().length === 3);
@@ -137,7 +137,7 @@ describe("GET /gateway/events", () => {
     await eventually(() => clock.pending === 0);
   });
 
-  it("is readable by pages of the allowed origins with their cookie", async () => {
+  it("the stream is readable by pages of the allowed origins with their cookie", async () => {
     const { running, cookie } = await listening();
     const own = await stream(running, cookie, { headers: { origin: UI } });
     expect(own.headers).toMatchObject({ "access-control-allow-origin": UI, "access-control-allow-credentials": "true", vary: "Origin" });
@@ -164,8 +164,8 @@ describe("GET /gateway/events", () => {
   });
 });
 
-describe("a stream ends", () => {
-  it("with its session: at once on logout, within a second on expiry; other streams go on", async () => {
+describe("the end of a stream", () => {
+  it("follows its session: at once on logout, within a second on expiry; other streams continue", async () => {
     const { running, ask, cookie, first, clock } = await listening({ sessionTtlS: 10 });
     clock.advance(5_000);
     const second = await stream(running, await running.session());
@@ -255,7 +255,7 @@ describe("a reader that does not read", () => {
     expect(blocked.text().match(/event: status\n/g)!.length).toBeLessThan(20);
   });
 
-  it("is cut off after half a minute", async () => {
+  it("loses its connection after half a minute", async () => {
     const { clock, events } = await slow();
     expect(events.state).toBe("full");
     clock.advance(31_000);

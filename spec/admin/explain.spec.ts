@@ -119,7 +119,7 @@ describe("POST /gateway/explain", () => {
     slow.socket.destroy();
   });
 
-  it("is closed with the interface in the middle of a question", async () => {
+  it("the request is closed with the interface in the middle of a question", async () => {
     const { admin, cookie, port, clock } = await loggedIn();
     const socket = connect(port, "127.0.0.1");
     socket.on("error", () => {}).write(`POST /gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`);

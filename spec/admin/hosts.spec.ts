@@ -16,7 +16,7 @@ describe("a request over plain HTTP under a name that is not in ADMIN_HOSTS", ()
     expect((await login()).status).toBe(200);
   });
 
-  it("is recognised by the host of an absolute-form target, which overrides Host", async () => {
+  it("the request is recognised by the host of an absolute-form target, which overrides Host", async () => {
     const { ask } = await startAdmin({ hosts: ["gateway.lan"] });
     expect((await ask("GET", "http://evil.example/healthz", { headers: { host: "localhost" } })).status).toBe(421);
     expect((await ask("GET", "http://gateway.lan/healthz", { headers: { host: "evil.example" } })).status).toBe(200);
@@ -30,7 +30,7 @@ describe("a request over plain HTTP under a name that is not in ADMIN_HOSTS", ()
 });
 
 describe("a host that is known", () => {
-  it("is an IP address, localhost, a name in ADMIN_HOSTS, or none at all in HTTP/1.0", async () => {
+  it("a known host is an IP address, localhost, a name in ADMIN_HOSTS, or none at all in HTTP/1.0", async () => {
     const { ask, port, raw } = await startAdmin({ hosts: ["gateway.lan"] });
     for (const host of ["127.0.0.1", `[::1]:${port}`, "localhost:1", "Gateway.LAN"]) {
       expect((await ask("GET", "/healthz", { headers: { host } })).status).toBe(200);
@@ -38,7 +38,7 @@ describe("a host that is known", () => {
     expect(await raw("GET /healthz HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  it("is any host over HTTPS, where the certificate proves the name", async () => {
+  it("a known host is any host over HTTPS, where the certificate proves the name", async () => {
     const { ask } = await startAdmin({ tls: { cert: CERT, key: KEY } });
     expect((await ask("GET", "/healthz", { headers: { host: "admin.example" } })).status).toBe(200);
   });

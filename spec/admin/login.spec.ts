@@ -114,7 +114,7 @@ describe("guessing", () => {
     }
   });
 
-  it("is counted further when the right password comes from the same address in between", async () => {
+  it("a guess is counted further when the right password comes from the same address in between", async () => {
     const { login, clock } = await startAdmin();
     for (let i = 0; i < 5; i++) await login(WRONG);
     clock.advance(1000);
@@ -135,7 +135,7 @@ describe("guessing", () => {
     expect(guesses).toBeLessThanOrEqual(19); // 15, and one in 15 minutes
   });
 
-  it("is not counted for requests without credentials", async () => {
+  it("a guess is not counted for requests without credentials", async () => {
     const { ask, login } = await startAdmin();
     for (const authorization of ["", "Bearer x", "Basic !!!!", "Basic YTpiZ==", "Basic eA==", "Basic /zr/"]) {
       for (let i = 0; i < 5; i++) expect((await ask("POST", "/login", { headers: { authorization } })).status).toBe(401);
@@ -143,7 +143,7 @@ describe("guessing", () => {
     expect((await login()).status).toBe(200);
   });
 
-  it("is not faster in parallel: of 20 attempts at once, five are verified", async () => {
+  it("guessing is not faster in parallel: of 20 attempts at once, five are verified", async () => {
     const { login } = await startAdmin({ password: QUICK });
     const got = await Promise.all(Array.from({ length: 20 }, () => login(WRONG)));
     expect(got.map(({ status }) => status).sort()).toEqual([...Array(5).fill(401), ...Array(15).fill(429)]);
@@ -168,7 +168,7 @@ describe("guessing", () => {
     expect(await kind(RIGHT, "::ffff:192.0.2.2")).toBe("accepted");
   });
 
-  it("is refused without being counted when two are being verified and 32 wait", async () => {
+  it("a guess is refused without being counted when two are being verified and 32 wait", async () => {
     const login = new Login({ user: USER, password: QUICK, clock: manualClock() });
     const right = basic(USER, "quick");
     const outcomes = await Promise.all(Array.from({ length: 40 }, (_, i) => login.attempt(right, `192.0.2.${i}`)));
@@ -194,14 +194,14 @@ describe("guessing", () => {
 });
 
 describe("many logins at once", () => {
-  it("with the right, hashed password all succeed", async () => {
+  it("succeed with the right, hashed password", async () => {
     const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:right").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
     expect(outcomes.map(({ kind }) => kind)).toEqual(Array.from({ length: 8 }, () => "accepted"));
   });
 
-  it("with wrong passwords, five are verified and the others have to pause", async () => {
+  it("cause five verifications of wrong passwords, and a pause for the others", async () => {
     const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:wrong").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));

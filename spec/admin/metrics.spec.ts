@@ -141,7 +141,7 @@ describe("credentials that were right", () => {
     return { login, verified };
   };
 
-  it("are not verified again; others are each time", async () => {
+  it("correct credentials are not verified again; others are each time", async () => {
     const { login, verified } = counting();
     const kinds = [];
     for (const given of [RIGHT, RIGHT, WRONG, WRONG, RIGHT]) kinds.push((await login.attempt(given, "192.0.2.1")).kind);
@@ -155,7 +155,7 @@ describe("credentials that were right", () => {
     expect((await login.attempt(basic("other", PASSWORD), "192.0.2.1")).kind).toBe("wrong");
   });
 
-  it("are not found by parallel guesses", async () => {
+  it("correct credentials are not found by parallel guesses", async () => {
     const { login } = counting();
     await login.attempt(RIGHT, "192.0.2.1");
     const kinds = await Promise.all([...Array.from({ length: 10 }, () => WRONG), RIGHT].map(async (given) => (await login.attempt(given, "192.0.2.9")).kind));

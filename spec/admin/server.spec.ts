@@ -126,7 +126,7 @@ describe("the endpoints of the admin interface", () => {
 describe("a request body", () => {
   const post = `POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\n`;
 
-  it("is not waited for: the reply comes before it", async () => {
+  it("a request body is not waited for: the reply comes before it", async () => {
     const { port } = await startAdmin();
     const socket = await connected(port);
     socket.write(`${post}Content-Length: 10\r\n\r\n12345`);
@@ -134,7 +134,7 @@ describe("a request body", () => {
     expect(statuses(answer.toString())).toEqual([200]);
   });
 
-  it("is discarded up to 64 KiB, and the connection serves the next request", async () => {
+  it("a request body is discarded up to 64 KiB, and the connection serves the next request", async () => {
     const { raw } = await startAdmin();
     const body = "x".repeat(64 * 1024);
     const received = await raw(
@@ -162,7 +162,7 @@ describe("a request body", () => {
     // Well before the time limit of a connection that is kept alive, which would end it too.
   }, 4000);
 
-  it("that outgrows its bound while the login is still verified gets the login's reply, and then the connection ends", async () => {
+  it("ends the connection after the login's reply if it exceeds 64 KiB during the verification", async () => {
     const { port, inTime } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const socket = await connected(port);
     socket.write(`${post}Transfer-Encoding: chunked\r\n\r\n20000\r\n${"x".repeat(0x20000)}\r\n`);
@@ -192,7 +192,7 @@ describe("bytes that are no request", () => {
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
 
-  it("are refused after the reply to the request before them", async () => {
+  it("invalid bytes are refused after the reply to the request before them", async () => {
     const { raw, ask } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const login = `POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\nContent-Length: 0\r\n\r\n`;
     const received = await raw(`${login}rubbish rubbish\r\n\r\n`, "more rubbish");
@@ -216,7 +216,7 @@ describe("bytes that are no request", () => {
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
 
-  it("that ask for an upgrade are answered as an ordinary request", async () => {
+  it("get an ordinary reply if they ask for an upgrade", async () => {
     const { raw } = await startAdmin();
     const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
     expect(statuses(await raw(`GET /healthz HTTP/1.0\r\nHost: localhost\r\n${upgrade}\r\n`))).toEqual([200]);
@@ -234,7 +234,7 @@ describe("time limits", () => {
 });
 
 describe("a client that disconnects", () => {
-  it("before its login is answered does no harm", async () => {
+  it("does no harm if it leaves before the reply to its login", async () => {
     const { port, ask, login } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const socket = await connected(port);
     socket.write(`POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\n\r\n`);

@@ -18,7 +18,7 @@ describe("the token cookie", () => {
     expect([head.status, head.text]).toEqual([200, ""]);
   });
 
-  it("is found among other cookies, in quotes, and among several of its name", async () => {
+  it("the token cookie is found among other cookies, in quotes, and among several of its name", async () => {
     const { ask, session } = await startAdmin();
     const token = await session();
     const value = token.slice("token=".length);
@@ -78,7 +78,7 @@ describe("the token cookie", () => {
     expect((await ask("GET", "/gateway", { headers: { cookie } })).status).toBe(401);
   });
 
-  it("is valid at every instance with the same secret, and at no other", async () => {
+  it("the token cookie is valid at every instance with the same secret, and at no other", async () => {
     const [one, two] = [await startAdmin(), await startAdmin()];
     const [own, other] = [await startAdmin({ jwtSecret: null }), await startAdmin({ jwtSecret: null })];
     const cookie = await one.session();
@@ -93,7 +93,7 @@ describe("the token cookie", () => {
     ["the password", { password: "another" }],
     ["the user", { user: "another" }],
     ["the password's hash", { password: "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ" }],
-  ])("is invalid once %s has changed, even if ADMIN_JWT_SECRET is the same", async (_what, changed) => {
+  ])("the token cookie is invalid once %s has changed, even if ADMIN_JWT_SECRET is the same", async (_what, changed) => {
     const [before, after] = [await startAdmin(), await startAdmin(changed)];
     const cookie = await before.session();
     for (const path of PAGES) expect((await after.ask("GET", path, { headers: { cookie } })).status).toBe(401);
@@ -157,7 +157,7 @@ describe("revoked tokens", () => {
     expect(isLive(issue())).toBe(true);
   });
 
-  it("are forgotten once they have expired", () => {
+  it("leave memory once they have expired", () => {
     const { clock, issue, isLive, revoke } = sessionsOf(3);
     Array.from({ length: 3 }, issue).forEach(revoke);
     clock.advance(30_000);

@@ -30,7 +30,7 @@ describe("--help", () => {
     ["reload", ["--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["schema", ["--config"], ["--http-port"]],
     ["hash-password", ["standard input"], ["--"]],
-  ] as const)("of %s lists its own flags and no others", (verb, own, others) => {
+  ] as const)("lists for %s its own flags and no others", (verb, own, others) => {
     const text = helpTextOf(verb, COMMANDS[verb]!);
     expect(text).toMatch(new RegExp(`^Usage: edge-gateway ${verb}\\b`));
     for (const word of own) expect(text).toContain(word);

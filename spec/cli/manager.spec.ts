@@ -111,7 +111,7 @@ describe("edge-gateway manager", () => {
     expect(manager.url).toBe(`http://localhost:${manager.port}`);
   });
 
-  it("on a port in use exits 1 and names port and setting", async () => {
+  it("exits 1 if its port is in use, and names port and setting", async () => {
     const port = await taken();
     expect(await program(["manager", "--manager-port", String(port)]).ended).toMatchObject({
       code: 1,
@@ -211,7 +211,7 @@ describe("edge-gateway run --manager", () => {
     expect(await running.ended).toMatchObject({ code: 0 });
   });
 
-  it("on a MANAGER_PORT in use exits 1 and closes everything that it had opened", async () => {
+  it("exits 1 if MANAGER_PORT is in use, and closes all open listeners", async () => {
     const [port, httpPort] = [await taken(), await freePort()];
     const ports = ["--http-port", String(httpPort), "--admin-port", "0", "--manager-port", String(port), "--listen-host", "127.0.0.1"];
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--manager", ...ports], { environment: ADMIN }).ended;

@@ -62,7 +62,7 @@ describe("edge-gateway reload", () => {
     expect(stdout).toMatch(/^the text has not changed.*\nthe last change was at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
   });
 
-  it("over HTTPS verifies the certificate, by Node's list or by --ca", async () => {
+  it("verifies the certificate over HTTPS, by Node's list or by --ca", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, broken: "garbage" });
     const { url, reload } = await gateway({ SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ADMIN_TLS: "true" });
     const named = url.replace("127.0.0.1", "localhost");
@@ -97,7 +97,7 @@ describe("edge-gateway reload", () => {
     expect(stderr).toContain(message);
   });
 
-  it("reports a refused configuration in the same words as the log", async () => {
+  it("reports a refused configuration with the same text as the log", async () => {
     const { reload, file, says, stderr } = await gateway();
     writeFileSync(file, "{}");
     await says("reload refused");

@@ -45,7 +45,7 @@ async function serving(extra: Record<string, string> = {}) {
 }
 
 describe("the settings' certificate files, once they change", () => {
-  it("are reloaded when both fit together: half a change is logged and refused, and connections stay open", async () => {
+  it("the files are reloaded when both fit together: half a change is logged and refused, and connections stay open", async () => {
     const { running, files, port } = await serving();
     const client = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false });
     onTestFinished(() => void client.destroy());
@@ -62,7 +62,7 @@ describe("the settings' certificate files, once they change", () => {
     expect(closed).toBe(false);
   });
 
-  it("are refused when they are garbage, and reloaded when they are valid again", async () => {
+  it("the files are refused when they are garbage, and reloaded when they are valid again", async () => {
     const { running, files, port } = await serving();
     writeFileSync(files.cert!, "garbage");
     await running.says(REFUSED);
@@ -73,7 +73,7 @@ describe("the settings' certificate files, once they change", () => {
     expect(await shown(port)).toBe(serial(SERVER));
   });
 
-  it("are followed through links that are swapped, as Kubernetes does", async () => {
+  it("the files are followed through links that are swapped, as Kubernetes does", async () => {
     const folder = emptyFolder();
     for (const [name, { cert, key }] of [["one", SERVER], ["two", RENEWED]] as const) {
       mkdirSync(join(folder, name));
@@ -112,7 +112,7 @@ describe("the settings' certificate files, once they change", () => {
     await expect(get(STRANGER)).rejects.toThrow();
   });
 
-  it("are shown by the admin interface, too", async () => {
+  it("the files are shown by the admin interface, too", async () => {
     const { running, files, port } = await serving({ ADMIN_USER: "anna", ADMIN_PASSWORD: "secret", ADMIN_TLS: "true" });
     const admin = portOf(running.started.admin);
     expect(await shown(admin)).toBe(serial(SERVER));
@@ -132,7 +132,7 @@ describe("the configuration's certificate files, once they change", () => {
     return { running, named, config, port: httpsPort(running) };
   }
 
-  it("are reloaded when both fit together; half a change is logged and refused", async () => {
+  it("the files are reloaded when both fit together; half a change is logged and refused", async () => {
     const { running, named, port } = await withShop();
     save(named.shop_cert!, WILDCARD.cert);
     await running.says(NAMED_REFUSED);
@@ -144,7 +144,7 @@ describe("the configuration's certificate files, once they change", () => {
     expect(await shown(port)).toBe(serial(SERVER));
   });
 
-  it("are reloaded even while the configuration file itself is broken", async () => {
+  it("the files are reloaded even while the configuration file itself is broken", async () => {
     const { running, named, port } = await withShop();
     save(running.file, "{ broken");
     await running.says("reload refused");
@@ -184,7 +184,7 @@ describe("the configuration's certificate files, once they change", () => {
     return { running, named, status, renew, port: httpsPort(running) };
   }
 
-  it("are reloaded while another secret of the configuration is missing", async () => {
+  it("the files are reloaded while another secret of the configuration is missing", async () => {
     const { running, named, status, renew, port } = await withSecret();
     rmSync(named.secret!);
     await renew();
@@ -204,7 +204,7 @@ describe("the configuration's certificate files, once they change", () => {
     expect([await status("first-key"), await status("second-key")]).toEqual([401, 200]);
   });
 
-  it("are watched when a reload names other files", async () => {
+  it("the files are watched when a reload names other files", async () => {
     const { running, config, port } = await withShop();
     const others = pem({ cert: WILDCARD.cert, key: WILDCARD.key });
     const certificates = [{ hosts: ["shop.example.com"], cert: others.cert!, key: others.key! }];
@@ -235,7 +235,7 @@ describe("a jwks_file, once it changes", () => {
     return { running, status };
   }
 
-  it("is reloaded after a rename-save: tokens of the new key pass, tokens of a removed key do not", async () => {
+  it("a jwks_file is reloaded after a rename-save: tokens of the new key pass, tokens of a removed key do not", async () => {
     const [old, renewed] = [key("1"), key("2")];
     const path = join(emptyFolder(), "keys.json");
     writeFileSync(path, old.set);
@@ -246,7 +246,7 @@ describe("a jwks_file, once it changes", () => {
     expect([await status(old), await status(renewed)]).toEqual([401, 200]);
   });
 
-  it("is followed through links that are swapped, as Kubernetes does", async () => {
+  it("a jwks_file is followed through links that are swapped, as Kubernetes does", async () => {
     const [old, renewed] = [key("1"), key("2")];
     const folder = emptyFolder();
     for (const [name, { set }] of [["one", old], ["two", renewed]] as const) {

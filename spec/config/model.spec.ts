@@ -134,7 +134,7 @@ describe("configSchema", () => {
 });
 
 describe("routes", () => {
-  it("are named after their methods and path", () => {
+  it("routes are named after their methods and path", () => {
     const routes = [{ path: "/b/{id}", methods: ["GET"] }, { path: "/b" }, { path: "/c", methods: ["GET", "PUT"] }, { path: "/d", name: "mine" }];
     expect(valid({ services: [service({ routes })] }).services[0]!.routes.map((route) => route.name)).toEqual([
       "GET /b/{id}", "/b", "GET,PUT /c", "mine",
@@ -299,7 +299,7 @@ describe("certificates", () => {
 });
 
 describe("h2c", () => {
-  it("is a boolean, false unless given", () => {
+  it("h2c is a boolean, false unless given", () => {
     expect(valid({ global: { h2c: true }, services: [] }).global.h2c).toBe(true);
     expect(issues({ global: { h2c: "yes" }, services: [] })[0]).toMatch(/global\.h2c: expected true or false/);
     expect(issues({ global: { h2: true }, services: [] })[0]).toContain('did you mean "h2c"?');
@@ -337,7 +337,7 @@ describe("limits", () => {
     (field) => expect(limits({ [field]: 0 })).toEqual([]),
   );
 
-  it("suggest the one that was meant", () => {
+  it("suggest the field that was meant", () => {
     expect(limits({ max_body_size: 1 })[0]).toContain('is not a known field; did you mean "max_body_bytes"?');
   });
 });
@@ -360,7 +360,7 @@ describe("plugins", () => {
     expect(valid({ global: { plugins: [plugin] }, services: [] }).global.plugins[0]!.config).toMatchObject({ key: "hush" });
   });
 
-  it("are checked also when they are not enabled", () => {
+  it("plugins are checked also when they are not enabled", () => {
     expect(ofService({ plugins: [{ name: "rate_limit", enabled: false, config: { limit_min: 0 } }] })).toEqual([
       "services[0].plugins[0].config.limit_min: expected an integer ≥ 1, found 0",
     ]);
@@ -377,7 +377,7 @@ describe("plugins", () => {
     });
   });
 
-  it("of an unknown kind are an error that suggests a known one", () => {
+  it("cause an error that suggests a known kind if their kind is unknown", () => {
     expect(ofService({ plugins: [{ name: "key-auth", config: { anything: 1 } }] })).toEqual([
       'services[0].plugins[0].name: expected a plugin kind (key_auth, rate_limit), found "key-auth": did you mean "key_auth"?',
     ]);

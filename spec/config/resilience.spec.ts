@@ -40,7 +40,7 @@ it.each([
   expect(issues(HEALTH, input)).toEqual([expect.stringContaining(issue)]);
 });
 
-it("a circuit breaker is all defaults, or says what is wrong", () => {
+it("a circuit breaker has defaults for every field, and reports wrong values", () => {
   expect(checked(CIRCUIT_BREAKER, {}).value).toEqual({ errorRatio: 0.5, minRequests: 20, windowMs: 10_000, openMs: 10_000, probes: 1 });
   expect(issues(CIRCUIT_BREAKER, { error_ratio: 0, probes: 0 })).toEqual([
     "error_ratio: expected a number 0.01–1, found 0",
@@ -48,7 +48,7 @@ it("a circuit breaker is all defaults, or says what is wrong", () => {
   ]);
 });
 
-it("retries are all defaults, or say what is wrong", () => {
+it("retries have defaults for every field, and report wrong values", () => {
   expect(checked(RETRIES, {}).value).toEqual({ attempts: 2, on: ["connect", "reset", "timeout"], perTryMs: 0, budgetRatio: 0.2, maxReplayBytes: 65_536 });
   expect(checked(RETRIES, { on: [503, "connect"] }).value).toMatchObject({ on: [503, "connect"] });
   expect(issues(RETRIES, { on: ["conect", 200], budget_ratio: 2 })).toEqual([

@@ -51,7 +51,7 @@ describe("scalars", () => {
 });
 
 describe("references", () => {
-  it("are resolved for the code and kept for display", () => {
+  it("references are resolved for the code and kept for display", () => {
     expect(check(s.string(), "Bearer ${env:SECRET}")).toBe("Bearer hush");
     expect(show(s.string(), "Bearer ${env:SECRET}")).toBe("Bearer ${env:SECRET}");
   });
@@ -63,14 +63,14 @@ describe("references", () => {
     expect(String(check(schema, "ABC"))).toContain("write abc");
   });
 
-  it("are one issue each when the variable is not set", () => {
+  it("references are one issue each when the variable is not set", () => {
     expect(check(s.string(), "${env:A}-${env:B}")).toEqual([
       ": ${env:A} cannot be resolved: the environment variable A is not set",
       ": ${env:B} cannot be resolved: the environment variable B is not set",
     ]);
   });
 
-  it("are allowed in place of a pattern, in the JSON Schema too", () => {
+  it("references are allowed in place of a pattern, in the JSON Schema too", () => {
     expect(s.string({ pattern: /^a$/ }).jsonSchema()).toEqual({
       type: "string",
       anyOf: [{ pattern: "^a$" }, { pattern: "\\$\\{(env|file):" }],

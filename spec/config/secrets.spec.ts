@@ -100,7 +100,7 @@ describe("a masked configuration", () => {
     expect(JSON.stringify(masked)).not.toMatch(/hunter2|5e5e/);
   });
 
-  it("is the shown configuration itself if that contains no secret", () => {
+  it("the masked configuration is the shown configuration itself if that contains no secret", () => {
     const result = load('{"services": []}');
     expect(result.ok && result.masked()).toBe(result.ok && result.shown);
   });

@@ -216,7 +216,7 @@ describe("the management UI", () => {
   const MANAGER = { MANAGER: "true" };
   const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null, hosts: ["127.0.0.1"] };
 
-  it("is off by default, and uses the admin interface of the same process", () => {
+  it("stays off by default, and uses the admin interface of the same process", () => {
     expect(settings({}, ADMIN).manager).toBeNull();
     expect(settings({ manager: true }, ADMIN).manager).toEqual(OFF);
     expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({ ...OFF, port: 0, host: "::", hosts: ["::"] });
@@ -260,7 +260,7 @@ describe("the management UI", () => {
     return result.ok ? result.settings : result.issues;
   };
 
-  it("alone needs no settings, and ignores settings of a gateway in the environment, wrong ones too", () => {
+  it("needs no settings as its own process, and ignores a gateway's settings in the environment, wrong ones too", () => {
     const manager = { ...OFF, backendUrl: "http://127.0.0.1:8081" };
     const rest = { serverCertPath: null, serverKeyPath: null, logLevel: "info", logFormat: "json" };
     expect(alone({}, { HTTP_PORT: "x", ADMIN_USER: "a", CA_CERT_PATH: "c" })).toEqual({ manager, ...rest });
@@ -269,7 +269,7 @@ describe("the management UI", () => {
     });
   });
 
-  it("alone reports everything at once, and the flags that it does not have", () => {
+  it("reports every error and unknown flag at once as its own process", () => {
     const flags = { "manager-tls": true, "http-port": "1", "manager-prot": "1", "manager-backend-ca-path": "x", "manager-host": "a b" } as const;
     expect(alone(flags, { SERVER_KEY_PATH: "k.pem" })).toEqual([
       "--http-port is not a flag of this command: it is for starting a gateway",

@@ -65,7 +65,7 @@ describe("readTracing", () => {
   it.each<[Record<string, string>, string, Record<string, string>]>([
     [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=shop,host.name=a%20b" }, "shop", { "host.name": "a b" }],
     [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=shop", OTEL_SERVICE_NAME: "edge" }, "edge", {}],
-  ])("of %j makes the name and the resource", (environment, serviceName, resource) => {
+  ])("reads the service name and the resource from %j", (environment, serviceName, resource) => {
     expect(read({ ...ENDPOINT, ...environment }).settings).toMatchObject({ serviceName, resource });
   });
 
@@ -74,7 +74,7 @@ describe("readTracing", () => {
     [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0.25" }, "traceidratio", 0.25],
     [{ OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "1e-3" }, "parentbased_traceidratio", 0.001],
     [{ OTEL_TRACES_SAMPLER: "always_off", OTEL_TRACES_SAMPLER_ARG: "what" }, "always_off", 1],
-  ])("of %j makes the sampler", (environment, sampler, ratio) => {
+  ])("reads the sampler from %j", (environment, sampler, ratio) => {
     expect(read({ ...ENDPOINT, ...environment })).toMatchObject({ settings: { sampler, ratio }, issues: [] });
   });
 
@@ -137,7 +137,7 @@ describe("tracingProblem", () => {
     [{ headers: { "a b": "1" } }, "tracing.headers"],
     [{ headers: { host: "1" } }, "tracing.headers: host cannot be set here"],
     [{ headers: { a: "\r\n" } }, "tracing.headers: the value of a"],
-  ])("of %j names the member", (changes, message) => {
+  ])("names the wrong member of %j", (changes, message) => {
     expect(tracingProblem({ ...DEFAULTS, ...changes })).toContain(message);
   });
 });

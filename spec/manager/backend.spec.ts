@@ -23,7 +23,7 @@ async function secureAdmin(pair: Pem) {
 const signedBy = (ca: string | null) => (ca === null ? {} : { ca: Buffer.from(ca) });
 
 describe("an admin interface over HTTPS", () => {
-  it("is asked when the configured CA has signed its certificate", async () => {
+  it("receives requests when the configured CA has signed its certificate", async () => {
     const admin = await secureAdmin(SERVER);
     const { ask } = await startManager(admin.url, signedBy(CA.cert));
     expect((await ask("GET", "/api/gateway")).status).toBe(200);
@@ -46,7 +46,7 @@ describe("an admin interface over HTTPS", () => {
     expect(admin.requests()).toBe(0);
   });
 
-  it("is verified even if NODE_TLS_REJECT_UNAUTHORIZED is 0", async () => {
+  it("needs a valid certificate even if NODE_TLS_REJECT_UNAUTHORIZED is 0", async () => {
     const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED;
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
     onTestFinished(() => {
@@ -58,7 +58,7 @@ describe("an admin interface over HTTPS", () => {
     expect((await ask("GET", "/api/gateway")).status).toBe(502);
   });
 
-  it("is distinguished from one without TLS", async () => {
+  it("differs in the error from an admin interface without TLS", async () => {
     const plain = await startAdmin();
     const { ask } = await startManager(`https://127.0.0.1:${plain.port}`, signedBy(CA.cert));
     expect(problemOf(await ask("GET", "/api/healthz"))[2]).toMatch(/does not speak TLS/);
@@ -75,7 +75,7 @@ describe("the detail of a failure", () => {
     ["ENOBUFS", "ENOBUFS."],
     ["http://secret", "the connection failed."],
     ["", "the connection failed."],
-  ])("for %j ends in %j", (code, end) => {
+  ])("describes the code %j as %j", (code, end) => {
     expect(failureOf(Object.assign(new Error("10.0.0.1 secret"), { code })).detail).toBe(`The admin interface does not answer: ${end}`);
   });
 });

@@ -40,7 +40,7 @@ describe("a request below /api", () => {
     }
   });
 
-  it("is sent below the path of MANAGER_BACKEND_API_URL", async () => {
+  it("goes to a path below that of MANAGER_BACKEND_API_URL", async () => {
     const admin = await origin();
     onTestFinished(() => admin.close());
     for (const prefix of ["/admin", "/admin/", "/a/b"]) {
@@ -50,7 +50,7 @@ describe("a request below /api", () => {
     expect(admin.seen.map(({ url }) => url)).toEqual(["/admin/gateway?x=1", "/admin/gateway?x=1", "/a/b/gateway?x=1"]);
   });
 
-  it("is sent without Origin and the headers of its connection", async () => {
+  it("reaches the admin interface without Origin and hop-by-hop headers", async () => {
     const admin = await origin();
     onTestFinished(() => admin.close());
     const { port } = await startManager(admin.port);
@@ -64,7 +64,7 @@ describe("a request below /api", () => {
     expect(names.sort()).toEqual(["connection", "host", "sec-fetch-dest", "via", "x-kept"]);
   });
 
-  it("gets status, headers and body unchanged, without the headers of the other connection", async () => {
+  it("gets status, headers and body unchanged, without hop-by-hop headers", async () => {
     const admin = await bytes((socket) => {
       socket.once("data", () => {
         socket.end("HTTP/1.1 418 Teapot\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=1\r\nSet-Cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno");
@@ -98,7 +98,7 @@ describe("an event stream", () => {
     return { admin, streams, ...running };
   }
 
-  it("is passed on event by event, the head before the first, and outlives every time limit", async () => {
+  it("passes on each event as it arrives, the head before the first, and has no time limit", async () => {
     const { port, streams, clock } = await streaming();
     const talk = await connect(port);
     talk.send(get("/api/gateway/events"));
@@ -164,7 +164,7 @@ describe("an admin interface that does not answer", () => {
     expect(reason(logged)).toEqual([["warn", "the admin interface does not answer", { url: `http://127.0.0.1:${port}/`, error: expect.stringContaining("ECONNREFUSED") as string }]]);
   });
 
-  it("is logged when it comes back, and when it fails again", async () => {
+  it("causes a log line when it answers again, and when it fails again", async () => {
     const held: ServerResponse[] = [];
     let well = false;
     const admin = await backend((request, response) => {
@@ -245,7 +245,7 @@ describe("an admin interface that does not answer", () => {
     ["GET", "/api/login", "POST, OPTIONS"],
     ["DELETE", "/api/login", "POST, OPTIONS"],
     ["POST", "/api/gateway/status", "GET, HEAD, OPTIONS"],
-  ])("is not confused with its own 405 for %s %s", async (method, path, allow) => {
+  ])("differs from an admin interface that answers 405 for %s %s", async (method, path, allow) => {
     const admin = await startAdmin();
     const { ask, logged } = await startManager(admin.port);
     for (let i = 0; i < 2; i++) {
@@ -256,7 +256,7 @@ describe("an admin interface that does not answer", () => {
     expect(logged).toEqual([]);
   });
 
-  it("is not confused with a 503 of a proxy before it, which is passed on", async () => {
+  it("differs from a proxy in front of it that answers 503, which is passed on", async () => {
     const admin = await backend((_request, response) => void response.writeHead(503, { "Content-Type": "text/html" }).end("soon"));
     const { ask } = await startManager(admin.port);
     expect((await ask("GET", "/api/gateway/status")).status).toBe(503);

@@ -21,7 +21,7 @@ const FIRM = {
 };
 
 describe("the pages", () => {
-  it("are index.html at /, which loads files that exist", async () => {
+  it("start with index.html at /, which loads existing files", async () => {
     const { ask } = await startManager(9);
     const page = await ask("GET", "/");
     expect([page.status, page.headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"]);
@@ -43,7 +43,7 @@ describe("the pages", () => {
     expect([...problemOf(got).slice(0, 2), got.headers.allow]).toEqual([405, "method_not_allowed", "GET, HEAD"]);
   });
 
-  it.each(["/server.ts", "/endpoints.js", "/package.json", "/apis", "/API/healthz", "/favicon.ico", "/main.js/", "/%252e%252e/x"])("404 for %s", async (path) => {
+  it.each(["/server.ts", "/endpoints.js", "/package.json", "/apis", "/API/healthz", "/favicon.ico", "/main.js/", "/%252e%252e/x"])("give 404 for %s", async (path) => {
     const { ask } = await startManager(9);
     expect(problemOf(await ask("GET", path)).slice(0, 2)).toEqual([404, "route_not_found"]);
   });
@@ -67,7 +67,7 @@ describe("the pages", () => {
     expect((await ask("GET", "http://user@evil/icon.svg")).status).toBe(400);
   });
 
-  it("are required: without them the manager does not start", async () => {
+  it("must exist for the manager to start", async () => {
     await expect(startManager(9, { assets: emptyFolder() })).rejects.toThrow(/npm run build/);
   });
 });
@@ -140,7 +140,7 @@ describe("/api", () => {
     expect((await ask("HEAD", "/api/healthz")).headers["x-request-id"]).toMatch(/^[\w-]{36}$/);
   });
 
-  it.each(["PUT", "PATCH", "OPTIONS", "TRACE", "LOGIN"])("405 for %s", async (method) => {
+  it.each(["PUT", "PATCH", "OPTIONS", "TRACE", "LOGIN"])("gives 405 for %s", async (method) => {
     const { port } = await startManager(9);
     const talk = await connect(port);
     talk.send(`${method === "LOGIN" ? "PROPFIND" : method} /api/gateway HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
@@ -257,7 +257,7 @@ describe("connections", () => {
     expect(await large.closed()).toMatch(/^HTTP\/1\.1 431 /);
   });
 
-  it("that are idle, and event streams, end at once on close, and the port with them", async () => {
+  it("end at once on close if they are idle or event streams, and free the port", async () => {
     let asked = 0;
     const backend = await rawOrigin((_request, response) => {
       asked++;
@@ -275,7 +275,7 @@ describe("connections", () => {
     expect((await refused(port)).code).toBe("ECONNREFUSED");
   });
 
-  it("with a pending reply may finish on close, for two seconds at most", async () => {
+  it("may finish a pending reply on close, for two seconds at most", async () => {
     const waiting: (() => void)[] = [];
     const backend = await rawOrigin((_request, response) => void waiting.push(() => response.end("{}")));
     onTestFinished(() => backend.close());
@@ -294,14 +294,14 @@ describe("connections", () => {
     await eventually(() => backend.connections.open === 0, "the connections to the upstream closing");
   });
 
-  it("are not accepted when listening fails: listen rejects with the error", async () => {
+  it("cannot arrive after a failed start: listen rejects with the error", async () => {
     const { port } = await startManager(9);
     const { manager } = await startManager(await closedPort());
     await expect(manager.listen({ host: "127.0.0.1", port })).rejects.toMatchObject({ code: "EADDRINUSE" });
   });
 });
 
-describe("over TLS", () => {
+describe("the management UI over TLS", () => {
   const pair = (of: { cert: string; key: string }) => ({ cert: Buffer.from(of.cert), key: Buffer.from(of.key) });
 
   function get(port: number, path: string, headers: Record<string, string> = {}, method = "GET"): Promise<{ status: number; serial: string }> {
@@ -348,7 +348,7 @@ describe("over TLS", () => {
   });
 });
 
-it("serves its pages without an admin interface", async () => {
+it("the management UI serves its pages without an admin interface", async () => {
   const { port } = await startManager(await closedPort());
   expect((await ask(port)).status).toBe(200);
 });

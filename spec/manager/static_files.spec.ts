@@ -31,7 +31,7 @@ describe("the files of the management UI", () => {
     ["/style.css", "text/css; charset=utf-8", LONG],
     ["/main.js", "text/javascript; charset=utf-8", LONG],
     ["/icon.svg", "image/svg+xml", LONG],
-  ])("%s is served as %s, to be revalidated at each use", (path, type, content) => {
+  ])("include %s as %s, revalidated at each use", (path, type, content) => {
     const reply = readStaticFiles(folder())(path, [])!;
     expect(reply.status).toBe(200);
     expect(String(reply.body)).toBe(content);
@@ -43,24 +43,24 @@ describe("the files of the management UI", () => {
   });
 
   it.each(["/main.d.ts", "/.env", "/deep/other.js", "/deep", "/style.css/", "/STYLE.css", "/../static_files.ts", "/style.css.gz", "", "/__proto__", "/constructor"])(
-    "%j is none of them",
+    "do not include %j",
     (path) => {
       expect(readStaticFiles(folder())(path, [])).toBeNull();
     },
   );
 
-  it.each(["gzip", "br, GZIP;q=0.5", "deflate,gzip ; q=1.0"])("are compressed for Accept-Encoding: %s", (accepted) => {
+  it.each(["gzip", "br, GZIP;q=0.5", "deflate,gzip ; q=1.0"])("have a gzip coding for Accept-Encoding: %s", (accepted) => {
     const reply = readStaticFiles(folder())("/style.css", ["Accept-Encoding", accepted])!;
     expect(headerValue(reply.headers, "content-encoding")).toBe("gzip");
     expect(headerValue(reply.headers, "content-length")).toBe(String((reply.body as Buffer).length));
     expect(gunzipSync(reply.body as Buffer).toString()).toBe(LONG);
   });
 
-  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("are not compressed for Accept-Encoding: %s", (accepted) => {
+  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("stay uncompressed for Accept-Encoding: %s", (accepted) => {
     expect(String(readStaticFiles(folder())("/style.css", ["Accept-Encoding", accepted])!.body)).toBe(LONG);
   });
 
-  it("are not compressed where that saves nothing", () => {
+  it("stay uncompressed when compression saves nothing", () => {
     expect(String(readStaticFiles(folder())("/", ["Accept-Encoding", "gzip"])!.body)).toBe("<p>");
   });
 
@@ -86,7 +86,7 @@ describe("the files of the management UI", () => {
     expect(tagOf(readStaticFiles(path)("/style.css", []))).not.toBe(before);
   });
 
-  it("are read once: later changes are not served", () => {
+  it("stay as they were at the start, whatever changes on disk", () => {
     const path = folder();
     const files = readStaticFiles(path);
     writeFileSync(join(path, "style.css"), "other");
@@ -101,7 +101,7 @@ describe("the files of the management UI", () => {
     expect(() => readStaticFiles(empty)).toThrow(/npm run build/);
   });
 
-  it("are all files of the build, under 100 KiB in the first load", () => {
+  it("contain all files of the build, and less than 100 KiB in the first load", () => {
     const files = readStaticFiles();
     const html = String(files("/", [])!.body);
     const built = fileURLToPath(new URL("../../dist/lib/manager/assets/", import.meta.url));

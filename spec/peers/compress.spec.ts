@@ -40,11 +40,11 @@ describe("curl --compressed against the built gateway", () => {
     expect(head).toMatch(accepted.startsWith("gzip") && !accepted.includes("br") ? /Content-Encoding: gzip/ : /Content-Encoding: br/);
   });
 
-  it("gets plain text without it", async () => {
+  it("gets plain text without Accept-Encoding", async () => {
     expect(await curl(`${await gateway()}/a/x`)).toBe(TEXT);
   });
 
-  it("sees an event of a stream that goes on", async () => {
+  it("reads an event of a stream that has not ended", async () => {
     const url = await gateway();
     // curl ends with 28 when its time is up; what it has got until then is what counts.
     const { stdout } = await run("curl", ["--silent", "--noproxy", "*", "--no-buffer", "--compressed", "--max-time", "1", `${url}/a/events`]).catch((error: { stdout: string }) => error);

@@ -49,7 +49,7 @@ describe("curl against the built gateway", () => {
     expect(JSON.parse(answer)).toMatchObject({ method: "PUT", bytes: 100_000 });
   });
 
-  it.each(["--http1.1", "--http2-prior-knowledge"])("decodes what comes compressed, whole or as a stream: %s", async (protocol) => {
+  it.each(["--http1.1", "--http2-prior-knowledge"])("decodes compressed bodies, whole or as a stream: %s", async (protocol) => {
     const text = "a line that repeats itself\n".repeat(20_000);
     const upstream = await backend((request, response) => {
       response.setHeader("Content-Type", "text/plain");
@@ -72,7 +72,7 @@ describe("curl against the built gateway", () => {
     }
   });
 
-  it("is refused without the key, and by the limit, as the configuration says", async () => {
+  it("gets an error without the key, and beyond the limit, as the configuration says", async () => {
     const upstream = await backend(echo);
     const plugins = [
       { name: "key_auth", config: { key: "k" } },
@@ -85,14 +85,14 @@ describe("curl against the built gateway", () => {
     expect(await curl(...status, "-H", "apikey: k", `${url}/a/x`)).toBe("429");
   });
 
-  it("sees 404 for an unknown path and 400 for a dot segment sent as it is", async () => {
+  it("gets 404 for an unknown path and 400 for an unencoded dot segment", async () => {
     const { url } = await startBuilt(oneService((await backend()).port));
     const status = ["-o", "/dev/null", "-w", "%{http_code}"];
     expect(await curl(...status, `${url}/nope`)).toBe("404");
     expect(await curl(...status, "--path-as-is", `${url}/a/../b`)).toBe("400");
   });
 
-  it("an h2c upgrade offer is served over HTTP/1.1", async () => {
+  it("gets a reply over HTTP/1.1 when it offers an h2c upgrade", async () => {
     const { url } = await startBuilt(oneService((await backend(echo)).port));
     expect(await curl("--http2", "-w", " %{http_version}", `${url}/a/x`)).toMatch(/"url":"\/x".* 1\.1$/);
   });

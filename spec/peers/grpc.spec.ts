@@ -159,7 +159,7 @@ describe.each(["h2", "h2c"] as const)("gRPC through the gateway to %s", (upstrea
     expect((await unary(client, "Unary", { name })).value.text).toHaveLength(name.length + 6);
   });
 
-  it("tells the server of a cancelled call, and of one whose deadline has passed", async () => {
+  it("notifies the server of a cancelled call, and of a call whose deadline has passed", async () => {
     const { client } = await between(upstream);
     const { begun, cancelled } = hung;
     const call = client.Hang({}, () => {});

@@ -122,8 +122,8 @@ const PAGES: readonly (readonly [name: string, hash: string, heading: string])[]
   ["configuration", "#/config", "Configuration"],
 ];
 
-describe("login", () => {
-  it("says that name or password are wrong, makes who guesses wait, and lets nobody see anything", async () => {
+describe("the login page", () => {
+  it("reports wrong credentials, delays further attempts, and shows nothing before a login", async () => {
     const { page } = await open(shop([1, 2]));
     expect(await faultsOf(page)).toEqual([]);
     await signIn(page, "wrong");
@@ -137,7 +137,7 @@ describe("login", () => {
     expect(await page.content()).not.toContain("till-1");
   });
 
-  it("leads to where one wanted, signs out, and says when a session has ended", async () => {
+  it("leads to the requested page, logs out, and reports the end of a session", async () => {
     const { page, managerUrl } = await open(shop([1, 2]));
     await page.goto(`${managerUrl}#/plugins`);
     await signIn(page);
@@ -157,8 +157,8 @@ describe("login", () => {
   });
 });
 
-describe("going back", () => {
-  it("leads to the page before, and never to the login one has passed", async () => {
+describe("the back button", () => {
+  it("leads to the previous page, and never back to the login page", async () => {
     const { page, managerUrl } = await open(shop([1, 2]));
     await page.goto(`${managerUrl}#/plugins`);
     await heading(page, "Sign in");
@@ -174,7 +174,7 @@ describe("going back", () => {
 });
 
 describe("the overview", () => {
-  it("moves under load, shows an upstream that was killed within its check's interval, and its return", async () => {
+  it("updates under load, and shows within one check interval that an upstream stopped or returned", async () => {
     const [one, two] = [await upstream(), await upstream()];
     const { page, url, errors, origins, managerUrl } = await opened(shop([one.port, two.port]));
     const line = () => page.evaluate<string>('[...document.querySelectorAll("main svg path, main svg polyline")].map((each) => each.getAttribute("d") ?? each.getAttribute("points")).join("|")');
@@ -198,7 +198,7 @@ describe("the overview", () => {
     expect([...origins]).toEqual([new URL(managerUrl!).origin]);
   });
 
-  it("tells a certificate without alternative names by its common name", async () => {
+  it("names a certificate without alternative names by its common name", async () => {
     const folder = emptyFolder();
     const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
     writeFileSync(cert, COMMON_NAME_ONLY.cert);
@@ -207,7 +207,7 @@ describe("the overview", () => {
     await page.getByText("till.internal (a common name only: browsers refuse it)").waitFor();
   });
 
-  it("shows that the connection is lost, and heals by itself", async () => {
+  it("shows a lost connection, and reconnects by itself", async () => {
     const gateway = await startBuilt(shop([1, 2]), { ADMIN_JWT_SECRET: "of at least thirty-two bytes, the same for both" });
     const { page } = await visit(browser);
     const manager = await startBuilt(shop([1, 2]), { MANAGER: "true", MANAGER_PORT: "0", MANAGER_BACKEND_API_URL: gateway.adminUrl });
@@ -224,8 +224,8 @@ describe("the overview", () => {
   });
 });
 
-describe("the configuration", () => {
-  it("hides secrets until they are asked for, and says what a reload of a broken file and of a mended one has done", async () => {
+describe("the configuration page", () => {
+  it("hides secrets until the user reveals them, and shows the result of reloading a broken and a corrected file", async () => {
     const config = shop([1, 2]);
     const { page, file, errors } = await opened(config);
     await page.getByRole("link", { name: "Configuration" }).click();
@@ -255,8 +255,8 @@ function replaced(file: string, text: string): void {
   renameSync(`${file}.new`, file);
 }
 
-describe("services, routes, upstreams and plugins", () => {
-  it("are found and sorted, and a route's way is drawn with its plugins in the order in which they run", async () => {
+describe("the pages of services, routes, upstreams and plugins", () => {
+  it("support search and sorting, and draw a route with its plugins in running order", async () => {
     const one = await upstream();
     const { page, errors } = await opened(shop([one.port, one.port]));
     await page.getByRole("link", { name: "Routes" }).click();
@@ -282,8 +282,8 @@ describe("services, routes, upstreams and plugins", () => {
   });
 });
 
-describe("try it", () => {
-  it("says which route a request would get and why, what its upstream would be asked, and why another gets none", async () => {
+describe("the page Try it", () => {
+  it("shows the matched route and why, the upstream's request, and why another request matches none", async () => {
     const one = await upstream();
     const { page } = await opened(shop([one.port, one.port]));
     await page.getByRole("link", { name: "Try it" }).click();
@@ -302,8 +302,8 @@ describe("try it", () => {
   });
 });
 
-describe("the look at a page", () => {
-  it("finds what has no name, no contrast, no place in the order of headings, no room", async () => {
+describe("the accessibility check", () => {
+  it("finds missing names, low contrast, wrong heading order and clipped content", async () => {
     const { page } = await visit(browser);
     const body = '<main><h1>One</h1><h3>Three</h3><input><p style="color:%23999;background:%23fff">pale</p><p style="color:%23777;font-size:24px">large</p><div style="width:3000px">wide</div></main>';
     await page.goto(`data:text/html,<!doctype html><title>x</title>${body}`);
@@ -328,7 +328,7 @@ describe("every page", () => {
     [610, "light"],
     [360, "light"],
     [360, "dark"],
-  ] as const)("has names, order, contrast and room for all of it: %i pixels, %s", async (width, colorScheme) => {
+  ] as const)("passes the accessibility check: %i pixels, %s", async (width, colorScheme) => {
     const [one, two] = [await upstream(), await upstream()];
     const { page, url, managerUrl, errors } = await opened(shop([one.port, two.port]), { width, colorScheme });
     mkdirSync(shots, { recursive: true });
@@ -353,7 +353,7 @@ describe("every page", () => {
     expect(errors).toEqual([]);
   });
 
-  it("can be reached and used by keyboard alone", async () => {
+  it("works by keyboard alone", async () => {
     const { page } = await open(shop([1, 2]));
     const focused = () => page.evaluate<string>('(document.activeElement?.getAttribute("id") || document.activeElement?.textContent || "").trim()');
     await page.getByLabel("Name").focus();

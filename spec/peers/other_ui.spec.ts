@@ -53,7 +53,7 @@ describe("a management UI on another port of localhost", () => {
     expect((await ask(page, `${admin}/gateway`, {})).status).toBe(401);
   });
 
-  it("is kept out where its origin is not named", async () => {
+  it("gets no access when its origin is not allowed", async () => {
     const ui = await emptyPage();
     const { adminUrl } = await startBuilt(oneService(1), { ADMIN_CORS_ORIGIN: "http://localhost:1" });
     const admin = adminUrl.replace("127.0.0.1", "localhost");

@@ -70,7 +70,7 @@ describe("the ws client through the built gateway to a ws server", () => {
     expect((await once(client, "close"))[0]).toBe(4000);
   });
 
-  it("pings and is pinged, with what the ping says", async () => {
+  it("sends and receives pings with their data", async () => {
     const pongs: string[] = [];
     const echo = await echoServer((far) => {
       far.on("pong", (data: Buffer) => pongs.push(String(data)));
@@ -84,7 +84,7 @@ describe("the ws client through the built gateway to a ws server", () => {
     expect(pongs).toEqual(["from the server"]);
   });
 
-  it("gets a message of 16 MiB back that it sends in 256 fragments", async () => {
+  it("receives back a message of 16 MiB sent in 256 fragments", async () => {
     const { port } = await startBuilt(oneService(await echoServer()));
     const client = await opened(port);
     const piece = Buffer.alloc(64 * 1024);
@@ -94,7 +94,7 @@ describe("the ws client through the built gateway to a ws server", () => {
     expect([back[0], back[100 * 64 * 1024], back.at(-1)]).toEqual([0, 100, 255]);
   });
 
-  it("is held back by a server that does not read, and loses nothing by it", async () => {
+  it("slows down for a server that does not read, and loses no data", async () => {
     let far: Client | null = null;
     let received = 0;
     const echo = await echoServer((client) => {
@@ -119,7 +119,7 @@ describe("the ws client through the built gateway to a ws server", () => {
     expect(received).toBe(64 * piece.length);
   });
 
-  it("goes on during a drain until the grace ends, and is cut off then; the gateway ends with 0", async () => {
+  it("continues during a drain until the grace period ends, and is closed then; the gateway exits 0", async () => {
     const { port, process: gateway } = await startBuilt(oneService(await echoServer()), { SHUTDOWN_GRACE_S: "1" });
     const client = await opened(port);
     const over = once(client, "close");
@@ -132,7 +132,7 @@ describe("the ws client through the built gateway to a ws server", () => {
     expect((await ended)[0]).toBe(0);
   });
 
-  it("is refused with 401 where key_auth guards the route", async () => {
+  it("gets 401 when key_auth guards the route", async () => {
     const { port } = await startBuilt(oneService(await echoServer(), { plugins: guarded }));
     const client = new WebSocket(`ws://127.0.0.1:${port}/a/socket`);
     const [error] = (await once(client, "error")) as [Error];
@@ -141,7 +141,7 @@ describe("the ws client through the built gateway to a ws server", () => {
 });
 
 describe("a client over HTTP/2 through the built gateway to a ws server", () => {
-  it("exchanges a message, and the server's close frame comes before the end", async () => {
+  it("exchanges a message, and gets the server's close frame before the end of the stream", async () => {
     const { port } = await startBuilt(oneService(await echoServer(), {}, { h2c: true }));
     const session = http2.connect(`http://127.0.0.1:${port}`);
     onTestFinished(() => session.destroy());

@@ -106,7 +106,7 @@ describe("what is passed on", () => {
     expect(ask({ ...ADA, hide_credentials: true }, [basic("ada", "secret")]).forwarded?.headers).toEqual(["Host", "h", "X", "1"]);
   });
 
-  it("is the same reply or promise that the next handler returned", () => {
+  it("returns the same reply or promise that the next handler returned", () => {
     const promise = Promise.resolve(plainReply);
     const exchange = madeUpExchange({ headers: headersWith(basic("ada", "secret")) });
     expect(exercise(instance(basicAuth, ADA), exchange).returned).toBe(plainReply);
@@ -191,7 +191,7 @@ function counted(users: { username: string; password: string }[]) {
 }
 
 describe("plain passwords", () => {
-  it("are answered synchronously, without a slow hash for wrong ones", () => {
+  it("get an answer synchronously, without a slow hash for wrong ones", () => {
     const { identify, count } = counted([{ username: "ada", password: "secret" }, { username: "bob", password: "other" }]);
     expect(identify("ada", "secret")).toBe("ada");
     expect(identify("bob", "other")).toBe("bob");
@@ -209,7 +209,7 @@ describe("plain passwords", () => {
 });
 
 describe("hashed passwords", () => {
-  it("are verified once and remembered", async () => {
+  it("hashed passwords are verified once and remembered", async () => {
     const { identify, count } = counted([{ username: "ada", password: QUICK }]);
     expect(await identify("ada", "quick")).toBe("ada");
     expect(identify("ada", "quick")).toBe("ada");
@@ -232,7 +232,7 @@ describe("hashed passwords", () => {
     expect(identify("bob", "plain")).toBe("bob");
   });
 
-  it("are verified once for all requests that present the same pair meanwhile", async () => {
+  it("equal pairs are verified once for all requests that present the same pair meanwhile", async () => {
     const { identify, asked } = held([{ username: "ada", password: QUICK }]);
     const first = [identify("ada", "x"), identify("ada", "x"), identify("ada", "y")];
     expect(asked.map(({ given }) => given)).toEqual(["x", "y"]);
@@ -245,14 +245,14 @@ describe("hashed passwords", () => {
     expect(asked).toHaveLength(3);
   });
 
-  it("are compared with the hash of the same user", () => {
+  it("passwords are compared with the hash of the same user", () => {
     const { identify, asked } = held([{ username: "ada", password: QUICK }, { username: "bob", password: OTHER }]);
     void identify("bob", "x");
     void identify("ada", "x");
     expect(asked.map(({ stored }) => stored)).toEqual([OTHER, QUICK]);
   });
 
-  it("are verified two at a time, and refused beyond 32 that wait", async () => {
+  it("passwords are verified two at a time, and refused beyond 32 that wait", async () => {
     const { identify, asked } = held([{ username: "ada", password: QUICK }]);
     const answers = Array.from({ length: 34 }, (_, i) => identify("ada", `p${i}`));
     expect(asked).toHaveLength(2);
@@ -267,7 +267,7 @@ describe("hashed passwords", () => {
     expect(asked).toHaveLength(34);
   });
 
-  it("that cannot be verified reject the waiting requests only", async () => {
+  it("reject only the waiting requests if they cannot be verified", async () => {
     let broken = true;
     const { identify } = createVerifier([{ username: "ada", password: QUICK }], memory(), async () => {
       if (broken) throw new Error("out of memory");
@@ -278,7 +278,7 @@ describe("hashed passwords", () => {
     expect(await identify({ user: "ada", password: "x" })).toBe("ada");
   });
 
-  it("are verified again once the shared memory has dropped them", async () => {
+  it("passwords are verified again once the shared memory has dropped them", async () => {
     let verifications = 0;
     const memory = new SharedMemory(2_000);
     const users = Array.from({ length: 10 }, (_, i) => ({ username: `u${i}`, password: QUICK }));

@@ -69,7 +69,7 @@ describe("the coding for an Accept-Encoding", () => {
     expect(codingOf(ask(reply(), ["Accept-Encoding", "gzip;q=0.5", "accept-encoding", "br"]))).toBe("br");
   });
 
-  it("of what hostile clients make up, none is remembered without bound, and all are answered", () => {
+  it("has a bounded memory for values made up by hostile clients, and answers them all", () => {
     const middleware = instance(compress, {});
     for (let i = 0; i < 300; i++) {
       const { returned } = exercise(middleware, madeUpExchange({ headers: ["Accept-Encoding", `x${i}, gzip`] }), () => reply());
@@ -112,14 +112,14 @@ describe("an encoded reply", () => {
     expect(given).toEqual(before);
   });
 
-  it("is not sent if it would be longer", () => {
+  it("gives way to the original reply if it would be longer", () => {
     const noise = randomBytes(2000);
     const made = ask(reply([], noise));
     expect([codingOf(made), headerValue(made.headers, "vary")]).toEqual([undefined, "Accept-Encoding"]);
     expect(made.body).toBe(noise);
   });
 
-  it("is made also for a reply that comes later", async () => {
+  it("works for a reply that comes as a promise", async () => {
     const { returned } = exercise(instance(compress, {}), madeUpExchange({ headers: ACCEPT }), () => Promise.resolve(reply()));
     expect(codingOf(await returned)).toBe("gzip");
   });
@@ -136,7 +136,7 @@ describe("a reply without the body that it speaks of", () => {
     expect(ask(reply(), ACCEPT, {}, { method: "HEAD" }).headers).toEqual(ask(reply()).headers);
   });
 
-  it("of status 304 has a weak ETag for a client with the encoded reply, so that caches keep the two apart", () => {
+  it("has a weak ETag with status 304 for a client with the encoded reply, so that caches keep the two apart", () => {
     const made = ask(reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"y", W/"x"']);
     expect(made).toEqual(reply(["ETag", 'W/"x"', "Vary", "Accept-Encoding"], null, 304));
   });
@@ -160,7 +160,7 @@ describe("replies that stay as they are, without Vary", () => {
     ["a short stream of known length", reply(["Content-Length", "1023"], new PassThrough())],
     ["an upgrade that was refused", reply(), ACCEPT, { upgrade: "websocket" }],
     ["an upgrade that was taken", { status: 101, headers: ["Content-Type", "text/plain"], body: null, tunnel: {} as never }, ACCEPT, { upgrade: "websocket" }],
-  ])("%s", (_what, given, headers = ACCEPT, parts = {}) => {
+  ])("pass unchanged: %s", (_what, given, headers = ACCEPT, parts = {}) => {
     expect(ask(given, headers, {}, parts)).toBe(given);
   });
 });
@@ -175,11 +175,11 @@ describe("replies that get only Vary", () => {
     ["304 for what was not encoded", reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"x"']],
     ["304", reply(["ETag", '"x"'], null, 304)],
     ["304 without a type", { status: 304, headers: ["ETag", '"x"'], body: null }],
-  ])("%s", (_what, given, headers = ACCEPT, parts = {}) => {
+  ])("get Vary: %s", (_what, given, headers = ACCEPT, parts = {}) => {
     expect(ask(given, headers, {}, parts)).toEqual({ ...given, headers: [...given.headers, "Vary", "Accept-Encoding"] });
   });
 
-  it.each(["*", "Origin, accept-encoding"])("not even that if Vary has it already: %s", (vary) => {
+  it.each(["*", "Origin, accept-encoding"])("keep their Vary if it covers Accept-Encoding already: %s", (vary) => {
     expect(ask(reply(["Vary", vary]), []).headers).toEqual(["Content-Type", "text/plain", "Vary", vary]);
   });
 
@@ -249,7 +249,7 @@ describe("a stream", () => {
     expect(got).toBe(sent);
   });
 
-  it("is read no faster than its reader reads", async () => {
+  it("a stream is read no faster than its reader reads", async () => {
     let made = 0;
     const source = new Readable({
       read() {
@@ -271,7 +271,7 @@ describe("a stream", () => {
     await eventually(() => source.destroyed, "the connection closing");
   });
 
-  it("whose reader stops destroys its source", async () => {
+  it("destroys its source when its reader stops", async () => {
     const source = new PassThrough();
     const body = ask(reply([], source)).body as Readable;
     source.write("x".repeat(100_000));
@@ -279,7 +279,7 @@ describe("a stream", () => {
     await eventually(() => source.destroyed, "the source's end");
   });
 
-  it("whose source breaks off breaks off with the same error", async () => {
+  it("fails with the error of its source", async () => {
     const source = new PassThrough();
     const body = ask(reply([], source)).body as Readable;
     source.write(TEXT);
@@ -291,7 +291,7 @@ describe("a stream", () => {
     expect([body.errored, ends]).toEqual([why, []]);
   });
 
-  it("whose source closes without an end breaks off, though nobody listens yet", async () => {
+  it("fails when its source closes without an end, even before anyone listens", async () => {
     const source = new PassThrough();
     const body = ask(reply([], source)).body as Readable;
     source.destroy();

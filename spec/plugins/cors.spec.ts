@@ -54,7 +54,7 @@ describe("a reply", () => {
     expect(told(ask({ ...config, allow_credentials: true }, EVIL))).toEqual({ vary: "Origin" });
   });
 
-  it("that every origin may read has no Vary: Origin", () => {
+  it("has no Vary: Origin if every origin may read it", () => {
     for (const origin of [APP, "null", null]) expect(told(ask({ allow_origins: ["*"] }, origin))).toEqual({ "access-control-allow-origin": "*" });
   });
 
@@ -76,12 +76,12 @@ describe("a reply", () => {
     ["Accept-Encoding", "Accept-Encoding + Origin"],
     ["Accept, ORIGIN", "Accept, ORIGIN"],
     ["*", "*"],
-  ])("with the upstream's Vary: %s has Vary: %s", (vary, expected) => {
+  ])("changes the upstream's Vary: %s to Vary: %s", (vary, expected) => {
     expect(told(ask(config, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(expected);
     expect(told(ask({ allow_origins: ["*"] }, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(vary);
   });
 
-  it("of another plugin that refuses gets the same headers", async () => {
+  it("gets the same headers if another plugin refused the request", async () => {
     const refusing = (later: boolean) => {
       const exchange = madeUpExchange({ headers: ["Origin", APP] });
       const reply = problem(exchange.call, "key_missing");
@@ -93,7 +93,7 @@ describe("a reply", () => {
     }
   });
 
-  it("is copied, not changed in place; one that opens a WebSocket stays as it is", () => {
+  it("stays unchanged itself, as its copy gets the headers; a WebSocket's reply is passed on", () => {
     const answer = Object.freeze({ ...plainReply, headers: Object.freeze([...plainReply.headers]) });
     expect(ask(config, APP, answer)).not.toBe(answer);
     const opened: Reply = { status: 101, headers: ["Upgrade", "websocket"], body: null };
@@ -104,7 +104,7 @@ describe("a reply", () => {
 describe("a preflight", () => {
   const config = { allow_origins: [APP], allow_methods: ["GET", "PUT"], allow_headers: ["Content-Type", "X-Key"], max_age: 600 };
 
-  it("is answered with 204 and the methods and headers that the page may use", () => {
+  it("a preflight is answered with 204 and the methods and headers that the page may use", () => {
     const { reply, forwarded } = preflight({ ...config, allow_credentials: true, expose_headers: ["X-Total"] }, APP, ["Access-Control-Request-Headers", "x-key"]);
     expect(forwarded).toBeNull();
     expect([reply.status, reply.body]).toEqual([204, null]);
@@ -118,13 +118,13 @@ describe("a preflight", () => {
     });
   });
 
-  it("of an origin that is not allowed is answered without CORS headers", () => {
+  it("gets no CORS headers for an origin that is not allowed", () => {
     const { reply, forwarded } = preflight({ ...config, allow_private_network: true }, EVIL, ["Access-Control-Request-Private-Network", "true"]);
     expect([reply.status, forwarded]).toEqual([204, null]);
     expect(told(reply)).toEqual({ vary: "Origin, Access-Control-Request-Private-Network" });
   });
 
-  it("is granted the headers that it asks for by default, and none with an empty allow_headers", () => {
+  it("a preflight is granted the headers that it asks for by default, and none with an empty allow_headers", () => {
     const asked = ["access-control-request-headers", "content-type,x-key"];
     const open = { allow_origins: ["*"], allow_methods: ["*"] };
     expect(told(preflight(open, APP, asked).reply)).toEqual({
@@ -142,7 +142,7 @@ describe("a preflight", () => {
     expect(told(preflight(open, APP, ["Access-Control-Request-Headers", 'a"b']).reply)).not.toHaveProperty("access-control-allow-headers");
   });
 
-  it("is granted private network access when it asks and allow_private_network is set", () => {
+  it("a preflight is granted private network access when it asks and allow_private_network is set", () => {
     const asked = ["Access-Control-Request-Private-Network", "true"];
     const granted = (given: object, further: string[]) => told(preflight({ ...config, ...given }, APP, further).reply)["access-control-allow-private-network"];
     expect(granted({ allow_private_network: true }, asked)).toBe("true");
@@ -159,7 +159,7 @@ describe("a preflight", () => {
     expect(told(preflight({ ...config, preflight_continue: true }, EVIL, [], answer).reply)).toEqual({ vary: "Origin" });
   });
 
-  it("is an OPTIONS request with Origin and Access-Control-Request-Method, and no other request", () => {
+  it("a preflight is an OPTIONS request with Origin and Access-Control-Request-Method, and no other request", () => {
     const middleware = instance(cors, config);
     for (const [method, headers] of [["OPTIONS", ["Origin", APP]], ["OPTIONS", ["Access-Control-Request-Method", "PUT"]], ["GET", ["Origin", APP, "Access-Control-Request-Method", "PUT"]]] as const) {
       expect(exercise(middleware, madeUpExchange({ method, headers: [...headers] })).forwarded).not.toBeNull();
@@ -261,9 +261,9 @@ describe("an entry that is no origin", () => {
     ["http://a.example:65536", "a port is a number from 1 to 65535"],
     ["http://a.example:0", "a port is a number from 1 to 65535"],
     ["https://bücher.example", "browsers write names beyond ASCII in their xn-- form"],
-  ])("%s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
+  ])("has an error: %s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
 
-  it("is rejected in a time that grows linearly with its length", () => {
+  it("an invalid entry is rejected in a time that grows linearly with its length", () => {
     for (const part of ["a.", "a-", "a"]) {
       expect(originProblem(`https://${part.repeat(100_000)}!`)).toBe("");
       expect(growth((size) => originProblem(`https://${part.repeat(size / part.length)}!`), 25_000), part).toBeLessThan(LINEAR);

@@ -45,8 +45,8 @@ const call = (parts: Partial<ConstructorParameters<typeof Call>[0]> = {}) =>
 
 const pass: Answer = (_request, response) => void response.end("fine");
 
-describe("what it is asked", () => {
-  it("is a GET that describes the client's request, with Authorization and Cookie", async () => {
+describe("the request to the auth server", () => {
+  it("describes the client's request in a GET, with Authorization and Cookie", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["Host", "gw", "authorization", "Bearer x", "Cookie", "a=1", "Cookie", "b=2", "X-Other", "1", "Content-Length", "3", "X-Forwarded-Uri", "/forged"];
     await ask({ method: "POST", path: "/a/b", query: "?q=1", scheme: "https", authority: "shop.example", headers });
@@ -66,7 +66,7 @@ describe("what it is asked", () => {
     expect(headerValue(server.seen[0]!.headers, "authorization")).toBeUndefined();
   });
 
-  it("passes on X-Forwarded-For and -Host of a trusted proxy, and of nobody else", async () => {
+  it("passes on X-Forwarded-For and -Host of a trusted proxy only", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["X-Forwarded-For", "198.51.100.7", "X-Forwarded-Host", "outer.example"];
     await ask({ headers, call: call({ trustedRemote: true }) });
@@ -128,7 +128,7 @@ describe("no answer", () => {
     expect(exchange.call.notes.fault).toMatch(/^forward_auth: connect ECONNREFUSED/);
   });
 
-  it("with on_error allow admits the request without the client's own response_headers, and logs how many", async () => {
+  it("admits the request with on_error allow, without the client's own response_headers, and logs how many", async () => {
     const own = tools();
     const config = { url: `http://127.0.0.1:${await closedPort()}/`, on_error: "allow", response_headers: ["X-User"] };
     const middleware = instance(forwardAuth, config, own);
@@ -149,7 +149,7 @@ describe("no answer", () => {
     expect([reply.status, forwarded]).toEqual([503, null]);
   });
 
-  it("is assumed after timeout_ms, and when the answer is too large", async () => {
+  it("a failure is assumed after timeout_ms, and when the answer is too large", async () => {
     const begun = gate();
     const silent = await rawBackend(() => begun.open());
     const own = tools();
@@ -161,7 +161,7 @@ describe("no answer", () => {
     expect((await ask()).reply.status).toBe(503);
   });
 
-  it("is not waited for when the client has disconnected, and the upstream is not asked", async () => {
+  it("the answer is not waited for when the client has disconnected, and the upstream is not asked", async () => {
     for (const onError of ["deny", "allow"]) {
       const begun = gate();
       const silent = await rawBackend(() => begun.open());

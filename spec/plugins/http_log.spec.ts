@@ -86,7 +86,7 @@ describe("an entry", () => {
     });
   });
 
-  it("is made once the reply is over, and counts the bytes of the body that were read", async () => {
+  it("an entry is made once the reply is over, and counts the bytes of the body that were read", async () => {
     const server = await backend();
     const { run, clock } = logging(server.port, { batch_size: 1 });
     const body = new PassThrough();
@@ -105,7 +105,7 @@ describe("an entry", () => {
     expect(Buffer.concat(received).toString()).toBe("abcde");
   });
 
-  it("does not read a body that nobody else reads", async () => {
+  it("does not read a body that has no other reader", async () => {
     const body = new PassThrough();
     body.end("abc");
     const entry = await entryOf(({ run }) => run({}, { ...plainReply, body }).exchange.call.close());
@@ -113,12 +113,12 @@ describe("an entry", () => {
     expect(body.readableFlowing).toBeNull();
   });
 
-  it("of a client that disconnects has no status but the code client_closed", async () => {
+  it("has no status and the code client_closed if the client disconnects", async () => {
     const entry = await entryOf(({ run }) => run().exchange.call.abort());
     expect(entry.response).toMatchObject({ status: null, code: "client_closed" });
   });
 
-  it("is made when a plugin further in fails, and the fault passes", async () => {
+  it("describes a request whose inner plugin fails, and the fault passes", async () => {
     const server = await backend();
     const { middleware } = logging(server.port, { batch_size: 1 });
     for (const fail of [() => { throw new Error("no"); }, () => Promise.reject(new Error("no"))]) {
@@ -132,7 +132,7 @@ describe("an entry", () => {
     expect(batches(server)[1]![0]!.response).toEqual({ status: 500, headers: {}, bytes: null, code: "internal" });
   });
 
-  it("of a WebSocket is made when the WebSocket ends", async () => {
+  it("appears for a WebSocket when the WebSocket ends", async () => {
     const server = await backend();
     const { run } = logging(server.port, { batch_size: 1 });
     const socket = new PassThrough();
@@ -146,7 +146,7 @@ describe("an entry", () => {
     expect(batches(server)[0]![0]!.response).toMatchObject({ status: 101, bytes: null });
   });
 
-  it("of a WebSocket that ended before its reply was sent is made with the reply", async () => {
+  it("appears with the reply if a WebSocket ended before its reply was sent", async () => {
     const socket = new PassThrough();
     socket.destroy();
     await once(socket, "close");
@@ -177,7 +177,7 @@ describe("an entry", () => {
     expect(entry.response["headers"]).toMatchObject({ location: "https://app/#id_token=[redacted]&s=1", link: "</x?sig=[redacted]>; rel=next" });
   });
 
-  it("is made in linear time for hostile texts", async () => {
+  it("an entry is made in linear time for hostile texts", async () => {
     const { run } = logging(await closedPort());
     const log = (size: number) => {
       const of = (part: string) => part.repeat(size / part.length);
@@ -188,7 +188,7 @@ describe("an entry", () => {
 });
 
 describe("a response", () => {
-  it("is returned unchanged, without waiting", async () => {
+  it("a response is returned unchanged, without waiting", async () => {
     const { run, middleware } = logging(await closedPort());
     expect(run().returned).toBe(plainReply);
     const exchange = madeUpExchange();
@@ -197,7 +197,7 @@ describe("a response", () => {
 });
 
 describe("batches", () => {
-  it("are sent when they are full, or after flush_ms, with method, content type and headers", async () => {
+  it("batches are sent when they are full, or after flush_ms, with method, content type and headers", async () => {
     const server = await backend();
     const { done, clock, timers } = logging(server.port, { batch_size: 3, flush_ms: 500, method: "PUT", headers: { Authorization: "Bearer log" } });
     for (let i = 0; i < 4; i++) done();
@@ -214,7 +214,7 @@ describe("batches", () => {
     expect(batches(server)[1]).toHaveLength(1);
   });
 
-  it("are lines of JSON with application/x-ndjson", async () => {
+  it("consist of lines of JSON with application/x-ndjson", async () => {
     const server = await backend();
     const { done } = logging(server.port, { batch_size: 2, content_type: "application/x-ndjson; charset=utf-8" });
     done();
@@ -226,7 +226,7 @@ describe("batches", () => {
     expect(lines[2]).toBe("");
   });
 
-  it("are sent again after 500, 1000 and 2000 ms where that may help, then dropped and logged", async () => {
+  it("batches are sent again after 500, 1000 and 2000 ms where that may help, then dropped and logged", async () => {
     let tries = 0;
     const server = await backend((_request, response) => void response.writeHead(++tries < 5 ? 503 : 200).end());
     const { done, clock, timers, lines } = logging(server.port, { batch_size: 2 });
@@ -250,7 +250,7 @@ describe("batches", () => {
     [429, new Date(Date.UTC(2026, 0, 1) + 6_000).toUTCString(), 6_000],
     [503, "86400", 30_000],
     [500, "later", 500],
-  ])("are sent again after a %d when Retry-After says so: %s", async (status, value, ms) => {
+  ])("batches are sent again after a %d when Retry-After says so: %s", async (status, value, ms) => {
     let tries = 0;
     const server = await backend((_request, response) => void response.writeHead(tries++ === 0 ? status : 200, { "Retry-After": value }).end());
     const { done, clock, timers } = logging(server.port, { batch_size: 1 });
@@ -262,7 +262,7 @@ describe("batches", () => {
     expect(batches(server)[1]).toEqual(batches(server)[0]);
   });
 
-  it("are dropped without another try where that cannot help", async () => {
+  it("batches are dropped without another try where that cannot help", async () => {
     const server = await backend((_request, response) => void response.writeHead(400).end());
     const { done, lines } = logging(server.port, { batch_size: 1 });
     done();
@@ -270,7 +270,7 @@ describe("batches", () => {
     expect(server.seen).toHaveLength(1);
   });
 
-  it("for a slow server wait in a bounded queue, whose oldest entries are dropped", async () => {
+  it("wait in a bounded queue for a slow server; the oldest entries are dropped", async () => {
     const held = gate<() => void>();
     let first = true;
     const ids: string[][] = [];
@@ -300,7 +300,7 @@ describe("batches", () => {
 });
 
 describe("the end of an instance", () => {
-  it("sends the waiting entries, and those of requests that end later", async () => {
+  it("sends the waiting entries, and the entries of requests that end later", async () => {
     const server = await backend();
     const { run, done, close } = logging(server.port);
     const late = run();

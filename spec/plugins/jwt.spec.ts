@@ -45,7 +45,7 @@ const outcome = (config: object, claims: object) => {
 describe("the token", () => {
   const good = token();
 
-  it.each([`Bearer ${good}`, `bearer ${good}`, `BEARER   ${good} `])("is read from Authorization by default", (value) => {
+  it.each([`Bearer ${good}`, `bearer ${good}`, `BEARER   ${good} `])("the token is read from Authorization by default", (value) => {
     expect(ask({}, { headers: ["authorization", value] }).status).toBe(200);
   });
 
@@ -56,14 +56,14 @@ describe("the token", () => {
     ["Bearer and a space", ["Authorization", "Bearer  "]],
     ["another scheme", ["Authorization", `Basic ${good}`]],
     ["a cookie and a query that nobody asked for", ["Cookie", `token=${good}`]],
-  ])("is missing: 401 token_missing for %s, with a challenge without error (RFC 6750 §3)", (_what, headers) => {
+  ])("the token is missing: 401 token_missing for %s, with a challenge without error (RFC 6750 §3)", (_what, headers) => {
     const { code, reply, exchange } = ask({}, { headers, query: `?token=${good}` });
     expect([reply.status, code]).toEqual([401, "token_missing"]);
     expect(headerValues(reply.headers, "www-authenticate")).toEqual(['Bearer realm="edge-gateway"']);
     expect(exchange.call.notes).toMatchObject({ code: "token_missing", identity: null, fault: null });
   });
 
-  it("is read from a cookie or a query parameter if configured, and from the first of several places that has one", () => {
+  it("the token is read from a cookie or a query parameter if configured, and from the first of several places that has one", () => {
     expect(ask({ from: "cookie:t" }, { headers: ["Cookie", "a=b; T=x", "Cookie", `t=${good}; c=d`] }).status).toBe(200);
     expect(ask({ from: "query:t" }, { query: `?a&t=${good}` }).status).toBe(200);
     expect(ask({ from: "query:t" }, { query: `?%74=${good}` }).status).toBe(200);
@@ -72,7 +72,7 @@ describe("the token", () => {
     expect(ask({ from: ["cookie:t", "header"] }, { headers: ["Cookie", "t=wrong", "Authorization", `Bearer ${good}`] }).code).toBe("token_invalid");
   });
 
-  it("is refused with 401 if there are two different ones, of which the upstream could read the other", () => {
+  it("the token is refused with 401 if there are two different ones, of which the upstream could read the other", () => {
     const other = token({ ...CLAIMS, sub: "bob" });
     const two = { headers: ["Authorization", `Bearer ${good}`, "authorization", `Bearer ${other}`] };
     expect(ask({}, two).code).toBe("token_invalid");
@@ -89,11 +89,11 @@ describe("a token that passes", () => {
     expect(exchange.call.notes.identity).toBe("ann");
   });
 
-  it("without sub leaves the caller who was known before", () => {
+  it("keeps the previous caller if it has no sub", () => {
     expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({ identity: "before" });
   });
 
-  it("is verified once, and again when it has expired", () => {
+  it("a token is verified once, and again when it has expired", () => {
     const tools = madeUpTools();
     const middleware = instance(jwt, { ...HS, leeway_s: 0 }, tools);
     const parts = bearer(token({ ...CLAIMS, exp: NOW + 10 }));
@@ -146,15 +146,15 @@ describe("claims that other plugins see", () => {
 describe("typ, the type of the token", () => {
   const fault = (typ: unknown, config: object = {}) => ask(config, bearer(token(CLAIMS, { alg: "HS256", ...(typ !== undefined && { typ }) }))).exchange.call.notes.fault;
 
-  it.each(["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/jwt", undefined])("is accepted as %s by default", (typ) => {
+  it.each(["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/jwt", undefined])("typ is accepted as %s by default", (typ) => {
     expect(fault(typ)).toBeNull();
   });
 
-  it.each(["dpop+jwt", "logout+jwt", "secevent+jwt", "id_token", "text/jwt", "", "absent", null, 1, ["JWT"]])("is refused as %j by default, with 401 token_invalid", (typ) => {
+  it.each(["dpop+jwt", "logout+jwt", "secevent+jwt", "id_token", "text/jwt", "", "absent", null, 1, ["JWT"]])("typ is refused as %j by default, with 401 token_invalid", (typ) => {
     expect(fault(typ)).toBe("jwt: type");
   });
 
-  it("is accepted and refused as configured", () => {
+  it("typ is accepted and refused as configured", () => {
     expect([fault("at+jwt", { typ: "at+jwt" }), fault("application/at+jwt", { typ: "AT+jwt" }), fault("at+jwt", { typ: "application/at+jwt" })]).toEqual([null, null, null]);
     expect([fault("JWT", { typ: "at+jwt" }), fault(undefined, { typ: "at+jwt" })]).toEqual(["jwt: type", "jwt: type"]);
     expect([fault("logout+jwt", { typ: ["logout+jwt", "absent"] }), fault(undefined, { typ: ["logout+jwt", "absent"] })]).toEqual([null, null]);
@@ -189,11 +189,11 @@ describe("401", () => {
     ["a time that is none", "token_invalid malformed", { exp: "tomorrow" }],
     ["one for later", "token_invalid early", { nbf: NOW + 61 }],
     ["one from the future", "token_invalid early", { iat: NOW + 61 }],
-  ])("for %s", (_what, expected, claims) => {
+  ])("refuses %s", (_what, expected, claims) => {
     expect(outcome({}, claims)).toBe(expected);
   });
 
-  it("is not sent within leeway_s, 60 by default", () => {
+  it("starts only after leeway_s, 60 by default", () => {
     expect(outcome({}, { exp: NOW - 59, nbf: NOW + 60, iat: NOW + 60 })).toBe("passes");
     expect(outcome({ leeway_s: 0 }, { exp: NOW })).toBe("token_expired expired");
     expect(outcome({ leeway_s: 0 }, { nbf: NOW + 1 })).toBe("token_invalid early");
@@ -253,7 +253,7 @@ describe("401", () => {
     ["another secret", token(CLAIMS, undefined, SECRET + "x"), "unknown key"],
     ["no signature", `${head}.${body}.`, "unknown key"],
     ["claims exchanged", `${head}.${encode({ ...CLAIMS, sub: "root" })}.${mark}`, "unknown key"],
-  ])("for %s", (_what, text, why) => {
+  ])("refuses a token with %s", (_what, text, why) => {
     const { code, exchange, forwarded } = ask({}, bearer(text));
     expect([code, exchange.call.notes.fault]).toEqual(["token_invalid", `jwt: ${why}`]);
     expect(forwarded).toBeNull();
@@ -417,7 +417,7 @@ describe("jwks_uri", () => {
     ["a type that is not accepted", { alg: "ES256", typ: "logout+jwt" }, "type"],
     ["crit", { alg: "ES256", crit: ["x"] }, "critical"],
     ["a kid that is no text", { alg: "ES256", kid: 7 }, "malformed"],
-  ])("is not fetched for a token with %s, which is refused at once", async (_what, header, why) => {
+  ])("jwks_uri is not fetched for a token with %s, which is refused at once", async (_what, header, why) => {
     const issuer = await rawBackend((_request, response) => void response.end(published("a")));
     const { request } = asking(issuer.port);
     const call = madeUpExchange().call;
@@ -427,7 +427,7 @@ describe("jwks_uri", () => {
     expect(issuer.connections.total).toBe(0);
   });
 
-  it("is fetched for the first token, which waits, and once for all that come meanwhile", async () => {
+  it("jwks_uri is fetched for the first token, which waits, and once for all that come meanwhile", async () => {
     const held = gate<() => void>();
     const issuer = await rawBackend((_request, response) => held.open(() => void response.end(published("a"))));
     const { status, request } = asking(issuer.port);
@@ -439,7 +439,7 @@ describe("jwks_uri", () => {
     expect(issuer.connections.total).toBe(1);
   });
 
-  it("is fetched again for an unknown kid, but not more often than every ten seconds", async () => {
+  it("jwks_uri is fetched again for an unknown kid, but not more often than every ten seconds", async () => {
     let kids = ["a"];
     const issuer = await backend((_request, response) => void response.end(published(...kids)));
     const { status, request, clock } = asking(issuer.port);
@@ -456,7 +456,7 @@ describe("jwks_uri", () => {
     expect(issuer.seen).toHaveLength(3);
   });
 
-  it("is fetched again in the background when the keys are ten minutes old", async () => {
+  it("jwks_uri is fetched again in the background when the keys are ten minutes old", async () => {
     const issuer = await backend((_request, response) => void response.end(published("a")));
     const { status, request, clock } = asking(issuer.port);
     await status("a");
@@ -506,7 +506,7 @@ describe("jwks_uri", () => {
     expect(request("a")).toBeInstanceOf(Promise);
   });
 
-  it("is given up after five seconds", async () => {
+  it("a fetch is given up after five seconds", async () => {
     const begun = gate();
     const issuer = await rawBackend(() => begun.open());
     const { request, clock } = asking(issuer.port);
@@ -516,7 +516,7 @@ describe("jwks_uri", () => {
     expect((await asked).status).toBe(503);
   });
 
-  it("is fetched to the end of the instance only while a request waits", async () => {
+  it("ends with its instance unless a request waits", async () => {
     const begun = gate();
     const issuer = await rawBackend(() => begun.open());
     const { request, close } = asking(issuer.port);

@@ -90,7 +90,7 @@ describe("the 401", () => {
     expect(headerValue(ask({ key: "k1" }, { query: "?apiKey=x" }).reply.headers, "www-authenticate")).toBe('Key realm="edge-gateway"');
   });
 
-  it("is a problem document that holds neither the presented key nor the right one", () => {
+  it("the 401 is a problem document that holds neither the presented key nor the right one", () => {
     const { reply } = ask({ key: "right-key" }, { query: "?apiKey=wrong-key" });
     expect(problemOf(reply)).toMatchObject({ status: 401, code: "key_invalid", request_id: "request-1" });
     expect(String(reply.body)).not.toMatch(/right-key|wrong-key/);
@@ -114,30 +114,30 @@ describe("whose key it is", () => {
     expect(forwarded?.call.notes.identity).toBe(id);
   });
 
-  it("is the plugin's id for the single key, or \"default\"", () => {
+  it("the caller is the plugin's id for the single key, or \"default\"", () => {
     expect(ask({ key: "k1" }, { query: "?apiKey=k1" }).forwarded?.identity).toBe("default");
     expect(ask({ key: "k1" }, { query: "?apiKey=k1" }, madeUpTools({ id: "partners" })).forwarded?.identity).toBe("partners");
   });
 
-  it("is found among the single key and several keys together", () => {
+  it("the caller is found among the single key and several keys together", () => {
     const both = { ...keys, key: "k1" };
     expect(ask(both, { query: "?apiKey=k1" }).forwarded?.identity).toBe("default");
     expect(ask(both, { query: "?apiKey=a-key" }).forwarded?.identity).toBe("alice");
     expect(ask(both, { query: "?apiKey=c-key" }).code).toBe("key_invalid");
   });
 
-  it("is not found by a key's hash", () => {
+  it("the caller is not found by a key's hash", () => {
     expect(ask(keys, { headers: ["apiKey", sha256("b-key")] }).code).toBe("key_invalid");
   });
 
-  it.each(["first", "third", "none of them"])("is found by comparing every configured key in constant time, also when %s matches", (presented) => {
+  it.each(["first", "third", "none of them"])("the caller is found by comparing every configured key in constant time, also when %s matches", (presented) => {
     const three = { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) };
     vi.mocked(timingSafeEqual).mockClear();
     ask(three, { query: `?apiKey=${encodeURIComponent(presented)}` });
     expect(timingSafeEqual).toHaveBeenCalledTimes(3);
   });
 
-  it("is remembered for a valid key, which is hashed once; an invalid key is hashed each time", () => {
+  it("the caller is remembered for a valid key, which is hashed once; an invalid key is hashed each time", () => {
     const middleware = instance(keyAuth, { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) });
     const send = (key: string) => {
       vi.mocked(timingSafeEqual).mockClear();
@@ -151,7 +151,7 @@ describe("whose key it is", () => {
 });
 
 describe("hide_credentials", () => {
-  it("is off by default: query and headers are forwarded unchanged", () => {
+  it("hide_credentials is off by default: query and headers are forwarded unchanged", () => {
     const { forwarded } = ask({ key: "k1" }, { query: "?apiKey=k1&a", headers: ["apiKey", "k1"] });
     expect(forwarded).toMatchObject({ query: "?apiKey=k1&a", headers: ["apiKey", "k1"] });
   });
@@ -232,7 +232,7 @@ describe("configuration", () => {
 });
 
 describe("a key beyond ASCII", () => {
-  it("is accepted in the query and, in UTF-8, in the header", () => {
+  it("a key is accepted in the query and, in UTF-8, in the header", () => {
     const utf8AsNodeReadsIt = Buffer.from("clé").toString("latin1");
     expect(ask({ key: "clé" }, { query: "?apiKey=cl%C3%A9" }).status).toBe(200);
     expect(ask({ key: "clé" }, { headers: ["apiKey", utf8AsNodeReadsIt] }).status).toBe(200);

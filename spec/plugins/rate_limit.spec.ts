@@ -114,7 +114,7 @@ describe("limit_by", () => {
   });
 });
 
-describe("what the client is told", () => {
+describe("a client", () => {
   it("gets RateLimit-Policy and RateLimit on every reply", () => {
     const { clock, ask } = limited({ limit_second: 10, limit_min: 60, limit_hour: 64 });
     const reply = ask();
@@ -148,7 +148,7 @@ describe("what the client is told", () => {
     expect(ask().status).toBe(200);
   });
 
-  it("is admitted after waiting as long as Retry-After says", () => {
+  it("a client is admitted after waiting as long as Retry-After says", () => {
     const { clock, ask } = limited({ limit_second: 3, limit_min: 5 });
     for (let i = 0; i < 40; i++) {
       const reply = ask();

@@ -41,7 +41,7 @@ async function through(config: unknown, parts: Partial<ExchangeParts>) {
 }
 
 describe("a body", () => {
-  it("that fits is forwarded byte for byte, however it came", async () => {
+  it("reaches the upstream byte for byte if it is valid, however it arrived", async () => {
     const text = '  {"id" : 1,\n "more":"é😀\\u0041" }\n';
     const whole = Buffer.from(text);
     expect((await through({ body: BODY }, post(text))).body!.toString()).toBe(text);
@@ -49,7 +49,7 @@ describe("a body", () => {
     expect((await through({ body: BODY }, post(pieces))).body!.equals(whole)).toBe(true);
   });
 
-  it("in thousands of small chunks is kept in fewer ones", async () => {
+  it("occupies few buffers although it arrives in thousands of small chunks", async () => {
     const whole = Buffer.from(`{"id":1,"text":"${Array.from({ length: 3_000 }, (_, i) => i % 10).join("")}"}`);
     const pieces: Buffer[] = [];
     const { returned } = exercise(instance(requestValidation, { body: BODY }), madeUpExchange(post(Readable.from([...whole].map((byte) => Buffer.from([byte]))))), async ({ body }) => {
@@ -61,7 +61,7 @@ describe("a body", () => {
     expect(pieces.length).toBeLessThan(300);
   });
 
-  it("that does not fit is refused with all violations", async () => {
+  it("gets a reply with all violations if it is invalid", async () => {
     const { problem, forwarded } = await ask({ body: { items: BODY } }, post('[{"id":"x"},{},{"id":1}]'));
     expect(forwarded).toBeNull();
     expect(problem).toMatchObject({
@@ -82,11 +82,11 @@ describe("a body", () => {
     ["no UTF-8", Buffer.from([0x22, 0xff, 0x22]), "body : is not encoded in UTF-8"],
     ["a key twice", '{"id":1,"id":2}', "body /id: is a duplicate key"],
     ["endless nesting", "[".repeat(101) + "]".repeat(101), "body : is nested deeper than 100 levels"],
-  ])("that is invalid is refused: %s", async (_what, body, violation) => {
+  ])("gets 400 if it is invalid: %s", async (_what, body, violation) => {
     expect((await ask({ body: BODY }, post(body))).violations).toEqual([violation]);
   });
 
-  it("is required for methods that usually have one, and checked for all methods", async () => {
+  it("a body is required for methods that usually have one, and checked for all methods", async () => {
     for (const method of ["GET", "HEAD", "DELETE", "OPTIONS"]) {
       expect((await ask({ body: BODY }, { method })).reply).toBe(plainReply);
       expect((await ask({ body: BODY }, post("", JSON_HEADERS, { method }))).reply).toBe(plainReply);
@@ -107,12 +107,12 @@ describe("a body", () => {
     },
   );
 
-  it("with a Content-Encoding is refused", async () => {
+  it("gets an error if it has a Content-Encoding", async () => {
     expect((await ask({ body: BODY }, post("{}", [...JSON_HEADERS, "Content-Encoding", "gzip"]))).violations).toEqual(["headers /content-encoding: is not allowed: send the body unencoded"]);
     expect((await ask({ body: BODY }, post('{"id":1}', [...JSON_HEADERS, "Content-Encoding", "identity"]))).reply).toBe(plainReply);
   });
 
-  it("is not read without a schema for it", () => {
+  it("a body is not read without a schema for it", () => {
     const body = new PassThrough();
     const exchange = madeUpExchange(post(body));
     const { returned, forwarded } = exercise(instance(requestValidation, { query: true }), exchange);
@@ -127,7 +127,7 @@ describe("a body", () => {
     expect(problem!["detail"]).toMatch(/^The request has at least 50 violations/);
   });
 
-  it("that takes long to check does not block the event loop, and gets the same verdict", async () => {
+  it("does not block the event loop during a long check, and gets the same verdict", async () => {
     const schema = { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } };
     const texts = [JSON.stringify(Array(100_000).fill(1)), JSON.stringify([...Array<unknown>(100_000).fill(1), "x"])];
     let turns = 0;
@@ -142,13 +142,13 @@ describe("a body", () => {
     expect(turns).toBeGreaterThan(80);
   });
 
-  it("is given up at a limit that does not grow with the body", { timeout: 60_000 }, async () => {
+  it("a check is given up at a limit that does not grow with the body", { timeout: 60_000 }, async () => {
     const schema = { items: { anyOf: [...Array<object>(50).fill({ type: "object" }), { type: "integer" }] } };
     const { violations } = await ask({ body: schema, max_bytes: 10_000_000 }, post(JSON.stringify(Array(2_000_000).fill(1))));
     expect(violations).toEqual(["body : takes too long to check"]);
   });
 
-  it("is not checked to its end when the client disconnects", async () => {
+  it("a body is not checked to its end when the client disconnects", async () => {
     const call = madeUpExchange().call;
     const { returned, forwarded } = exercise(instance(requestValidation, { body: { items: { type: "integer" } } }), madeUpExchange({ ...post(JSON.stringify(Array(200_000).fill(1))), call }));
     setImmediate(() => call.abort());
@@ -156,7 +156,7 @@ describe("a body", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("that multiplies the work of its schema is refused", async () => {
+  it("gets an error if it multiplies the work of its schema", async () => {
     const schema = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
     expect((await ask({ body: schema }, post("[".repeat(60) + "]".repeat(60)))).violations).toEqual(["body : takes too long to check"]);
     const headers = { properties: { x: { allOf: Array(300).fill({ pattern: "(a|b|c|[a-z]|\\w){50}!" }) } } };
@@ -204,7 +204,7 @@ describe("max_bytes", () => {
 });
 
 describe("a client", () => {
-  it("that waits for 100 Continue gets it, and the upstream does not get Expect", async () => {
+  it("gets 100 Continue if it waits for it, and the upstream does not get Expect", async () => {
     const informed: number[] = [];
     const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
     const { forwarded } = await through({ body: true }, post("1", [...JSON_HEADERS, "Expect", "100-continue", "X", "1"], { call }));
@@ -212,14 +212,14 @@ describe("a client", () => {
     expect(forwarded!.headers).toEqual([...JSON_HEADERS, "X", "1"]);
   });
 
-  it("that is refused for its Content-Length gets no 100 Continue", async () => {
+  it("gets no 100 Continue if its Content-Length is refused", async () => {
     const informed: number[] = [];
     const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
     await ask({ body: true, max_bytes: 1 }, post(new PassThrough(), [...JSON_HEADERS, "Expect", "100-continue", "Content-Length", "2"], { call }));
     expect(informed).toEqual([]);
   });
 
-  it("that breaks off gets bad_request, and nothing is forwarded", async () => {
+  it("gets bad_request if its body is incomplete, and nothing is forwarded", async () => {
     for (const before of [true, false]) {
       const body = new PassThrough();
       if (before) body.destroy();
@@ -229,14 +229,14 @@ describe("a client", () => {
     }
   });
 
-  it("whose body exceeds a limit of the gateway gets the error of that limit", async () => {
+  it("gets the error of a gateway limit that its body exceeds", async () => {
     const body = new PassThrough();
     const { returned } = exercise(instance(requestValidation, { body: true }), madeUpExchange(post(body)));
     body.destroy(new Fault("body_too_large", "the body has more than 5 bytes"));
     await expect(returned).rejects.toMatchObject({ code: "body_too_large" });
   });
 
-  it("that sends nothing for a minute gets request_timeout", async () => {
+  it("gets request_timeout if it sends nothing for a minute", async () => {
     const clock = manualClock();
     const body = new PassThrough();
     const { returned } = exercise(instance(requestValidation, { body: true }, madeUpTools({ clock })), madeUpExchange(post(body)));
@@ -258,7 +258,7 @@ describe("the query", () => {
     additionalProperties: false,
   };
 
-  it.each(["?page=1", "?all=true&page=2&tag=1&tag=2&name=a+b%20c", "?page=1&", "?p%61ge=1&name=7"])("is accepted: %s", async (text) => {
+  it.each(["?page=1", "?all=true&page=2&tag=1&tag=2&name=a+b%20c", "?page=1&", "?p%61ge=1&name=7"])("the query is accepted: %s", async (text) => {
     expect((await ask({ query }, { query: text })).reply).toBe(plainReply);
   });
 
@@ -275,7 +275,7 @@ describe("the query", () => {
     ["?page=1&a%2Fb=1&__proto__=1", ["query /a~1b: is not a known property", "query /__proto__: is not a known property"]],
     ["?page=%zz", ["query : is not percent-encoded in UTF-8"]],
     ["?page=1&x=%ff", ["query : is not percent-encoded in UTF-8"]],
-  ])("is refused: %s", async (text, expected) => {
+  ])("the query is refused: %s", async (text, expected) => {
     expect((await ask({ query }, { query: text })).violations).toEqual(expected);
   });
 });
@@ -283,11 +283,11 @@ describe("the query", () => {
 describe("the headers", () => {
   const headers = { properties: { "x-tenant": { type: "string", pattern: "^[a-z]+$" }, "x-level": { type: "integer" }, "x-tag": { type: "array", maxItems: 2 } }, required: ["x-tenant"] };
 
-  it("are accepted in any case of letters, with others beside them", async () => {
+  it("headers are accepted in any case of letters, with others beside them", async () => {
     expect((await ask({ headers }, { headers: ["Host", "a", "X-Tenant", "acme", "X-LEVEL", "3", "x-tag", "a", "X-Tag", "b"] })).reply).toBe(plainReply);
   });
 
-  it("are refused with all violations", async () => {
+  it("headers are refused with all violations", async () => {
     const sent = ["x-tenant", "Acme", "x-level", "high", "x-tag", "a", "x-tag", "b", "x-tag", "c"];
     expect((await ask({ headers }, { headers: sent })).violations).toEqual([
       "headers /x-tenant: does not match the pattern ^[a-z]+$",

@@ -18,7 +18,7 @@ describe("the reply", () => {
     expect(forwarded?.headers).toEqual(["Host", "gateway.example"]);
   });
 
-  it("that comes as a promise is changed", async () => {
+  it("gets its changes also as a promise", async () => {
     const { returned } = exercise(instance(responseHeaders, config), exchange(), () => Promise.resolve(reply));
     expect((await returned).headers).toEqual(changed);
   });
@@ -36,7 +36,7 @@ describe("the reply", () => {
     body.destroy();
   });
 
-  it("is not replaced when a plugin further in fails: the fault passes", async () => {
+  it("never replaces the fault of an inner plugin", async () => {
     const failing = exercise(instance(responseHeaders, config), exchange(), () => Promise.reject(new Error("x")));
     await expect(failing.returned).rejects.toThrow("x");
     expect(atOnce(exercise(instance(responseHeaders, { remove: ["None"] }), exchange()).returned).headers).toEqual(plainReply.headers);

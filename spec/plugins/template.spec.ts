@@ -39,7 +39,7 @@ describe("placeholders", () => {
     ["${claim.admin} ${claim.age}", "true 30"],
     ["${claim.groups}", "x,y%2Cz,50%25"],
     ["${claim.address}", '{"city":"Ulm"}'],
-  ])("%s", (text, expected) => {
+  ])("take their value from the request: %s", (text, expected) => {
     const values = { sub: "user-1", address: { city: "Ulm" }, "https://example.com/role": "admin", "a.b": "dotted", a: { b: "nested" }, admin: true, age: 30, groups: ["x", "y,z", "50%"] };
     expect(inHeader(text, { params: { id: "42" }, identity: "alice", claims: values, authority: "gateway.example:8008" })).toBe(expected);
   });
@@ -90,7 +90,7 @@ describe("values of requests are escaped", () => {
     expect(inLocation("//other.example${request.path}", { path: "/a" })).toBe("//other.example/a");
   });
 
-  it("so that no claim or parameter breaks a header line or changes the host of a location", () => {
+  it("no claim or parameter breaks a header line or changes the host of a location", () => {
     const from = random(7);
     const nasty = () => from.list(0, 8, () => from.pick(["/", "\\", "\r", "\n", "\0", "@", ":", "?", "#", "..", "evil.example", "%2F", "é", "\ud800", "\t", " "])).join("");
     for (let i = 0; i < 2_000; i++) {
@@ -154,7 +154,7 @@ describe("configuration", () => {
     expect(context.issues.map(({ message }) => message)).toEqual(["the value of the reference is not valid here"]);
   });
 
-  it("is shown as it was written", () => {
+  it("a template is shown as it was written", () => {
     expect(header.show(nodeFrom("x ${env:A} {id}"))).toBe("x ${env:A} {id}");
   });
 });
@@ -179,13 +179,13 @@ describe("the parameters of a route", () => {
     return loaded.ok ? "" : formatIssues(loaded.issues);
   };
 
-  it("are checked for a plugin of a route: those of base_path and path, in every notation", () => {
+  it("parameters are checked for a plugin of a route: those of base_path and path, in every notation", () => {
     expect(issues("{tenant} {item_id} {rest}", "route")).toBe("");
     expect(issues("{other}", "route")).toMatch(/plugins\[0\]\.config\.v +\{other\} is no placeholder of this route's path \(it has \{tenant\}, \{item_id\}, \{rest\}; write \{\{other\}\}/);
     expect(issues("{itemid}", "route")).toMatch(/did you mean \{item_id\}\?/);
   });
 
-  it("are not checked for plugins of a service or all services", () => {
+  it("parameters are not checked for plugins of a service or all services", () => {
     expect(issues("{item}", "service")).toBe("");
     expect(issues("{item}", "global")).toBe("");
   });

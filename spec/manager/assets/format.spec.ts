@@ -25,11 +25,11 @@ describe("figures", () => {
     [4e15, "4,000 T"],
     [Number.NaN, "–"],
     [Number.POSITIVE_INFINITY, "–"],
-  ])("%d reads %s", (n, text) => {
+  ])("writes %d as %s", (n, text) => {
     expect(number(n)).toBe(text);
   });
 
-  it("by second have the second behind them", () => {
+  it("have the unit /s if they are rates", () => {
     expect([12.34, 0, 12345, Number.NaN].map(perSecond)).toEqual(["12.3/s", "0/s", "12,345/s", "–"]);
   });
 
@@ -48,7 +48,7 @@ describe("figures", () => {
     [12_340, "12.3 s"],
     [59_960, "1 min"],
     [75_000, "1 min 15 s"],
-  ])("%s milliseconds read %s", (ms, text) => {
+  ])("writes %s milliseconds as %s", (ms, text) => {
     expect(milliseconds(ms)).toBe(text);
   });
 
@@ -62,7 +62,7 @@ describe("figures", () => {
     [0.9999, "> 99.9 %"],
     [1, "100 %"],
     [0 / 0, "–"],
-  ])("a share of %d reads %s", (share, text) => {
+  ])("writes a share of %d as %s", (share, text) => {
     expect(percent(share)).toBe(text);
   });
 });
@@ -77,7 +77,7 @@ describe("moments", () => {
     [before(DAY), "1 day ago"],
     [before(400 * DAY), "400 days ago"],
     ["yesterday", "–"],
-  ])("%s was %s", (iso, text) => {
+  ])("writes the past moment %s as %s", (iso, text) => {
     expect(ago(iso, NOW)).toBe(text);
   });
 
@@ -89,11 +89,11 @@ describe("moments", () => {
     [after(10), "just now"],
     [before(2 * DAY), "2 days ago"],
     ["", "–"],
-  ])("%s is %s", (iso, text) => {
+  ])("writes the moment %s as %s", (iso, text) => {
     expect(until(iso, NOW)).toBe(text);
   });
 
-  it("are written with date and time, and what is none of them as a dash", () => {
+  it("have date and time; an invalid moment becomes a dash", () => {
     expect(moment(new Date(2026, 10, 21, 14, 15, 10).toISOString())).toBe("21 Nov 2026, 14:15:10");
     expect(moment("soon")).toBe("–");
   });

@@ -39,8 +39,8 @@ const service = {
 };
 const config: ProxyConfig = { services: [service], plugins: [plugin("rate_limit", { id: "flood" })], global: { name: "g", plugins: [] } };
 
-describe("plugins by place", () => {
-  it("are told for the whole configuration, with level, service and route", () => {
+describe("plugins of the configuration", () => {
+  it("have their level, service and route", () => {
     expect(pluginsOf(config).map(({ level, service: of, route, plugin: { name } }) => [level, of, route, name])).toEqual([
       ["global", null, null, "rate_limit"],
       ["service", "shop", null, "key_auth"],
@@ -48,12 +48,12 @@ describe("plugins by place", () => {
     ]);
   });
 
-  it("run global, service, route, and those of other routes do not", () => {
+  it("run in the order global, service, route, without the plugins of other routes", () => {
     expect(chainOf(config, service, service.routes[0]!).map(({ plugin: { name } }) => name)).toEqual(["rate_limit", "key_auth", "acl"]);
     expect(chainOf(config, service, service.routes[1]!).map(({ plugin: { name } }) => name)).toEqual(["rate_limit", "key_auth"]);
   });
 
-  it("have the faults of the same kind, id and place, and no others'", () => {
+  it("have only the faults of their own kind, id and place", () => {
     const fault = { plugin: "acl", id: null, level: "route", service: "shop", route: "items", count: 3 };
     const status = { plugin_faults: [fault, { ...fault, route: "all", count: 5 }, { ...fault, id: "x", count: 7 }] } as unknown as Status;
     const [flood, auth, acl] = chainOf(config, service, service.routes[0]!);
@@ -62,20 +62,20 @@ describe("plugins by place", () => {
   });
 });
 
-describe("words for what is configured", () => {
+describe("texts for configured values", () => {
   it.each([
     ["/shop", "/items", "/shop/items"],
     ["/", "/items", "/items"],
     ["/shop", "/", "/shop"],
     ["/shop/", "/items/", "/shop/items"],
     ["/", "/", "/"],
-  ])("%s and %s are the pattern %s", (base_path, path, pattern) => expect(patternOf({ base_path }, { path })).toBe(pattern));
+  ])("joins base_path %s and path %s to the pattern %s", (base_path, path, pattern) => expect(patternOf({ base_path }, { path })).toBe(pattern));
 
-  it("no methods are all methods", () => {
+  it("writes an empty list of methods as all methods", () => {
     expect([methodsOf({}), methodsOf({ methods: [] }), methodsOf({ methods: ["GET", "PUT"] })]).toEqual(["all methods", "all methods", "GET, PUT"]);
   });
 
-  it("an IPv6 address stands in brackets before its port", () => {
+  it("puts an IPv6 address in brackets before its port", () => {
     expect([addressOf({ host: "::1", port: 80 }), addressOf({ host: "[::1]", port: 80 }), addressOf({ host: "a.b", port: 8080 })]).toEqual([
       "[::1]:80",
       "[::1]:80",
@@ -84,7 +84,7 @@ describe("words for what is configured", () => {
   });
 });
 
-describe("figures by name", () => {
+describe("statistics by name", () => {
   const stats = {
     services: [
       {
@@ -98,18 +98,18 @@ describe("figures by name", () => {
     ],
   } as unknown as Stats;
 
-  it("are null while nothing is known", () => {
+  it("have the value null before the first statistics arrive", () => {
     const none = figuresByName(null);
     expect([none.route("shop", "a"), none.upstream("shop", "u"), none.service("shop")]).toEqual([null, null, null]);
   });
 
-  it("are zero, with no times, for what had no traffic", () => {
+  it("have the value zero, without times, for routes and services without traffic", () => {
     const { route, upstream, service: whole } = figuresByName(stats);
     for (const idle of [route("shop", "c"), route("toString", "a"), upstream("shop", "x"), whole("other")])
       expect(idle).toMatchObject({ requests_per_s: 0, p50_ms: null, in_flight: 0 });
   });
 
-  it("of a service are the sums of its routes', and the times of the slowest", () => {
+  it("add up the routes of a service, and take the times of the slowest route", () => {
     expect(figuresByName(stats).service("shop")).toEqual({
       requests_per_s: 4,
       errors_per_s: 1,
@@ -121,7 +121,7 @@ describe("figures by name", () => {
     });
   });
 
-  it("have no share of errors where there is no request", () => {
+  it("have no share of errors without requests", () => {
     expect([errorShare(figures(0)), errorShare(figures(4, { errors_per_s: 1 })), errorShare(figures(1, { errors_per_s: 1.01 }))]).toEqual([
       null,
       0.25,
@@ -139,13 +139,13 @@ describe("shares of upstreams", () => {
   const idle = () => 0;
   const sharesAs = (map: ReturnType<typeof sharesOf>) => [...map.values()].map(({ share }) => share);
 
-  it("are those measured as soon as there is traffic", () => {
+  it("use measured values when there is traffic", () => {
     const shares = sharesOf(upstreams, null, (id) => ({ a: 1, b: 3 })[id] ?? 0);
     expect(sharesAs(shares)).toEqual([0.25, 0.75, 0]);
     expect(shares.get("a")!.how).toBe("measured");
   });
 
-  it("are planned by weight among the usable ones without traffic", () => {
+  it("use the weights of the usable upstreams when there is no traffic", () => {
     expect(sharesAs(sharesOf(upstreams, null, idle))).toEqual([0.5, 0.25, 0.25]);
     expect(
       sharesAs(
@@ -161,7 +161,7 @@ describe("shares of upstreams", () => {
     ).toEqual([0, 0.5, 0.5]);
   });
 
-  it("are nothing when none is usable, or all drain", () => {
+  it("stay empty when no upstream is usable, or all are draining", () => {
     expect(
       sharesAs(
         sharesOf(
@@ -175,28 +175,28 @@ describe("shares of upstreams", () => {
   });
 });
 
-describe("what reaches each stage", () => {
+describe("the requests that reach each stage", () => {
   const limit = plugin("rate_limit");
   const traffic = { requests_per_s: 10, limited_per_s: 4 };
   const told = (plugins: readonly PluginConfig[], given = traffic) =>
     flowThrough(plugins, given).map(({ into, exact, refused }) => `${exact ? "" : "≤"}${into} ${refused ?? "?"}`);
 
-  it("a single limit takes away what it refuses", () => expect(told([limit])).toEqual(["10 4", "6 ?"]));
+  it("subtracts the requests refused by a single limit", () => expect(told([limit])).toEqual(["10 4", "6 ?"]));
 
-  it("behind a plugin that may answer by itself it is at most that", () =>
+  it("gives an upper bound behind a plugin that may answer requests", () =>
     expect(told([plugin("key_auth"), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]));
 
-  it("plugins that only change or log let all pass", () =>
+  it("subtracts nothing for plugins that only change or log requests", () =>
     expect(told([plugin("request_headers"), plugin("http_log"), limit])).toEqual(["10 0", "10 0", "10 4", "6 ?"]));
 
-  it("of several limits none is blamed alone, and what they refuse together is taken off behind the last", () => {
+  it("subtracts the requests refused by several limits after the last limit, and assigns them to no single limit", () => {
     expect(told([limit, plugin("http_log"), limit])).toEqual(["10 ?", "≤10 0", "≤10 ?", "6 ?"]);
     expect(told([limit, limit], { requests_per_s: 10, limited_per_s: 0 })).toEqual(["10 0", "10 0", "10 ?"]);
   });
 
-  it("a limit in shadow mode refuses nothing", () => {
+  it("subtracts nothing for a limit in shadow mode", () => {
     expect(told([plugin("rate_limit", { config: { mode: "shadow" } }), limit])).toEqual(["10 0", "10 4", "6 ?"]);
   });
 
-  it("never falls below nothing", () => expect(told([limit], { requests_per_s: 1, limited_per_s: 1.5 })).toEqual(["1 1.5", "0 ?"]));
+  it("never falls below zero", () => expect(told([limit], { requests_per_s: 1, limited_per_s: 1.5 })).toEqual(["1 1.5", "0 ?"]));
 });

@@ -13,8 +13,8 @@ const CONFIG = {
   none: null,
 };
 
-describe("JSON that is shown", () => {
-  it("hides secrets, and neither references nor what stands beside them", () => {
+describe("the displayed JSON", () => {
+  it("hides secrets, but shows references and the values beside secrets", () => {
     const text = maskedText(CONFIG);
     expect(text).not.toMatch(/s3cr3t|t-1/);
     for (const shown of ["web", "${env:MOBILE}", "${file:/run/t}", "X-Key", "ada", "basic_auth"]) expect(text).toContain(shown);
@@ -28,7 +28,7 @@ describe("JSON that is shown", () => {
     expect(isHidden(["password"], "")).toBe(false);
   });
 
-  it("is found by names and values, upper and lower case alike, in the order of the text", () => {
+  it("searches names and values without regard to case, in the order of the text", () => {
     expect(occurrences(CONFIG, "KEY").map((path) => path.join("."))).toEqual([
       "plugins.0.name",
       "plugins.0.config.keys",
@@ -40,12 +40,12 @@ describe("JSON that is shown", () => {
     expect(occurrences(CONFIG, "")).toEqual([]);
   });
 
-  it("tells nobody by a search what a secret is", () => {
+  it("does not reveal a secret through the search", () => {
     expect(occurrences(CONFIG, "s3cr")).toEqual([]);
     expect(occurrences(CONFIG, "t-1")).toEqual([]);
   });
 
-  it("is cut at the word that is looked for", () => {
+  it("splits at each match of the search", () => {
     expect(cutAt("beFORe", "for")).toEqual(["be", "FOR", "e"]);
     expect([cutAt("before", ""), cutAt("before", "x")]).toEqual([null, null]);
   });

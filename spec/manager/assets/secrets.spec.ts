@@ -4,7 +4,7 @@ import { isSecret, MASK, settingLines, summaryOf } from "../../../lib/manager/as
 /** The names of the lines that are hidden. */
 const hidden = (settings: unknown) => settingLines(settings).flatMap(({ name, secret }) => (secret ? [name] : []));
 
-describe("which settings are secrets", () => {
+describe("the recognition of secret settings", () => {
   it.each([
     "key",
     "api_key",
@@ -20,10 +20,10 @@ describe("which settings are secrets", () => {
     "key_sha256",
     "private_key",
     "X-Secret-Path",
-  ])("hides what stands under %s", (name) => expect(isSecret(name, "s3cret")).toBe(true));
+  ])("hides the value of %s", (name) => expect(isSecret(name, "s3cret")).toBe(true));
 
   it.each(["limit_by", "path", "public_key", "hide_credentials", "key_header", "token_url", "key_id", "keyboard", "monkey", "jwks_uri", "Accept"])(
-    "shows what stands under %s",
+    "shows the value of %s",
     (name) => {
       // A credential of that setting is no text: "hide_credentials" is yes or no.
       const value = name === "hide_credentials" ? true : "text";
@@ -56,7 +56,7 @@ describe("which settings are secrets", () => {
 });
 
 describe("lines of settings", () => {
-  it("are in the order of the configuration, with the way to each value as its name", () => {
+  it("have the order of the configuration, and the path of each value as name", () => {
     expect(
       settingLines({ limit_second: 5, set: { "X-Team": "shop" }, on: ["reset", 503], off: false, none: null, list: [], empty: {} }).map(
         ({ name, value }) => `${name}=${value}`,
@@ -64,11 +64,11 @@ describe("lines of settings", () => {
     ).toEqual(["limit_second=5", "set.X-Team=shop", "on=reset, 503", "off=no", "none=none", "list=none", "empty=none"]);
   });
 
-  it.each([{}, null, undefined, []])("are none, or say so, for %j", (settings) =>
+  it.each([{}, null, undefined, []])("show no value for %j", (settings) =>
     expect(settingLines(settings).every(({ value }) => value === "none")).toBe(true),
   );
 
-  it("of one line say the first few, shortened, and never a secret", () => {
+  it("show the first few settings in the one-line form, shortened and without secrets", () => {
     expect(summaryOf({ key: "s3cret", path: "x".repeat(100), a: 1, b: 2 })).toBe(`key ${MASK} · path ${"x".repeat(31)}… · a 1 · …`);
     expect(summaryOf({})).toBe("");
   });

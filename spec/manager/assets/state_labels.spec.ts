@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { circuitLabel, upstreamLabel, usableLabel } from "../../../lib/manager/assets/state_labels.ts";
 
-describe("the state of an upstream label", () => {
+describe("the label of an upstream's state", () => {
   it.each([
     ["healthy", true, "Healthy", "good"],
     ["draining", false, "Draining", "warn"],
@@ -10,7 +10,7 @@ describe("the state of an upstream label", () => {
     ["unhealthy", false, "Unhealthy", "bad"],
     ["ejected", false, "Ejected", "bad"],
     ["warming_up", false, "Warming up", "warn"],
-  ])("%s (usable: %s) is %j", (state, usable, text, tone) => {
+  ])("shows the state %s (usable: %s) as %j", (state, usable, text, tone) => {
     expect(upstreamLabel({ state, usable })).toMatchObject({ text, tone });
   });
 
@@ -22,27 +22,27 @@ describe("the state of an upstream label", () => {
     expect(new Set(states).size).toBe(5);
   });
 
-  it("says so when nothing is known", () => expect(upstreamLabel(null)).toMatchObject({ text: "Not known", tone: "idle" }));
+  it("shows an unknown state as not known", () => expect(upstreamLabel(null)).toMatchObject({ text: "Not known", tone: "idle" }));
 });
 
-describe("a circuit breaker label", () => {
-  it("is nothing where there is none", () => expect([circuitLabel(null), circuitLabel(undefined)]).toEqual([null, null]));
+describe("the label of a circuit breaker", () => {
+  it("does not exist without a circuit breaker", () => expect([circuitLabel(null), circuitLabel(undefined)]).toEqual([null, null]));
 
   it.each([
     ["closed", "Circuit closed", "good"],
     ["open", "Circuit open", "bad"],
     ["half_open", "Circuit half open", "warn"],
-  ])("%s is %j", (state, text, tone) => expect(circuitLabel({ state })).toEqual({ text, tone }));
+  ])("shows the state %s as %j", (state, text, tone) => expect(circuitLabel({ state })).toEqual({ text, tone }));
 });
 
-describe("all upstreams of a service label", () => {
+describe("the label of all upstreams of a service", () => {
   const upstreams = (...usable: readonly boolean[]) => usable.map((each) => ({ usable: each }));
 
-  it("are good when all can be used, a warning when some, bad when none can", () => {
+  it("shows good if all upstreams are usable, a warning if some are, and bad if none is", () => {
     expect(usableLabel(upstreams(true, true), 2)).toEqual({ text: "2 of 2 usable", tone: "good" });
     expect(usableLabel(upstreams(true, false), 2)).toEqual({ text: "1 of 2 usable", tone: "warn" });
     expect(usableLabel(upstreams(false), 1)).toEqual({ text: "0 of 1 usable", tone: "bad" });
   });
 
-  it("are only counted while nothing is known", () => expect(usableLabel(null, 3)).toEqual({ text: "3", tone: "idle" }));
+  it("shows only the number of upstreams while their state is unknown", () => expect(usableLabel(null, 3)).toEqual({ text: "3", tone: "idle" }));
 });

@@ -7,11 +7,11 @@ describe("a search", () => {
     expect(matches("items get /shop/items/{id}", "shop post")).toBe(false);
   });
 
-  it("finds all when there is nothing, or only space, to look for", () => {
+  it("finds all rows for an empty or blank search", () => {
     expect([matches("x", ""), matches("x", "  "), matches("", "")]).toEqual([true, true, true]);
   });
 
-  it("takes signs as they are: no part of a name is a pattern", () =>
+  it("treats special characters literally, not as a pattern", () =>
     expect([matches("/a/{rest*}", "{rest*}"), matches("abc", "a.c")]).toEqual([true, false]));
 });
 
@@ -25,12 +25,12 @@ describe("an order", () => {
     expect(order([10, 9, 100], true)).toEqual([100, 10, 9]);
   });
 
-  it("puts what has no value last, both ways", () => {
+  it("puts rows without a value last, both ways", () => {
     expect(order([null, 2, null, 1])).toEqual([1, 2, null, null]);
     expect(order([null, 2, null, 1], true)).toEqual([2, 1, null, null]);
   });
 
-  it("leaves equals as they were, and the given list too", () => {
+  it("keeps the order of equal rows, and does not change the given list", () => {
     const given = [
       { name: "b", value: 1 },
       { name: "a", value: 1 },
@@ -46,26 +46,26 @@ describe("the count beside a search", () => {
     [1000, 1000, "1,000 routes"],
     [1, 1000, "1 of 1,000 routes"],
     [0, 2, "0 of 2 routes"],
-  ])("%i of %i: %s", (found, all, text) => expect(countText(found, all, ["route", "routes"])).toBe(text));
+  ])("writes %i of %i rows as %s", (found, all, text) => expect(countText(found, all, ["route", "routes"])).toBe(text));
 });
 
-describe("what an entry of the history keeps", () => {
+describe("the table view in a history entry", () => {
   const view = { query: "shop", sort: { key: "p95", descending: true }, all: true };
 
-  it("comes back as it was, beside what others keep there", () => {
+  it("returns as it was stored, beside other data of the entry", () => {
     const state = structuredClone(withView({ scroll: 7, tables: { plugins: view } }, "routes", { ...view, query: "x" }));
     expect(state.scroll).toBe(7);
     expect([viewIn(state, "plugins"), viewIn(state, "routes")]).toEqual([view, { ...view, query: "x" }]);
   });
 
   it.each([null, undefined, "text", 5, [], {}, { tables: null }, { tables: { routes: 1 } }, { tables: { routes: { query: 1 } } }])(
-    "is nothing in %j",
+    "does not exist in %j",
     (state) => {
       expect(viewIn(state, "routes")).toBeNull();
     },
   );
 
-  it("has no order where what stands there is none", () => {
+  it("has no order if the stored order is invalid", () => {
     expect(viewIn({ tables: { routes: { query: "", sort: { key: 1 } } } }, "routes")).toEqual({ query: "", sort: null, all: false });
   });
 });

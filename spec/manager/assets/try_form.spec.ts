@@ -7,14 +7,14 @@ const errorsOf = (form: Parameters<typeof read>[0]) => {
   return "errors" in answer ? answer.errors.map(({ field, message }) => `${field}: ${message}`) : [];
 };
 
-describe("what somebody enters", () => {
-  it("is a question, without the spaces around", () => {
+describe("the input of the form", () => {
+  it("becomes a question, without leading and trailing spaces", () => {
     expect(read({ method: " POST ", url: " /shop/items?x=1 ", headers: "Host: api.example.com\r\n\n  X-Tenant :  a:b  " })).toEqual({
       request: { method: "POST", url: "/shop/items?x=1", headers: { Host: "api.example.com", "X-Tenant": "a:b" } },
     });
   });
 
-  it("may be a whole address", () => expect(errorsOf({ url: "https://api.example.com:8443/v1" })).toEqual([]));
+  it("accepts an absolute URL", () => expect(errorsOf({ url: "https://api.example.com:8443/v1" })).toEqual([]));
 
   it("joins lines of one name, whatever its case, and cookies by semicolons", () => {
     expect(read({ headers: "Accept: a\naccept: b\nCookie: x=1\ncookie: y=2" })).toMatchObject({
@@ -22,7 +22,7 @@ describe("what somebody enters", () => {
     });
   });
 
-  it("takes no name of a header for more than a name", () => {
+  it("treats header names such as __proto__ as plain names", () => {
     const answer = read({ headers: "__proto__: x\nconstructor: y" });
     expect("request" in answer && Object.entries(answer.request.headers)).toEqual([
       ["__proto__", "x"],
@@ -43,9 +43,9 @@ describe("what somebody enters", () => {
     [{ headers: ": x" }, /^headers: Line 1: the name before the colon is missing/],
     [{ headers: "a b: x" }, /^headers: Line 1: “a b” is not a header name/],
     [{ headers: "X: a\u0001b" }, /^headers: Line 1: the value of X contains a control character/],
-  ])("%j is told what is wrong with it, and where", (form, message) => {
+  ])("reports the error in %j and its field", (form, message) => {
     expect(errorsOf(form)).toEqual([expect.stringMatching(message)]);
   });
 
-  it("is told all that is wrong at once", () => expect(errorsOf({ method: "", url: "x", headers: "a\nb" })).toHaveLength(4));
+  it("reports all errors at once", () => expect(errorsOf({ method: "", url: "x", headers: "a\nb" })).toHaveLength(4));
 });

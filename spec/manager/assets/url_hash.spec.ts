@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { hashFor, linkForWarning, loginHash, parseHash } from "../../../lib/manager/assets/url_hash.ts";
 
-describe("an address", () => {
+describe("the hash of an address", () => {
   it.each([
     ["", "", []],
     ["#/", "", []],
@@ -20,7 +20,7 @@ describe("an address", () => {
     expect(hashFor(name)).toMatch(/^#\/[!-~]+$/);
   });
 
-  it("of the login leads back to where one was", () => {
+  it("leads from the login page back to the previous page", () => {
     const hash = loginHash("#/routes/shop/list%20all");
     expect(hash).toBe("#/login?back=%23%2Froutes%2Fshop%2Flist%2520all");
     expect(parseHash(hash)).toEqual({ page: "login", segments: [], returnTo: "#/routes/shop/list%20all" });
@@ -33,10 +33,10 @@ describe("an address", () => {
   });
 });
 
-describe("a warning", () => {
+describe("the link of a warning", () => {
   const warning = (code: string, service: string | null = null, route: string | null = null) => linkForWarning({ code, message: "", service, route })?.hash;
 
-  it("leads to the page that knows more", () => {
+  it("leads to the page with the details", () => {
     expect(warning("reload_refused")).toBe("#/config");
     expect(warning("plugin_faults", "a/b", "c d")).toBe("#/routes/a%2Fb/c%20d");
     expect(warning("upstream_down", "shop")).toBe("#/services/shop");

@@ -16,11 +16,11 @@ describe("directives", () => {
     [['a="open, no-store'], { a: "", "no-store": null }],
     [[""], {}],
     [["=1, b"], { b: null }],
-  ])("are parsed from %j", (lines, expected) => {
+  ])("have the expected values in %j", (lines, expected) => {
     expect(Object.fromEntries(directives(lines.flatMap((line) => ["Cache-Control", line]), "cache-control"))).toEqual(expected);
   });
 
-  it("are parsed in a time that grows linearly with their length", () => {
+  it("directives are parsed in a time that grows linearly with their length", () => {
     for (const [start, part] of [["", " "], ["", ","], ["", '"'], ['a="', "\\"], ["", "a="], ["", 'a="']] as const) {
       const parse = (size: number) => directives(["Cache-Control", start + part.repeat(size / part.length)], "cache-control");
       expect(growth(parse, 12_500), part).toBeLessThan(LINEAR);
@@ -29,12 +29,12 @@ describe("directives", () => {
 });
 
 describe("numbers and names", () => {
-  it("are read as digits only, with 2^31 as the largest number of seconds", () => {
+  it("numbers are read as digits only, with 2^31 as the largest number of seconds", () => {
     expect(["0", "60", "007", "99999999999"].map(deltaSeconds)).toEqual([0, 60, 7, 2 ** 31]);
     expect(["", "-1", "1.5", "1e3", " 1", null].map(deltaSeconds)).toEqual([NaN, NaN, NaN, NaN, NaN, NaN]);
   });
 
-  it("are read from comma-separated lists, in lower case", () => {
+  it("names are read from comma-separated lists, in lower case", () => {
     expect(fieldNames(" X-A,,x-b ")).toEqual(["x-a", "x-b"]);
   });
 });

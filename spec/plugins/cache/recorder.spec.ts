@@ -133,7 +133,7 @@ describe("a recorder", () => {
     }
   });
 
-  it("without a reader destroys a source that is too long", async () => {
+  it("destroys a source that is too long if it has no reader", async () => {
     const source = new PassThrough();
     const { recorder, seen } = recording(source, { readerLeft: () => true, most: 10 });
     recorder.destroy();

@@ -118,7 +118,7 @@ function target(text: string): Partial<ExchangeParts> {
   return absolute === null ? parts : { ...parts, scheme: absolute[1] as "http", authority: absolute[2]! };
 }
 
-describe("what it tells (RFC 9211)", () => {
+describe("the Cache-Status header (RFC 9211)", () => {
   const key = (text: string) => `key="${text}"`;
 
   it("reports a stored miss, then a hit with its remaining lifetime", async () => {
@@ -157,14 +157,14 @@ describe("what it tells (RFC 9211)", () => {
     expect(told[1]).toMatch(/^"my \\"gateway\\""; fwd=uri-miss; key="http:\/\/gateway\.example\/a\/b\?[0-9a-f]{12}"; stored; ttl=60$/);
   });
 
-  it("is not added to WebSockets and gRPC, which pass unchanged", () => {
+  it("the header is not added to WebSockets and gRPC, which pass unchanged", () => {
     const reply: Reply = { status: 200, headers: [], body: null };
     const handle = instance(responseCache, {})(() => reply);
     expect(handle(anExchange({ upgrade: "websocket" }))).toBe(reply);
     expect(handle(anExchange({ method: "POST", headers: ["content-type", "application/grpc+proto"] }))).toBe(reply);
   });
 
-  it("is part of the 504 that only-if-cached gets where nothing is stored", async () => {
+  it("the header is part of the 504 that only-if-cached gets where nothing is stored", async () => {
     const origin = cached(() => ok(FRESH));
     const exchange = anExchange({ headers: ["Cache-Control", "only-if-cached"] });
     const reply = atOnce(origin.handle(exchange));
@@ -174,7 +174,7 @@ describe("what it tells (RFC 9211)", () => {
 });
 
 describe("targets", () => {
-  it("are distinguished by X-Forwarded-Host of a trusted proxy, and not by that of anybody else", async () => {
+  it("differ by X-Forwarded-Host of a trusted proxy only", async () => {
     for (const trustedRemote of [true, false]) {
       const origin = cached(({ method }) => (method === "GET" ? ok(FRESH) : { status: 204, headers: ["Content-Location", "/a/b"], body: null }));
       const ask = (host: string, parts: Partial<ExchangeParts> = {}) =>
@@ -192,7 +192,7 @@ describe("targets", () => {
 });
 
 describe("hits", () => {
-  it("are answered synchronously and note no upstream", async () => {
+  it("hits are answered synchronously and note no upstream", async () => {
     const origin = cached((exchange) => {
       exchange.call.notes.upstream = "u:1";
       exchange.call.notes.attempts = 2;
@@ -206,7 +206,7 @@ describe("hits", () => {
     expect(second.call.notes).toMatchObject({ upstream: null, attempts: 0 });
   });
 
-  it("are not made from replies to a caller whom an auth plugin further in has identified", async () => {
+  it("hits are not made from replies to a caller whom an auth plugin further in has identified", async () => {
     const origin = cached((exchange) => {
       exchange.call.notes.identity = "alice";
       return ok(FRESH);
@@ -218,7 +218,7 @@ describe("hits", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("are not made from the gateway's own errors, which are noted for the log", async () => {
+  it("hits are not made from the gateway's own errors, which are noted for the log", async () => {
     const origin = cached((exchange) => ({ ...problem(exchange.call, "rate_limited"), headers: flat(FRESH) }));
     const exchange = anExchange();
     await origin.handle(exchange);
@@ -227,7 +227,7 @@ describe("hits", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("survive a no-cache request that is refused, but not one that shows the target changed or gone", async () => {
+  it("survive a refused no-cache request, unless its reply shows that the target changed or no longer exists", async () => {
     const refused = (status: number, own: boolean) =>
       cached((exchange, nth) => (nth === 1 ? ok(FRESH) : own ? problem(exchange.call, "rate_limited") : { status, headers: [], body: null }));
     for (const [status, own, remains] of [[429, true, true], [401, false, true], [400, false, true], [200, false, false], [302, false, false], [404, false, false], [410, false, false]] as const) {
@@ -516,7 +516,7 @@ describe("requests for the same", () => {
 describe("a change while a reply is on its way", () => {
   const OLD = { "Cache-Control": "max-age=10", ETag: '"1"' };
 
-  it.each(["GET", "HEAD"])("is not undone by the reply to an older %s that validates the old entry", async (method) => {
+  it.each(["GET", "HEAD"])("stays in effect after the reply to an older %s that validates the old entry", async (method) => {
     const { origin, reply } = slowly();
     const first = origin.get();
     reply(ok(OLD, "old"));
@@ -550,7 +550,7 @@ describe("a change while a reply is on its way", () => {
 });
 
 describe("bodies", () => {
-  it("of another length than Content-Length says are not stored", async () => {
+  it("stay out of the store if their length differs from Content-Length", async () => {
     for (const body of [() => "hello", () => Readable.from([Buffer.from("hello")])]) {
       for (const length of ["4", "6"]) {
         const origin = cached(() => ok({ ...FRESH, "Content-Length": length }, body()));
@@ -571,7 +571,7 @@ describe("bodies", () => {
     }
   });
 
-  it("that clients read slowly count against max_bytes until they are sent, stored or not", async () => {
+  it("count against max_bytes until slow clients have read them, stored or not", async () => {
     for (const body of [() => Buffer.alloc(40_000), () => Readable.from([Buffer.alloc(40_000)])]) {
       const origin = cached(() => ({ ...ok(FRESH), body: body() }), { max_bytes: 70_000, max_object_bytes: 50_000 });
       await origin.get({ path: "/1" });
@@ -597,7 +597,7 @@ describe("bodies", () => {
     expect([second.trailers, headerValue(second.headers, "trailer")]).toEqual([undefined, undefined]);
   });
 
-  it("that a plugin further out discards are not stored, and the upstream's body is destroyed", async () => {
+  it("stay out of the store if an outer plugin discards them, and the upstream's body is destroyed", async () => {
     const body = new PassThrough();
     const origin = cached(() => ok(FRESH, body));
     discard(await origin.handle(anExchange()));
