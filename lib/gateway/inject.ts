@@ -3,6 +3,7 @@
  */
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
+import { TOKEN } from "../config/fields.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
@@ -84,9 +85,6 @@ function refuseMalformed({ method = "GET", path }: InjectRequest, headers: Heade
   const length = headerValue(headers, "content-length");
   return length === undefined || length === String(bodyLength) ? null : malformed("The Content-Length is not the length of the body.");
 }
-
-/** RFC 9110 §5.6.2. */
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 /** Reads the reply to its end. Rejects when its body breaks off. */
 export async function collected(inbound: Inbound, reply: Reply): Promise<InjectResponse> {
