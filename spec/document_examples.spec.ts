@@ -149,7 +149,7 @@ describe.skipIf(!hasOpenssl)("docs/tls.md", () => {
 });
 
 describe("a configuration with errors", () => {
-  it("gets the messages that README.md and docs/configuration.md show", { timeout: 30_000 }, async () => {
+  it("a configuration with errors gets the messages that README.md and docs/configuration.md show", { timeout: 30_000 }, async () => {
     const broken = read("examples/quickstart.json")
       .replace('      "base_path": "/orders",\n', '      "base_pth": "/orders",\n      "base_path": "orders",\n')
       .replace("3000", '"80a"');

@@ -114,7 +114,7 @@ describe("examples", () => {
 });
 
 describe("the version", () => {
-  it("is the same in package.json, package-lock.json, CHANGELOG.md, the Kubernetes example and the documents", () => {
+  it("the version is the same in package.json, package-lock.json, CHANGELOG.md, the Kubernetes example and the documents", () => {
     const releases = found(changelog, /^## \[([^\]]+)\]/gm).filter((name) => name !== "Unreleased");
     const lock = JSON.parse(read("package-lock.json")) as { version: string; packages: Record<string, { version?: string }> };
     const shown = documents.flatMap(({ text }) => found(text, /edge-gateway[- :](\d+\.\d+\.\d+)\b/g));

@@ -241,7 +241,7 @@ describe("a reader that does not read", () => {
     return { clock, events, blocked };
   }
 
-  it("gets nothing more while its connection is full and the latest state when it reads on, and delays nobody", async () => {
+  it("a reader that does not read gets nothing more while its connection is full and the latest state when it reads on, and delays nobody", async () => {
     const { clock, blocked } = await slow();
     blocked.socket.resume();
     await eventually(() => {
@@ -255,7 +255,7 @@ describe("a reader that does not read", () => {
     expect(blocked.text().match(/event: status\n/g)!.length).toBeLessThan(20);
   });
 
-  it("loses its connection after half a minute", async () => {
+  it("a reader that does not read loses its connection after half a minute", async () => {
     const { clock, events } = await slow();
     expect(events.state).toBe("full");
     clock.advance(31_000);

@@ -149,7 +149,7 @@ describe("credentials that were right", () => {
     expect(verified).toEqual([PASSWORD, "wrong", "wrong"]);
   });
 
-  it("do not let the same password pass with another user", async () => {
+  it("credentials that were right do not let the same password pass with another user", async () => {
     const { login } = counting();
     await login.attempt(RIGHT, "192.0.2.1");
     expect((await login.attempt(basic("other", PASSWORD), "192.0.2.1")).kind).toBe("wrong");

@@ -187,7 +187,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     it.each([
       { title: "a bad chunk", bytes: "Transfer-Encoding: chunked\r\n\r\n5\r\nshort\r\nzz\r\n", code: "upstream_invalid" },
       { title: "a chunk longer than its size", bytes: "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n", code: "upstream_invalid" },
-    ])("gives the client a 502: $title in the segment of the head", async ({ bytes, code }) => {
+    ])("a body that breaks off before any byte of the response was sent gives the client a 502: $title in the segment of the head", async ({ bytes, code }) => {
       const upstream = await headBackend(({ socket, text }) => {
         socket.write(text.includes(" /fine ") ? good : `HTTP/1.1 200 OK\r\n${bytes}`);
       });
@@ -201,7 +201,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   describe("bytes of an upstream beyond its response", () => {
     const second = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
 
-    it("reach no client when they arrive in the same segment", async () => {
+    it("bytes of an upstream beyond its response reach no client when they arrive in the same segment", async () => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) socket.write(good);
         else socket.write(good + second);
@@ -215,7 +215,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    it("reach no client when they are garbage in the same segment, and the response before them stays intact", async () => {
+    it("bytes of an upstream beyond its response reach no client when they are garbage in the same segment, and the response before them stays intact", async () => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) socket.write(good);
         else socket.write(good + "garbage");
@@ -226,7 +226,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect((await ask(port, { path: "/a/fine" })).body.toString()).toBe("good");
     });
 
-    it("reach no client and close the connection when they arrive later on the idle connection", async () => {
+    it("bytes of an upstream beyond its response reach no client and close the connection when they arrive later on the idle connection", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write(good));
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -238,7 +238,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("reach no client when they arrive while the client has yet to read the response", async () => {
+    it("bytes of an upstream beyond its response reach no client when they arrive while the client has yet to read the response", async () => {
       const big = 8_000_000;
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) return void socket.write(good);
@@ -259,7 +259,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("reach no client when they are the body of a 204, a 304 or a response to HEAD", async () => {
+    it("bytes of an upstream beyond its response reach no client when they are the body of a 204, a 304 or a response to HEAD", async () => {
       for (const [method, status] of [["GET", "204 No Content"], ["GET", "304 Not Modified"], ["HEAD", "200 OK"]] as const) {
         const upstream = await headBackend(({ socket, text }) => {
           if (text.includes(" /fine ")) socket.write(good);
@@ -275,7 +275,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    it("are cut off behind the Content-Length, and the connection is not used again", async () => {
+    it("bytes of an upstream beyond its response are cut off behind the Content-Length, and the connection is not used again", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngoodbye"));
       const { port } = await running(oneService(upstream.port, one));
       expect((await ask(port, { path: "/a/1" })).body.toString()).toBe("good");

@@ -129,7 +129,7 @@ describe("one of three backends, under load", () => {
 });
 
 describe("a service without retries", () => {
-  it("shows clients only the failures that eject an upstream", async () => {
+  it("a service without retries shows clients only the failures that eject an upstream", async () => {
     const { backends, recorded, port } = await three({ retries: { attempts: 0 } });
     const load = closedLoop(port, 1);
     await load.more(10);
@@ -152,7 +152,7 @@ it.each(["GET", "POST"])("answers every %s although an upstream over HTTP/2 refu
 });
 
 describe("the last upstream that is not ejected", () => {
-  it("still gets requests however often it fails, so the service is back as soon as it is", async () => {
+  it("the last upstream that is not ejected still gets requests however often it fails, so the service is back as soon as it is", async () => {
     const { backends, recorded, port } = await three();
     for (const each of backends) await each.kill();
     for (let i = 0; i < 20; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(502);
@@ -165,7 +165,7 @@ describe("the last upstream that is not ejected", () => {
 });
 
 describe("an upstream that has recovered", () => {
-  it("gets its share of requests gradually within slow_start_ms", async () => {
+  it("an upstream that has recovered gets its share of requests gradually within slow_start_ms", async () => {
     const { clock, backends, shares } = await three({ health: { passive: { ...passive, slow_start_ms: 10_000 } } });
     expect(await shares(30)).toEqual([10, 10, 10]);
     await backends[1].kill();
@@ -182,7 +182,7 @@ describe("an upstream that has recovered", () => {
 });
 
 describe("an upstream that answers with errors", () => {
-  it("is ejected for the statuses listed", async () => {
+  it("an upstream that answers with errors is ejected for the statuses listed", async () => {
     const { backends, recorded, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
     backends[1].answer = (_request, response) => void response.writeHead(500).end();
     const statuses = [];
@@ -193,7 +193,7 @@ describe("an upstream that answers with errors", () => {
 
   /** The RST_STREAM code that breaks the response off; null: the connection is closed. */
   const breaks: [Protocol, number | null][] = [...PROTOCOLS.map((protocol): [Protocol, null] => [protocol, null]), ["h2c", 2], ["h2c", 8], ["h2", 0]];
-  it.each(breaks)("is ejected over %s for responses that break off in the middle (RST_STREAM code: %s)", async (protocol, code) => {
+  it.each(breaks)("an upstream that answers with errors is ejected over %s for responses that break off in the middle (RST_STREAM code: %s)", async (protocol, code) => {
     const { backends, recorded, port } = await three({}, protocol);
     backends[1].answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
@@ -231,7 +231,7 @@ it.each(PROTOCOLS)("does not eject an upstream over %s whose clients disconnect 
 });
 
 describe("an upstream that a reload removes or drains", () => {
-  it("gets no new requests once a reload sets its weight to 0, and finishes the response under way", async () => {
+  it("an upstream that a reload removes or drains gets no new requests once a reload sets its weight to 0, and finishes the response under way", async () => {
     const { backends, config, port, gateway, shares } = await three();
     let streaming: ((text: string) => void) | null = null;
     for (const each of backends) {
@@ -256,7 +256,7 @@ describe("an upstream that a reload removes or drains", () => {
     expect(await shares(30)).toEqual([10, 10, 10]);
   });
 
-  it("is replaced by reloads under load that cost no request", async () => {
+  it("an upstream that a reload removes or drains is replaced by reloads under load that cost no request", async () => {
     const { backends, config, port, gateway } = await three();
     const service = config.services[0]!;
     const only = (...which: number[]) =>

@@ -89,7 +89,7 @@ describe("max_uri_bytes, max_headers and max_header_bytes", () => {
     expect(upstream.seen).toHaveLength(status === 200 ? 1 : 0);
   });
 
-  it("hold for HTTP/2", async () => {
+  it("max_uri_bytes, max_headers and max_header_bytes hold for HTTP/2", async () => {
     const upstream = await backend();
     const { gateway } = await running(limited(upstream.port, limits));
     const session = await tlsSession(gateway);

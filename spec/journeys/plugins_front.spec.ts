@@ -427,7 +427,7 @@ describe("redirect", () => {
 describe("request_headers and response_headers", () => {
   const seenBy = (headers: readonly string[], name: string) => headers.filter((_, i) => i % 2 === 1 && headers[i - 1]!.toLowerCase() === name);
 
-  it("change requests and replies, level after level, errors and WebSockets included", async () => {
+  it("request_headers and response_headers change requests and replies, level after level, errors and WebSockets included", async () => {
     const origin = await socketBackend();
     const requestHeaders = { name: "request_headers", config: { set: { "X-User": "${caller.id}", "X-Rest": "{rest}" }, remove: ["Authorization"] } };
     const responseHeaders = (level: string) => ({ name: "response_headers", config: { add: { "X-Level": level }, set: { "X-Last": level } } });

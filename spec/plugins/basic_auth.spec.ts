@@ -86,7 +86,7 @@ describe("the 401", () => {
     expect(challenge({}, "gw", basic("ada", "x"))).toBe('Basic realm="gw", charset="UTF-8"');
   });
 
-  it("reveals neither the sent nor the right password; the log gets the code alone", () => {
+  it("the 401 reveals neither the sent nor the right password; the log gets the code alone", () => {
     const tools = madeUpTools();
     const { reply, exchange } = ask(ADA, [basic("ada", "wrong-one")], tools);
     expect(String(reply.body)).not.toMatch(/ada|wrong-one|secret/);
@@ -191,7 +191,7 @@ function counted(users: { username: string; password: string }[]) {
 }
 
 describe("plain passwords", () => {
-  it("get an answer synchronously, without a slow hash for wrong ones", () => {
+  it("plain passwords get an answer synchronously, without a slow hash for wrong ones", () => {
     const { identify, count } = counted([{ username: "ada", password: "secret" }, { username: "bob", password: "other" }]);
     expect(identify("ada", "secret")).toBe("ada");
     expect(identify("bob", "other")).toBe("bob");
@@ -201,7 +201,7 @@ describe("plain passwords", () => {
     expect(count()).toBe(0);
   });
 
-  it("match in any Unicode composition", () => {
+  it("plain passwords match in any Unicode composition", () => {
     const { identify } = counted([{ username: "ren\u00e9", password: "cle\u0301" }]);
     expect(identify("rene\u0301", "cl\u00e9")).toBe("ren\u00e9");
     expect(identify("rene", "cle")).toBeNull();
@@ -219,13 +219,13 @@ describe("hashed passwords", () => {
     expect(count()).toBe(3);
   });
 
-  it("do not admit another user", async () => {
+  it("hashed passwords do not admit another user", async () => {
     const { identify } = counted([{ username: "ada", password: QUICK }, { username: "bob", password: "plain" }]);
     expect(await identify("bob", "quick")).toBeNull();
     expect(await identify("ada", "plain")).toBeNull();
   });
 
-  it("cost the same time for an unknown user and for a user with a plain password", async () => {
+  it("hashed passwords cost the same time for an unknown user and for a user with a plain password", async () => {
     const { identify, count } = counted([{ username: "bob", password: "plain" }, { username: "ada", password: QUICK }]);
     for (const [user, password] of [["eve", "quick"], ["bob", "quick"], ["ada", "slow"]] as const) expect(await identify(user, password)).toBeNull();
     expect(count()).toBe(3);
@@ -267,7 +267,7 @@ describe("hashed passwords", () => {
     expect(asked).toHaveLength(34);
   });
 
-  it("reject only the waiting requests if they cannot be verified", async () => {
+  it("hashed passwords reject only the waiting requests if they cannot be verified", async () => {
     let broken = true;
     const { identify } = createVerifier([{ username: "ada", password: QUICK }], memory(), async () => {
       if (broken) throw new Error("out of memory");

@@ -46,7 +46,7 @@ const call = (parts: Partial<ConstructorParameters<typeof Call>[0]> = {}) =>
 const pass: Answer = (_request, response) => void response.end("fine");
 
 describe("the request to the auth server", () => {
-  it("describes the client's request in a GET, with Authorization and Cookie", async () => {
+  it("the request to the auth server describes the client's request in a GET, with Authorization and Cookie", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["Host", "gw", "authorization", "Bearer x", "Cookie", "a=1", "Cookie", "b=2", "X-Other", "1", "Content-Length", "3", "X-Forwarded-Uri", "/forged"];
     await ask({ method: "POST", path: "/a/b", query: "?q=1", scheme: "https", authority: "shop.example", headers });
@@ -59,14 +59,14 @@ describe("the request to the auth server", () => {
     ]);
   });
 
-  it("has the request_headers of the configuration, in any case", async () => {
+  it("the request to the auth server has the request_headers of the configuration, in any case", async () => {
     const { server, ask } = await asking(pass, { request_headers: ["X-Api-Key"] });
     await ask({ headers: ["x-API-key", "k", "Authorization", "Bearer x"] });
     expect(headerValue(server.seen[0]!.headers, "x-api-key")).toBe("k");
     expect(headerValue(server.seen[0]!.headers, "authorization")).toBeUndefined();
   });
 
-  it("passes on X-Forwarded-For and -Host of a trusted proxy only", async () => {
+  it("the request to the auth server passes on X-Forwarded-For and -Host of a trusted proxy only", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["X-Forwarded-For", "198.51.100.7", "X-Forwarded-Host", "outer.example"];
     await ask({ headers, call: call({ trustedRemote: true }) });

@@ -82,14 +82,14 @@ describe("the token", () => {
 });
 
 describe("a token that passes", () => {
-  it("makes its sub the caller and passes its claims on, without another change of the request", () => {
+  it("a token that passes makes its sub the caller and passes its claims on, without another change of the request", () => {
     const { forwarded, exchange } = ask({}, bearer(token({ ...CLAIMS, plan: "paid" })));
     expect(forwarded).toMatchObject({ identity: "ann", claims: { sub: "ann", plan: "paid" } });
     expect(forwarded!.headers).toEqual(exchange.headers);
     expect(exchange.call.notes.identity).toBe("ann");
   });
 
-  it("keeps the previous caller if it has no sub", () => {
+  it("a token that passes keeps the previous caller if it has no sub", () => {
     expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({ identity: "before" });
   });
 
@@ -105,7 +105,7 @@ describe("a token that passes", () => {
 });
 
 describe("tokens that are remembered", () => {
-  it("share one limit in bytes with all instances, and the least recently used ones are dropped first", () => {
+  it("tokens that are remembered share one limit in bytes with all instances, and the least recently used ones are dropped first", () => {
     const verdicts = new SharedMemory(20_000);
     const [one, two] = [0, 1].map(() => instance(jwt, HS, madeUpTools({ verdicts })));
     const claimsOf = (middleware: typeof one, id: number) => exercise(middleware!, madeUpExchange(bearer(token({ ...CLAIMS, id })))).forwarded!.claims;
@@ -118,7 +118,7 @@ describe("tokens that are remembered", () => {
     expect(claimsOf(one, 0)).not.toBe(first);
   });
 
-  it("count by the memory that their claims take, not only by their length", () => {
+  it("tokens that are remembered count by the memory that their claims take, not only by their length", () => {
     const used = (claims: object) => {
       const verdicts = new SharedMemory(1024 * 1024);
       const exchange = madeUpExchange(bearer(token({ ...CLAIMS, ...claims })));
@@ -303,7 +303,7 @@ describe("public keys", () => {
     expect(ask({ alg, public_key: pem }, bearer(forged)).code).toBe("token_invalid");
   });
 
-  it("do not verify an HMAC made with the public key as the secret", () => {
+  it("public keys do not verify an HMAC made with the public key as the secret", () => {
     const pem = pemOf(rsa.publicKey);
     const forged = token(CLAIMS, { alg: "HS256" }, pem);
     expect(ask({ alg: "RS256", public_key: pem }, bearer(forged)).exchange.call.notes.fault).toBe("jwt: algorithm");
@@ -312,7 +312,7 @@ describe("public keys", () => {
     ]);
   });
 
-  it("do not verify an ES256 signature in DER form", () => {
+  it("public keys do not verify an ES256 signature in DER form", () => {
     const text = `${encode({ alg: "ES256" })}.${encode(CLAIMS)}`;
     const der = sign("sha256", Buffer.from(text), p256.privateKey).toString("base64url");
     expect(ask({ alg: "ES256", public_key: pemOf(p256.publicKey) }, bearer(`${text}.${der}`)).code).toBe("token_invalid");

@@ -115,7 +115,7 @@ describe("limit_by", () => {
 });
 
 describe("a client", () => {
-  it("gets RateLimit-Policy and RateLimit on every reply", () => {
+  it("a client gets RateLimit-Policy and RateLimit on every reply", () => {
     const { clock, ask } = limited({ limit_second: 10, limit_min: 60, limit_hour: 64 });
     const reply = ask();
     expect(headerValue(reply.headers, "ratelimit-policy")).toBe('"second";q=10;w=1, "minute";q=60;w=60, "hour";q=64;w=3600');
@@ -124,7 +124,7 @@ describe("a client", () => {
     expect(headerValue(ask().headers, "ratelimit")).toBe('"second";r=9;t=1, "minute";r=58;t=59, "hour";r=62;t=3599');
   });
 
-  it("gets the upstream's reply with everything it had", () => {
+  it("a client gets the upstream's reply with everything it had", () => {
     const { ask } = limited({ limit_min: 1 });
     expect(ask()).toEqual({
       ...plainReply,
@@ -132,7 +132,7 @@ describe("a client", () => {
     });
   });
 
-  it("gets 429 rate_limited with Retry-After in whole seconds, rounded up, and the limits", () => {
+  it("a client gets 429 rate_limited with Retry-After in whole seconds, rounded up, and the limits", () => {
     const { clock, ask } = limited({ limit_min: 1 });
     ask();
     clock.advance(100);
@@ -160,13 +160,13 @@ describe("a client", () => {
     }
   });
 
-  it("sees the plugin's id in the names of policies, quoted as a structured field", () => {
+  it("a client sees the plugin's id in the names of policies, quoted as a structured field", () => {
     expect(headerValue(limited({ limit_min: 1 }, { id: "api" }).ask().headers, "ratelimit")).toBe('"api-minute";r=0;t=60');
     const odd = limited({ limit_min: 1 }, { id: 'a"b\\ü\n' });
     expect(headerValue(odd.ask().headers, "ratelimit-policy")).toBe('"a\\"b\\\\??-minute";q=1;w=60');
   });
 
-  it("gets the headers of several instances, and of the upstream, side by side", () => {
+  it("a client gets the headers of several instances, and of the upstream, side by side", () => {
     const tools = madeUpTools();
     const named = (id: string, limit: number) =>
       instance(rateLimit, { limit_min: limit }, { ...tools, scope: { ...tools.scope, id, key: id } });
@@ -179,7 +179,7 @@ describe("a client", () => {
     expect(headerValues(second.headers, "ratelimit")).toEqual(['"inner-minute";r=0;t=60', '"outer-minute";r=3;t=60']);
   });
 
-  it("causes the code rate_limited in the log when it is refused", () => {
+  it("a client causes the code rate_limited in the log when it is refused", () => {
     const { ask } = limited({ limit_min: 1 });
     ask();
     const call = new Call({ id: "x", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });

@@ -39,7 +39,7 @@ describe("placeholders", () => {
     ["${claim.admin} ${claim.age}", "true 30"],
     ["${claim.groups}", "x,y%2Cz,50%25"],
     ["${claim.address}", '{"city":"Ulm"}'],
-  ])("take their value from the request: %s", (text, expected) => {
+  ])("placeholders take their value from the request: %s", (text, expected) => {
     const values = { sub: "user-1", address: { city: "Ulm" }, "https://example.com/role": "admin", "a.b": "dotted", a: { b: "nested" }, admin: true, age: 30, groups: ["x", "y,z", "50%"] };
     expect(inHeader(text, { params: { id: "42" }, identity: "alice", claims: values, authority: "gateway.example:8008" })).toBe(expected);
   });

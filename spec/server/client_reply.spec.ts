@@ -9,7 +9,7 @@ describe("the head of a reply", () => {
     expect(textOf(each)).toBe([...lines!, ...end, "", ""].join("\r\n"));
   });
 
-  it.each(REPLY_CASES.filter(({ lines }) => lines === null))("cannot be written with $title", (each) => {
+  it.each(REPLY_CASES.filter(({ lines }) => lines === null))("the head of a reply cannot be written with $title", (each) => {
     expect(() => textOf(each)).toThrow(TypeError);
   });
 });

@@ -86,7 +86,7 @@ it.each([
 describe.each(["plain", "plain, where HTTP/2 is spoken too", "over TLS"])("a client that pipelines without end, %s,", (how) => {
   const MANY = 20_000;
 
-  it("has at most 64 requests and one read parsed behind a slow request, none by our own codec, and gets all replies in the end", async () => {
+  it("a client that pipelines without end has at most 64 requests and one read parsed behind a slow request, none by our own codec, and gets all replies in the end", async () => {
     const first: ((reply: Reply) => void)[] = [];
     const asked: string[] = [];
     const serve = (inbound: Inbound) => (asked.push(inbound.target), inbound.target === "/slow" ? new Promise<Reply>((resolve) => first.push(resolve)) : fine());
@@ -324,7 +324,7 @@ describe("mounted in a host's server", () => {
 const HALF_A_HELLO = Buffer.from("16030100", "hex");
 
 describe("a TLS connection without a complete handshake", () => {
-  it("closes after the handshake timeout", async () => {
+  it("a TLS connection without a complete handshake closes after the handshake timeout", async () => {
     const { listener } = await listening(fine, 30);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const silent = await connect(port);
@@ -335,7 +335,7 @@ describe("a TLS connection without a complete handshake", () => {
   it.each<[what: string, sent: Buffer]>([
     ["nothing", Buffer.alloc(0)],
     ["half a ClientHello", HALF_A_HELLO],
-  ])("closes at once when its client closes it after %s", async (_what, sent) => {
+  ])("a TLS connection without a complete handshake closes at once when its client closes it after %s", async (_what, sent) => {
     const { listener } = await listening(fine, 3_600_000);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const gone = await Promise.all(Array.from({ length: 300 }, () => connect(port)));
@@ -344,7 +344,7 @@ describe("a TLS connection without a complete handshake", () => {
     await listener.drain(3_600_000);
   });
 
-  it.each([0, 1_000])("does not delay a drain beyond its linger of %d ms", async (lingerMs) => {
+  it.each([0, 1_000])("a TLS connection without a complete handshake does not delay a drain beyond its linger of %d ms", async (lingerMs) => {
     const { clock, listener } = await listening(fine, 3_600_000);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const [silent, half] = [await connect(port), await connect(port)];
