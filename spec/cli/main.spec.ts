@@ -108,7 +108,7 @@ describe("validate", () => {
     expect(stdout.startsWith(file)).toBe(true);
   });
 
-  it("takes the file from --config, from CONFIG_FILE_PATH, or gw.json of the working directory", async () => {
+  it("reads the file from --config, from CONFIG_FILE_PATH, or gw.json of the working directory", async () => {
     const file = fileWith(good);
     const ended = await Promise.all([
       program(["validate", "--config", file]).ended,

@@ -167,7 +167,7 @@ describe("routes", () => {
 });
 
 describe("upstreams", () => {
-  it.each(["localhost", "a-b.internal", "my_service", "10.0.0.1", "::1", "2001:db8::1", "example.com."])("upstreams take the host %s", (host) => {
+  it.each(["localhost", "a-b.internal", "my_service", "10.0.0.1", "::1", "2001:db8::1", "example.com."])("upstreams accept the host %s", (host) => {
     expect(ofService({ upstreams: [{ host, port: 1 }] })).toEqual([]);
   });
 
@@ -214,7 +214,7 @@ describe("services", () => {
     }
   });
 
-  it("limit their timeouts", () => {
+  it("services limit their timeouts", () => {
     const [low, high] = ofService({ timeouts: { connect_ms: 0, idle_ms: 86_400_001 } });
     expect(low).toBe("services[0].timeouts.connect_ms: expected an integer 1–86400000, found 0");
     expect(high).toContain("services[0].timeouts.idle_ms");
@@ -283,7 +283,7 @@ describe("certificates", () => {
     ["with a chain that is broken further down", entry(["a.example"], "/tls/broken.crt"), /\.cert: \/tls\/broken\.crt: .*\(number 2 of 2 in it\)/],
     ["with a key that is none", entry(["a.example"], "/tls/shop.crt", "/tls/none"), /\.key: \/tls\/none: is not a private key in PEM form/],
     ["with another's key", entry(["a.example"], "/tls/shop.crt", "/tls/other.key"), /\.key: \/tls\/other\.key: the key does not belong to the certificate \/tls\/shop\.crt$/],
-  ])("%s are refused, and nothing that a file holds is repeated", (_what, certificate, issue) => {
+  ])("certificates %s are refused, and the message repeats nothing that a file contains", (_what, certificate, issue) => {
     const [first, ...others] = wrong(certificate);
     expect(first).toMatch(issue);
     expect(first).not.toContain("hush");
@@ -333,7 +333,7 @@ describe("limits", () => {
   });
 
   it.each(["request_timeout_ms", "min_body_bytes_per_s", "max_body_bytes", "max_connections", "max_connections_per_ip", "max_requests_in_flight"])(
-    "%s is off with 0",
+    "the limit %s is off with 0",
     (field) => expect(limits({ [field]: 0 })).toEqual([]),
   );
 

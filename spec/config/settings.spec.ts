@@ -240,7 +240,7 @@ describe("the management UI", () => {
   });
 
   it.each(["gw.example", "ftp://h", "http:h", "http://", "http://a:b@h", "http://u@h", "http://h/?x", "http://h/#x", "http://h/a b", "https://h:70000", "javascript:x"])(
-    "MANAGER_BACKEND_API_URL is not %s",
+    "MANAGER_BACKEND_API_URL cannot be %s",
     (url) => {
       expect(issues({ "manager-backend-api-url": url }, { ...ADMIN, ...MANAGER })).toEqual([expect.stringContaining("--manager-backend-api-url: expected an http or https URL")]);
     },

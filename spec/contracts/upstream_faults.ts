@@ -83,7 +83,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   ];
 
   describe("an upstream that gives no valid response", () => {
-    it.each(answered)("gives the client a 502 when it $title", async ({ bytes, then = "open", code, method = "GET" }) => {
+    it.each(answered)("gives the client a 502 when the upstream $title", async ({ bytes, then = "open", code, method = "GET" }) => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) return void socket.write(good);
         socket.write(Buffer.from(bytes, "latin1"));
@@ -100,7 +100,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.sockets.size).toBe(1);
     });
 
-    it("gives the client a 502 when it refuses connections", async () => {
+    it("gives the client a 502 when the upstream refuses connections", async () => {
       const { port } = await running(oneService(await closedPort(), one));
       for (let i = 0; i < 3; i++) {
         const answer = await ask(port, { method: "POST", path: "/a/x", body: "text" });
@@ -108,7 +108,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    it("gives the client a 502 when its name does not resolve", async () => {
+    it("gives the client a 502 when the upstream's name does not resolve", async () => {
       const config = oneService(1, one);
       const service = { ...config.services[0]!, upstreams: [{ host: "no-such-host.invalid", port: 80 }] };
       const { port } = await running({ services: [service] });
@@ -152,7 +152,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   }
 
   describe("an upstream that breaks off its body", () => {
-    it.each(cuts)("breaks off the client's response, without a clean end, when it $title", async (cut) => {
+    it.each(cuts)("breaks off the client's response, without a clean end, when the upstream $title", async (cut) => {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));
@@ -167,7 +167,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       await expect(ask(port, { path: "/a/fine" })).resolves.toMatchObject({ status: 200 });
     });
 
-    it.each(cuts)("breaks off the response of an HTTP/1.0 client, with a reset if there is no length, when it $title", async (cut) => {
+    it.each(cuts)("breaks off the response of an HTTP/1.0 client, with a reset if there is no length, when the upstream $title", async (cut) => {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));

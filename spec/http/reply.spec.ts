@@ -8,7 +8,7 @@ import { madeUpExchange, problemOf } from "../support/exercise.ts";
 const call = () => madeUpExchange().call;
 
 describe("a problem (RFC 9457)", () => {
-  it.each(Object.entries(ERRORS))("%s has its status, title and code from the table", (code, kind) => {
+  it.each(Object.entries(ERRORS))("a problem with code %s has its status, title and code from the table", (code, kind) => {
     const one = call();
     const reply = problem(one, code as ErrorCode);
     expect(reply.status).toBe(kind.status);

@@ -173,7 +173,7 @@ describe("a reload of global.access_log", () => {
 });
 
 describe("fields of the access log", () => {
-  it("log host, scheme and TLS version of a request over HTTP/1.1 and HTTP/2, and leave out what does not apply", async () => {
+  it("the fields log host, scheme and TLS version of a request over HTTP/1.1 and HTTP/2, and leave out what does not apply", async () => {
     const origin = await backend();
     const said: Record<string, unknown>[] = [];
     const { gateway, port } = await running(oneService(origin.port, {}, { h2c: true, trusted_proxies: ["127.0.0.2"] }), { accessLog: (text) => void said.push(...logLines(text)) });

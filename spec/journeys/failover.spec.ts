@@ -231,7 +231,7 @@ it.each(PROTOCOLS)("does not eject an upstream over %s whose clients disconnect 
 });
 
 describe("an upstream that a reload removes or drains", () => {
-  it("an upstream that a reload removes or drains gets no new requests once a reload sets its weight to 0, and finishes the response under way", async () => {
+  it("an upstream that a reload removes or drains gets no new requests once a reload sets its weight to 0, and finishes the response in progress", async () => {
     const { backends, config, port, gateway, shares } = await three();
     let streaming: ((text: string) => void) | null = null;
     for (const each of backends) {

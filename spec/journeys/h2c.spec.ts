@@ -152,7 +152,7 @@ describe("a reload with open HTTP/2 connections", () => {
   it.each([
     ["max_headers", {}, { limits: { max_headers: 50 } }],
     ["h2c to false", {}, { h2c: false }],
-  ])("a reload with open HTTP/2 connections sends GOAWAY to open connections when it changes %s, and finishes the request under way", async (_what, before, after) => {
+  ])("a reload with open HTTP/2 connections sends GOAWAY to open connections when it changes %s, and finishes the request in progress", async (_what, before, after) => {
     const { hasGoaway, body } = await reloaded(before, after);
     expect(body()).toBe("whole");
     await eventually(hasGoaway, "the GOAWAY");

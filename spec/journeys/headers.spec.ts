@@ -150,7 +150,7 @@ describe("forwarded headers", () => {
     "X-Request-Id: forged",
   ];
 
-  it("tell the upstream the client's address, scheme and host", async () => {
+  it("forwarded headers state the client's address, scheme and host", async () => {
     const { headers } = await seenWith([], { base_path: "/a" });
     expect(values(headers, "X-Forwarded-For")).toEqual(["127.0.0.1"]);
     expect(values(headers, "X-Forwarded-Host")).toEqual(["gw.example"]);

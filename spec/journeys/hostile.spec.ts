@@ -271,7 +271,7 @@ describe("a body with broken framing", () => {
     expect(codeIn(await connection.closed())).toBe("bad_request");
   });
 
-  it("closes a connection without a reply when the client leaves without sending anything", async () => {
+  it("closes a connection without a reply when the client disconnects without sending anything", async () => {
     const { port } = await running(oneService((await backend()).port));
     const connection = await client(port);
     connection.socket.end();
@@ -287,7 +287,7 @@ describe("request targets", () => {
     expect(codeIn(answer.body.toString())).toBe("bad_request");
   });
 
-  it("in absolute form override Host with their authority", async () => {
+  it("request targets in absolute form override Host with their authority", async () => {
     const named = await backend();
     const other = await backend((_request, response) => void response.end("other"));
     const config = oneService(named.port, { hosts: ["named.example"] });
@@ -608,7 +608,7 @@ describe("an HTTP/2 client", () => {
     return { gateway, over };
   }
 
-  it("releases streams and upstream connections when it disconnects with replies under way", async () => {
+  it("releases streams and upstream connections when it disconnects with replies in progress", async () => {
     const upstream = await rawBackend((request, response) => {
       if (request.url === "/begun") response.write("begun");
     });

@@ -528,7 +528,7 @@ describe("max_body_bytes", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  it("breaks off a reply under way when the body passes the limit", async () => {
+  it("breaks off a reply in progress when the body passes the limit", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {});
@@ -606,7 +606,7 @@ describe("max_connections and max_connections_per_ip", () => {
 });
 
 describe("max_requests_in_flight", () => {
-  it("answers 503 overloaded beyond the limit, before any matching, and finishes the requests under way", async () => {
+  it("answers 503 overloaded beyond the limit, before any matching, and finishes the requests in progress", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));

@@ -489,7 +489,7 @@ describe("a retry of a WebSocket", () => {
     ["closes it before an answer", async () => (await byteBackend((socket) => socket.once("data", () => socket.destroy()))).port],
   ];
 
-  it.each(firsts)("opens it at the second upstream, early bytes included, when the first %s, and total_ms does not end it", async (_how, first) => {
+  it.each(firsts)("opens a WebSocket at the second upstream, early bytes included, when the first %s, and total_ms does not end it", async (_how, first) => {
     const clock = manualClock();
     const { port } = await inOrder([await first(), (await echo()).port], { timeouts: { total_ms: 1_000, idle_ms: 100_000 } }, { clock });
     const connection = await client(port);

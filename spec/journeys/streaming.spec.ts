@@ -488,7 +488,7 @@ describe("informational responses", () => {
       socket.write("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
 
-  it("informational responses pass 103 and 102 with their end-to-end headers", async () => {
+  it("informational responses 103 and 102 pass with their end-to-end headers", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);

@@ -77,7 +77,7 @@ describe("a request without a valid traceparent", () => {
     ["one of zeros", ["traceparent", `00-${"0".repeat(32)}-${PARENT}-01`]],
     ["one in upper case", ["traceparent", SAMPLED.toUpperCase()]],
     ["two", ["traceparent", SAMPLED, "Traceparent", SAMPLED]],
-  ])("with %s: a trace begins, and tracestate is dropped", async (_title, headers) => {
+  ])("a trace begins when the request has %s as traceparent, and tracestate is dropped", async (_title, headers) => {
     const origin = await backend();
     const { port, flushed, lines } = await traced(oneService(origin.port));
     await ask(port, { path: "/a/x", headers: [...headers, "tracestate", "v=1"] });
@@ -287,7 +287,7 @@ describe("traces over other protocols", () => {
     expect(traceparentOf(origin.seen[0]!).traceId).toBe(TRACE);
   });
 
-  it.each(PROTOCOLS)("traces over other protocols send one traceparent, that of the try, to the upstream over %s", async (protocol) => {
+  it.each(PROTOCOLS)("traces over other protocols send one traceparent, which names the try, to the upstream over %s", async (protocol) => {
     const upstream = await restartableBackend(protocol);
     const heard: string[] = [];
     upstream.answer = (request, response) => {
@@ -370,7 +370,7 @@ describe("a collector", () => {
     for (let i = 0; i < many; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   };
 
-  it("that is unreachable delays no request and no shutdown, and the lost spans are logged and counted", async () => {
+  it("a collector that is unreachable delays no request and no shutdown, and the lost spans are logged and counted", async () => {
     const origin = await backend();
     const { log, lines } = recordedLog();
     const { gateway, port } = await running(oneService(origin.port), { log, tracing: { url: `http://127.0.0.1:${await closedPort()}/v1/traces` } });
@@ -384,7 +384,7 @@ describe("a collector", () => {
     expect(metrics.one("edge_gateway_trace_spans_exported_total")).toBe(0);
   });
 
-  it("that hangs delays no request, and delays a shutdown by at most a second", async () => {
+  it("a collector that hangs delays no request, and delays a shutdown by at most a second", async () => {
     const origin = await backend();
     const clock = manualClock();
     const { gateway, port, collector: to } = await traced(oneService(origin.port), { clock });
@@ -421,7 +421,7 @@ describe("a collector", () => {
     });
   });
 
-  it("with an invalid URL is refused when the gateway is created", () => {
+  it("a collector with an invalid URL is refused when the gateway is created", () => {
     const config = oneService(1);
     expect(() => createGateway({ config, tracing: { url: "collector:4318" } })).toThrow("tracing.url: expected an http:// or https:// URL");
     expect(() => createGateway({ config, tracing: { url: "http://h/", ratio: 2 } })).toThrow("tracing.ratio");
@@ -438,7 +438,7 @@ describe("global.server_timing", () => {
     },
   });
 
-  it("adds Server-Timing after that of the upstream", async () => {
+  it("adds Server-Timing after the Server-Timing of the upstream", async () => {
     const clock = manualClock();
     const origin = await backend((_request, response) => {
       clock.advance(12.4);
@@ -463,7 +463,7 @@ describe("global.server_timing", () => {
     expect((await ask(port, { path: "/a/x" })).headers).not.toHaveProperty("server-timing");
   });
 
-  it("also holds over HTTP/2, and a reload changes it", async () => {
+  it("global.server_timing applies over HTTP/2 too, and a reload changes it", async () => {
     const origin = await backend();
     const config = (server_timing: boolean) => oneService(origin.port, {}, { h2c: true, server_timing });
     const { gateway, port } = await running(config(true));

@@ -32,7 +32,7 @@ describe("an admin interface over HTTPS", () => {
   });
 
   it.each([
-    ["nobody it knows has signed it", SERVER, signedBy(null), /signed by a trusted authority.*MANAGER_BACKEND_CA_PATH/],
+    ["no known authority has signed it", SERVER, signedBy(null), /signed by a trusted authority.*MANAGER_BACKEND_CA_PATH/],
     ["another authority has signed it", SERVER, signedBy(OTHER_CA.cert), /signed by a trusted authority/],
     ["it is a client's", STRANGER, signedBy(CA.cert), /not a server certificate/],
     ["it is for another name", SHOP, signedBy(OTHER_CA.cert), /not valid for the host name/],

@@ -93,7 +93,7 @@ describe("an AccessLog", () => {
     ["/static/", false],
     ["/static", true],
     ["/other", true],
-  ])("with exclude /healthz and /static/*, decides whether %s is logged: %s", (target, logged) => {
+  ])("exclude /healthz and /static/* decides whether %s is logged: %s", (target, logged) => {
     const log = accessLog({ exclude: ["/healthz", "/static/*"] });
     const noted = entry({ target });
     noted.call.notes.status = 500;
@@ -115,7 +115,7 @@ describe("an AccessLog", () => {
     ["a 502", 502, "upstream_reset", "socket hang up", true],
     ["an upstream's own 500", 500, null, null, true],
     ["a 200 that broke off", 200, "upstream_reset", "socket hang up", true],
-  ])("with sample 0, of %s: logs a line only if something failed", (_what, status, code, fault, logged) => {
+  ])("sample 0 logs a line of %s only if something failed", (_what, status, code, fault, logged) => {
     const log = accessLog({ sample: 0 });
     const noted = entry();
     Object.assign(noted.call.notes, { status, code, fault });

@@ -55,7 +55,7 @@ describe("the span of a request", () => {
     ["[2001:db8::1]", "http", "2001:db8::1", 80n],
     ["[2001:db8::1]:81", "http", "2001:db8::1", 81n],
     ["", "http", undefined, undefined],
-  ] as const)("names, for %j over %s, the server %s and port %s", (authority, scheme, address, port) => {
+  ] as const)("the span of a request for %j over %s names the server %s and port %s", (authority, scheme, address, port) => {
     const { tracer: own, begin, spans } = tracer();
     own.end(begin({ authority, scheme }).notes);
     expect([spans()[0]!.attributes["server.address"], spans()[0]!.attributes["server.port"]]).toEqual([address, port]);

@@ -158,7 +158,7 @@ describe("configuration", () => {
       "password: is a hash of another kind; only what `edge-gateway hash-password` prints is understood",
     ]),
     ["a realm that a header cannot quote", { ...ADA, realm: 'a"b' }, 'realm: expected printable ASCII without quotes and backslashes, found "a\\"b"'],
-  ])("%s is a configuration error", (_, config, issue) => {
+  ])("basic_auth reports %s as a configuration error", (_, config, issue) => {
     expect(checked(basicAuth.schema, config).issues).toEqual([issue]);
   });
 

@@ -57,7 +57,7 @@ describe("the coding for an Accept-Encoding", () => {
     ["gzip;q=2", null],
     ["gzip;level=9;q=0.001", "gzip"],
     ["gzipped", null],
-  ])("%j is %s", (accepted, expected) => {
+  ])("Accept-Encoding %j leads to the coding %s", (accepted, expected) => {
     expect(choice(accepted)).toBe(expected);
   });
 
@@ -125,8 +125,8 @@ describe("an encoded reply", () => {
   });
 });
 
-describe("a reply without the body that it speaks of", () => {
-  it("to HEAD has the headers of the GET", () => {
+describe("a reply without a body", () => {
+  it("a reply to HEAD has the headers of the reply to GET", () => {
     const headers = ["Content-Length", "5000", "Accept-Ranges", "bytes", "ETag", '"x"'];
     const made = ask(reply(headers, null), ACCEPT, {}, { method: "HEAD" });
     const whole = ask(reply(headers, new PassThrough()));
@@ -136,7 +136,7 @@ describe("a reply without the body that it speaks of", () => {
     expect(ask(reply(), ACCEPT, {}, { method: "HEAD" }).headers).toEqual(ask(reply()).headers);
   });
 
-  it("a reply without the body that it speaks of has a weak ETag with status 304 for a client with the encoded reply, so that caches keep the two apart", () => {
+  it("a reply without a body has a weak ETag with status 304 for a client with the encoded reply, so that caches keep the two apart", () => {
     const made = ask(reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"y", W/"x"']);
     expect(made).toEqual(reply(["ETag", 'W/"x"', "Vary", "Accept-Encoding"], null, 304));
   });
@@ -195,11 +195,11 @@ describe("replies that get only Vary", () => {
 describe("types and min_bytes", () => {
   const coding = (type: string, config: unknown = {}) => codingOf(ask({ status: 200, headers: ["Content-Type", type], body: TEXT }, ACCEPT, config));
 
-  it.each(["text/html", "Text/HTML; charset=utf-8", "text/event-stream", "application/json", "application/ld+json", "application/problem+json;x=y", "image/svg+xml", "application/wasm"])("%s is encoded", (type) => {
+  it.each(["text/html", "Text/HTML; charset=utf-8", "text/event-stream", "application/json", "application/ld+json", "application/problem+json;x=y", "image/svg+xml", "application/wasm"])("the type %s is encoded", (type) => {
     expect(coding(type)).toBe("gzip");
   });
 
-  it.each(["image/png", "application/octet-stream", "application/grpc", "video/mp4", "application/zip", "textual/html", "text", "", "application/jsonx", "+json"])("%j is not encoded", (type) => {
+  it.each(["image/png", "application/octet-stream", "application/grpc", "video/mp4", "application/zip", "textual/html", "text", "", "application/jsonx", "+json"])("the type %j is not encoded", (type) => {
     expect(coding(type)).toBeUndefined();
   });
 
@@ -223,7 +223,7 @@ describe("types and min_bytes", () => {
     ["no types", { types: [] }, /types: expected at least 1 item/],
     ["fewer than no bytes", { min_bytes: -1 }, /min_bytes: expected an integer 0–/],
     ["an unknown field", { min_byte: 1 }, /did you mean "min_bytes"/],
-  ])("%s is an error", (_what, config, message) => {
+  ])("compress reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(compress.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

@@ -38,14 +38,14 @@ describe("a reply", () => {
   const config = { allow_origins: [APP, "https://*.example.org"], expose_headers: ["X-Total", "ETag"] };
   const allowed = (origin: string) => ({ "access-control-allow-origin": origin, "access-control-expose-headers": "X-Total, ETag", vary: "Origin" });
 
-  it.each([APP, "https://a.example.org"])("to a page of %s allows that page to read it", (origin) => {
+  it.each([APP, "https://a.example.org"])("a reply to a page of %s allows that page to read it", (origin) => {
     const reply = ask(config, origin);
     expect(told(reply)).toEqual(allowed(origin));
     expect(reply).toMatchObject({ status: 200, body: plainReply.body });
     expect(reply.headers.slice(0, 2)).toEqual(plainReply.headers);
   });
 
-  it.each([EVIL, "null", "", null])("to a page of %s has no CORS header but Vary: Origin", (origin) => {
+  it.each([EVIL, "null", "", null])("a reply to a page of %s has no CORS header except Vary: Origin", (origin) => {
     expect(told(ask(config, origin))).toEqual({ vary: "Origin" });
   });
 
@@ -195,7 +195,7 @@ describe("configuration", () => {
     [{ allow_origins: [APP], allow_methods: ["GET, PUT"] }, 'allow_methods[0]: expected an HTTP method in upper case, or "*"'],
     [{ allow_origins: [APP], allow_headers: ["a, b"] }, 'allow_headers[0]: expected the name of a header, or "*"'],
     [{ allow_origins: [APP], max_age: -1 }, "max_age: expected an integer 0–86400, found -1"],
-  ])("%j is a configuration error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
+  ])("cors reports %j as a configuration error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
 });
 
 describe("an entry of allow_origins", () => {

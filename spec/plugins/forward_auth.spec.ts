@@ -80,7 +80,7 @@ describe("the request to the auth server", () => {
 });
 
 describe("2xx", () => {
-  it.each([200, 204, 299])("%i admits the request unchanged", async (status) => {
+  it.each([200, 204, 299])("the answer %i admits the request unchanged", async (status) => {
     const { ask } = await asking((_request, response) => void response.writeHead(status, { "X-User": "ann" }).end());
     const { forwarded, exchange } = await ask({ headers: ["X-User", "own"] });
     expect(forwarded!.headers).toEqual(exchange.headers);
@@ -96,7 +96,7 @@ describe("2xx", () => {
 });
 
 describe("any other answer", () => {
-  it("becomes the reply: status, end-to-end headers, body; redirects are not followed", async () => {
+  it("the answer becomes the reply: status, end-to-end headers, body; redirects are not followed", async () => {
     const { server, ask } = await asking((_request, response) => {
       response.writeHead(302, ["Location", "/login", "Set-Cookie", "a=1", "Set-Cookie", "b=2", "Connection", "X-Hop", "X-Hop", "1", "Transfer-Encoding", "chunked"]);
       response.end("go there");
@@ -112,7 +112,7 @@ describe("any other answer", () => {
     expect(server.seen).toHaveLength(1);
   });
 
-  it.each([401, 403, 404, 500, 503])("becomes the reply with status %i", async (status) => {
+  it.each([401, 403, 404, 500, 503])("the answer becomes the reply with status %i", async (status) => {
     const { ask } = await asking((_request, response) => void response.writeHead(status).end("no"));
     expect((await ask()).reply.status).toBe(status);
   });
@@ -194,7 +194,7 @@ describe("configuration", () => {
     ["one that the gateway sets", { url: "http://a/", request_headers: ["X-Forwarded-Uri"] }, /the gateway sets this header itself/],
     ["framing", { url: "http://a/", response_headers: ["Transfer-Encoding"] }, /the gateway sets this header itself/],
     ["another on_error", { url: "http://a/", on_error: "permit" }, /^on_error: expected "deny" or "allow"/],
-  ])("%s is a configuration error", (_what, config, message) => {
+  ])("forward_auth reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(forwardAuth.schema, config);
     expect(issues).toHaveLength(1);
     expect(issues[0]).toMatch(message);

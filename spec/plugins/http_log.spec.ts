@@ -329,7 +329,7 @@ describe("configuration", () => {
     ["a content type that is none", { http_endpoint: "https://a/", content_type: "json" }, /^content_type: expected a media type/],
     ["framing", { http_endpoint: "https://a/", headers: { "content-length": "1" } }, /^headers\.content-length: is not the name of a header that can be set here/],
     ["a line break", { http_endpoint: "https://a/", headers: { "X-A": "1\r\nX-B: 2" } }, /^headers\.X-A: expected text that a header can carry/],
-  ])("%s is a configuration error", (_what, config, message) => {
+  ])("http_log reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(httpLog.schema, config);
     expect(issues.map((issue) => issue.replace(/\["(.*?)"\]/, ".$1"))).toEqual([expect.stringMatching(message)]);
   });

@@ -231,7 +231,7 @@ describe("401", () => {
     [{ claims: { "a.b": "c" } }, { a: { b: "c" } }, "passes"],
     [{ claims: { "a.b": "c" } }, { "a.b": "d", a: { b: "c" } }, "token_invalid claims"],
     [{ claims: { "a.constructor": "c" } }, { a: {} }, "token_invalid claims"],
-  ])("%j with %j: %s", (config, claims, expected) => {
+  ])("configuration %j with claims %j leads to %s", (config, claims, expected) => {
     expect(outcome(config, claims)).toBe(expected);
   });
 
@@ -577,7 +577,7 @@ describe("configuration", () => {
     ["another place", { ...HS, from: "header:x" }, /^from: expected/],
     ["a header the gateway sets", { ...HS, claims_to_headers: { sub: "X-Forwarded-For" } }, /^claims_to_headers\.sub: .*the gateway sets this header itself/],
     ["framing", { ...HS, claims_to_headers: { sub: "Content-Length" } }, /^claims_to_headers\.sub/],
-  ])("%s is an error", (_what, config, message) => {
+  ])("jwt reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(jwt.schema, config);
     expect(issues).toHaveLength(1);
     expect(issues[0]!.replace(/^: /, "")).toMatch(message);

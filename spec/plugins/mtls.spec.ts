@@ -67,7 +67,7 @@ describe("allow", () => {
   ])("accepts %s", (entry) => expect(passes(entry)).toBe(true));
 
   it.each(["Alice", "alic", "alice ", "CN=alice", "cn=alice,O=Söhne\\, Inc.,C=DE", "C=DE,O=Söhne\\, Inc.,CN=alice", "DNS:alice", "example.com", "*.example.com", "URI:alice.example.com", "DE"])(
-    "does not take %s",
+    "does not accept %s",
     (entry) => expect(ask(alice, { allow: [entry] })).toMatchObject({ status: 401, code: "client_certificate_invalid" }),
   );
 
@@ -140,12 +140,12 @@ describe("what is passed on", () => {
 });
 
 describe("configuration", () => {
-  it("may be empty", () => expect(checked(mtls.schema, {})).toEqual({ value: {}, issues: [] }));
+  it("the configuration may be empty", () => expect(checked(mtls.schema, {})).toEqual({ value: {}, issues: [] }));
 
   it.each<[object, string]>([
     [{ allow: [] }, "allow: expected at least 1 item, found none"],
     [{ allow: [""] }, 'allow[0]: expected a non-empty string, found ""'],
     [{ allow: "alice" }, 'allow: expected an array, found "alice"'],
     [{ alow: ["alice"] }, 'alow: is not a known field; did you mean "allow"?'],
-  ])("%j: %s", (config, issue) => expect(checked(mtls.schema, config).issues).toEqual([issue]));
+  ])("mtls refuses the configuration %j: %s", (config, issue) => expect(checked(mtls.schema, config).issues).toEqual([issue]));
 });

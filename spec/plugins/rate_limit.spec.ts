@@ -292,7 +292,7 @@ describe("configuration", () => {
     ],
     ["more callers than fit for one small limit", { limit_min: 16, max_callers: 10_000_000 }, /at most 7\d{6}$/],
     ["an unknown field", { limit_minute: 1, limit_hour: 2 }, /limit_minute: is not a known field; did you mean "limit_min"/],
-  ])("%s is a configuration error", (_, config, message) => {
+  ])("rate_limit reports %s as a configuration error", (_, config, message) => {
     const { issues } = checked(rateLimit.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

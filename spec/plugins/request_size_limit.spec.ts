@@ -60,7 +60,7 @@ describe("configuration", () => {
     [{}, /^max_payload_size: is required/],
     [{ max_payload_size: 0 }, /^max_payload_size: expected an integer ≥ 1, found 0$/],
     [{ max_payload_size: "1MB" }, /^max_payload_size: expected an integer ≥ 1, found "1MB"$/],
-  ])("%j is a configuration error", (config, issue) => {
+  ])("request_size_limit reports %j as a configuration error", (config, issue) => {
     const { issues } = checked(requestSizeLimit.schema, config);
     expect(issues).toEqual([expect.stringMatching(issue)]);
   });

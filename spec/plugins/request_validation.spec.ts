@@ -325,7 +325,7 @@ describe("configuration", () => {
     ["no headers at all", { headers: false }, /headers: refuses every request/],
     ["no bytes", { body: true, max_bytes: 0 }, /max_bytes: expected an integer 1–67108864/],
     ["an unknown field", { body: true, max_byte: 1 }, /did you mean "max_bytes"/],
-  ])("%s is an error", (_what, config, message) => {
+  ])("request_validation reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(requestValidation.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

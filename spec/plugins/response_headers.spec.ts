@@ -51,7 +51,7 @@ describe("configuration", () => {
     ["Trailer", { set: { trailer: "x" } }, /is part of how the message is framed/],
     ["X-Request-Id", { set: { "X-Request-Id": "x" } }, /is set by the gateway itself/],
     ["Sec-WebSocket-Accept", { remove: ["Sec-WebSocket-Accept"] }, /is part of how a WebSocket is opened/],
-  ])("%s is a configuration error", (_, given, message) => {
+  ])("response_headers reports %s as a configuration error", (_, given, message) => {
     const { issues } = checked(responseHeaders.schema, given);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

@@ -85,7 +85,7 @@ it("counts keepAliveMs from the end of the last stream", async () => {
   await talk.closed();
 });
 
-it("after drain() ends a new connection at once, and one with a stream after the stream", async () => {
+it("drain() ends a new connection at once, and a connection with a stream after the stream", async () => {
   const { streams, sessions, connect } = await listening();
   const busy = await connect();
   busy.headers(1, GET);
@@ -229,7 +229,7 @@ describe("many requests that node resets without an event", () => {
     }
   };
 
-  it("end the connection when their number exceeds the limit", async () => {
+  it("requests that node resets end the connection when their number exceeds the limit", async () => {
     const { clock, pass, sessions, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 100);
@@ -241,7 +241,7 @@ describe("many requests that node resets without an event", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0, "the end of the session and no pending timer");
   });
 
-  it("leave open streams alone, whatever their number: the client may only have skipped stream ids", async () => {
+  it("requests that node resets leave open streams alone, whatever their number: the client may only have skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -255,7 +255,7 @@ describe("many requests that node resets without an event", () => {
     await talk.closed();
   });
 
-  it("leave the connection open when they are few, as do skipped stream ids", async () => {
+  it("requests that node resets leave the connection open when they are few, as do skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let second = 0; second < 5; second++) {
@@ -270,7 +270,7 @@ describe("many requests that node resets without an event", () => {
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  it("make the client open a new connection once they occupy half the places, however slowly; open streams finish", async () => {
+  it("requests that node resets make the client open a new connection once they occupy half the places, however slowly; open streams finish", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 10);
@@ -286,7 +286,7 @@ describe("many requests that node resets without an event", () => {
     await talk.closed();
   });
 
-  it("do not include requests that are served", async () => {
+  it("requests that node resets do not include requests that are served", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let i = 0; i < 700; i++) {

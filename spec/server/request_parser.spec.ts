@@ -22,7 +22,7 @@ function splits(bytes: Buffer): number[] {
 }
 
 describe.each([...new Set(CASES.map(({ rule }) => rule))])("%s", (rule) => {
-  it.each(CASES.filter((each) => each.rule === rule))("$title: $end", (each) => {
+  it.each(CASES.filter((each) => each.rule === rule))("reads $title and ends with $end", (each) => {
     const bytes = Buffer.from(each.bytes, "latin1");
     const expected = { reads: [...each.reads], end: each.end };
     expect(read([bytes], each)).toEqual(expected);

@@ -17,7 +17,7 @@ function historyOf(from: Random, limit: number): History {
 const exact = (...times: number[]): History => ({ times, used: times.length, batch: 1 });
 
 describe("marks", () => {
-  it.each([[1, 1, 1], [64, 1, 64], [65, 2, 33], [100, 2, 50], [5_000, 79, 64]])("with a limit of %i represent %i admissions each, and number %i at most", (limit, batch, marks) => {
+  it.each([[1, 1, 1], [64, 1, 64], [65, 2, 33], [100, 2, 50], [5_000, 79, 64]])("marks with a limit of %i represent %i admissions each, and number %i at most", (limit, batch, marks) => {
     expect([batchOf(limit), marksOf(limit)]).toEqual([batch, marks]);
   });
 });
@@ -30,7 +30,7 @@ describe("merged histories", () => {
     [2, [exact(1, 2, 3, 4)], exact(3, 4)],
     // Six admissions of a limit of 100, two to a mark, in marks of three.
     [192, [{ times: [1, 2, 3], used: 6, batch: 2 }], { times: [2, 3], used: 6, batch: 3 }],
-  ])("with a limit of %i turn %j into %j", (limit, histories, expected) => {
+  ])("merged histories with a limit of %i turn %j into %j", (limit, histories, expected) => {
     expect(merged({ limit }, histories)).toEqual(expected);
   });
 

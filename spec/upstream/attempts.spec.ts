@@ -136,7 +136,7 @@ describe("retries", () => {
     ["DELETE", "upstream_timeout", true],
     ["GET", "upstream_invalid", false],
     ["GET", "request_timeout", false],
-  ])("%s after %s: %s", async (method, code, again) => {
+  ])("decides whether a %s goes to another upstream after %s: %s", async (method, code, again) => {
     const [a, b] = [peer("a", fails(code)), peer("b", gives(200))];
     await bench([a, b], { retries: {} }).handler(madeUpExchange({ method }));
     expect(b.asked === 1).toBe(again);

@@ -116,7 +116,7 @@ describe("the host name that TLS asks for", () => {
     ["::1", undefined, ""],
     ["127.0.0.1", "b.example", "b.example"],
     ["a.example", "127.0.0.1", ""],
-  ])("for host %s with servername %s equals %j", (host, servername, expected) => {
+  ])("the host name that TLS asks for with host %s and servername %s equals %j", (host, servername, expected) => {
     expect(tlsOptions(host, { verify: true, identity: "", ...(servername && { servername }) }).servername).toBe(expected);
   });
 

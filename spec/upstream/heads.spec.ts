@@ -40,11 +40,11 @@ describe("framing", () => {
     ["an unknown method without a body", { method: "PURGE" }, "none", "Content-Length: 0"],
     ["DELETE without a body", { method: "DELETE" }, "none", undefined],
     ["a body that a plugin took away, and left its length", { method: "POST", headers: ["Content-Length", "50"] }, "none", "Content-Length: 0"],
-    ["the same of a method that needs none", { headers: ["Content-Length", "0", "Content-Length", "5"] }, "none", undefined],
+    ["two lengths, without a body, of a method that needs none", { headers: ["Content-Length", "0", "Content-Length", "5"] }, "none", undefined],
     ["a body with a length", { method: "POST", body, headers: ["Content-Length", "3"] }, "length", "Content-Length: 3"],
     ["a chunked body", { method: "POST", body, headers: ["Transfer-Encoding", "chunked"] }, "chunked", "Transfer-Encoding: chunked"],
     ["a body with neither (HTTP/2)", { method: "POST", body, headers: [], httpVersion: "2.0" }, "chunked", "Transfer-Encoding: chunked"],
-  ])("%s", (_title, parts, framing, line) => {
+  ])("frames the request: %s", (_title, parts, framing, line) => {
     expect(requestHead(madeUpExchange(parts), peer, options).framing).toBe(framing);
     expect(lines(parts).filter((each) => /^(content-length|transfer-encoding)/i.test(each))).toEqual(line === undefined ? [] : [line]);
   });

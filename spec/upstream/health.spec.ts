@@ -48,7 +48,7 @@ describe("active checks", () => {
     expect(health.usable).toBe(state !== "unhealthy");
   });
 
-  it("log a change once, with its reason and time", () => {
+  it("active checks log a change once, with its reason and time", () => {
     const { health, said, clock } = bench({ active });
     clock.advance(5000);
     run(health, "-----++++");
@@ -165,14 +165,14 @@ describe("passive checks", () => {
     expect(health.ejected).toBe(false);
   });
 
-  it("passive checks leave no timer when it is closed", () => {
+  it("passive checks leave no timer when the health is closed", () => {
     const { health, fail, clock } = bench();
     fail(3);
     health.close();
     expect(clock.pending).toBe(0);
   });
 
-  it("neither eject nor log anything for requests that are still in progress when it is closed", () => {
+  it("passive checks neither eject nor log anything for requests that are still in progress when the health is closed", () => {
     const { health, fail, clock, said } = bench();
     health.close();
     fail(3);

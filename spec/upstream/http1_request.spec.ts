@@ -73,7 +73,7 @@ describe("the request", () => {
     ["ends", (socket) => void socket.end()],
   ];
 
-  it.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("%s, on a kept connection that %s before the request is sent, is sent over another one", async (method, _what, act) => {
+  it.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("a %s on a kept connection that %s before the request is sent is sent over another connection", async (method, _what, act) => {
     const { upstream, pool, heard, send, writeBatch, kept: before } = await kept();
     const second = send({ method, upstreamPath: "/2" });
     act(before);

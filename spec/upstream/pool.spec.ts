@@ -421,7 +421,7 @@ describe("connections", () => {
     ["Keep-Alive: timeout=0", 0],
     ["Keep-Alive: timeout=1", 0],
     ["Keep-Alive: timeout=60", 1],
-  ])("after a response with %j: the pool keeps %d", async (line, kept) => {
+  ])("the pool keeps, after a response with %j, %d connections", async (line, kept) => {
     const { ask, pool } = await withBackend(`HTTP/1.1 200 OK\r\n${line}\r\nContent-Length: 2\r\n\r\nok`);
     await ask();
     expect(pool.open).toBe(kept);

@@ -11,7 +11,7 @@ describe("the hash of an address", () => {
     ["#/services/%E2%98%83/", "services", ["☃"]],
     ["#/services/100%", "services", ["100%"]],
     ["#/services/a?b=c", "services", ["a"]],
-  ])("%s names a page and its parameters", (hash, page, segments) => {
+  ])("the hash %s names a page and its parameters", (hash, page, segments) => {
     expect(parseHash(hash)).toEqual({ page, segments, returnTo: "#/" });
   });
 

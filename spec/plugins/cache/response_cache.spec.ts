@@ -238,7 +238,7 @@ describe("hits", () => {
     }
   });
 
-  it("for stale-if-error leave no error in the notes of the request", async () => {
+  it("hits for stale-if-error leave no error in the notes of the request", async () => {
     const origin = cached((exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }) : problem(exchange.call, "upstream_connect_failed")));
     await origin.get();
     origin.clock.advance(5_000);
@@ -561,7 +561,7 @@ describe("bodies", () => {
     }
   });
 
-  it("beyond max_object_bytes pass and are not stored, with or without Content-Length", async () => {
+  it("bodies beyond max_object_bytes pass and are not stored, with or without Content-Length", async () => {
     const parts = Array.from({ length: 40 }, (_each, i) => Buffer.alloc(1_000, i));
     for (const says of [FRESH, { ...FRESH, "Content-Length": "40000" }]) {
       const origin = cached(() => ok(says, Readable.from(parts)), { max_object_bytes: 20_000 });
@@ -617,7 +617,7 @@ describe("configuration", () => {
     [{ max_bytes: 100_000, max_object_bytes: 100_001 }, /max_object_bytes: must not be more than "max_bytes"/],
     [{ default_ttl_s: -1 }, /default_ttl_s: expected an integer/],
     [{ default_ttl: 5 }, /did you mean "default_ttl_s"/],
-  ])("%j is a configuration error", (config, message) => {
+  ])("response_cache reports %j as a configuration error", (config, message) => {
     const { issues } = checked(responseCache.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);
