@@ -190,7 +190,7 @@ function partChecks(query: CompiledSchema | undefined, headers: CompiledSchema |
 
 function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   const count = violations.length;
-  const detail = `The request has ${count >= MOST_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of the form that is asked for.`;
+  const detail = `The request has ${count >= MOST_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of its schemas.`;
   return problem(call, "request_invalid", { detail, members: { violations } });
 }
 

@@ -67,7 +67,7 @@ describe("a body", () => {
     expect(problem).toMatchObject({
       status: 400,
       code: "request_invalid",
-      detail: "The request has 2 violations of the form that is asked for.",
+      detail: "The request has 2 violations of its schemas.",
       violations: [
         { in: "body", at: "/0/id", message: "expected an integer, found a string" },
         { in: "body", at: "/1/id", message: "is required" },
