@@ -99,8 +99,8 @@ export function explain(question: Question, displayed: Json, source: ExplainSour
 }
 
 /**
- * Receives the question like a request from the network, except for the body, of which a question has the length only. Refuses also
- * what the parser of a listener refuses.
+ * Receives the question like a request from the network, except for the body, of which a question has only the length. Also refuses
+ * questions that the parser of a listener would refuse.
  */
 function received({ method, url, headers = {} }: Question, receiving: ReceiveOptions): Inbound {
   const framing = Object.entries(headers).filter(([name]) => FRAMING.test(name)).flat();
@@ -241,7 +241,7 @@ function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
   return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
 }
 
-/** The routes that refuse, and the less specific ones that would take the request. */
+/** The routes that refuse, and the less specific routes that would get the request. */
 function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked): string[] {
   const decides = (place: Place) => found.routes.some((target) => isAt(target, place));
   const places = matches(asked);

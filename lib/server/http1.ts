@@ -33,7 +33,7 @@ export interface Http1Options {
   readonly receiving: () => ReceiveOptions;
   /** Answers a request: calls `send` or `giveUp` of the responder, once. */
   readonly answer: (inbound: Inbound, responder: Responder) => void;
-  /** Called once for each request, when its reply is out or its client has disconnected. */
+  /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended: (inbound: Inbound) => void;
   /** How replies that clients do not read are ended. */
   readonly delivery: DeliveryOptions;
@@ -73,7 +73,7 @@ export class Drain {
     if (lingerMs === 0) this.#endIdle();
   }
 
-  /** A connection has begun or lost its request: its client may not know yet that it has to leave. */
+  /** A connection has begun or lost its request: its client may not know yet that the connection is ending. */
   postpone(): void {
     this.#timer?.restart();
   }

@@ -1,5 +1,5 @@
 /**
- * Holds clients to `global.limits` where no single request can: how many connections there may be, and how slowly a body may arrive.
+ * Enforces the limits of `global.limits` that do not concern a single head: the number of connections, and the minimum rate of a body.
  */
 import type { Server, Socket } from "node:net";
 import { callerAddress } from "../base/cidr.ts";
@@ -42,7 +42,7 @@ export class ConnectionLimit {
   }
 
   /**
-   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost what the limit is there to save (over TLS a whole
+   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost the resources that the limit saves (over TLS a whole
    * handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
    */
   admit(socket: Socket): boolean {
@@ -96,11 +96,11 @@ export function guard(server: Server, admitted: (socket: Socket) => boolean): vo
 
 /** A request body on its way in. */
 export interface Upload {
-  /** Bytes that have come so far. */
+  /** Bytes that have arrived so far. */
   readonly received: () => number;
   /** Whether the gateway waits for the client: false while received bytes are unread by the gateway or the upstream. */
   readonly awaited: () => boolean;
-  /** Gives it up: it comes too slowly. */
+  /** Aborts the upload: it arrives too slowly. */
   readonly tooSlow: () => void;
 }
 
@@ -109,7 +109,7 @@ export function isLive(headers: HeaderList): boolean {
   return !hasHeader(headers, "content-length");
 }
 
-/** A slow start (a radio that wakes up, a device that reads from tape) is forgiven. */
+/** A slow start (a radio that wakes up, a device that reads from tape) is tolerated. */
 const GRACE_MS = 10_000;
 /** How long a body that came faster may stall: an upload that stalls holds a connection to its upstream. */
 const MOST_AHEAD_MS = 60_000;
@@ -118,11 +118,11 @@ const LOOK_MS = 1_000;
 interface WatchedUpload {
   readonly upload: Upload;
   readonly leastBytesPerS: number;
-  /** How long the client has been waited for, in milliseconds. */
+  /** How long the gateway has waited for the client, in milliseconds. */
   waitedMs: number;
-  /** How far the body is ahead of the least rate, in milliseconds. */
+  /** How far the body is ahead of the minimum rate, in milliseconds. */
   aheadMs: number;
-  /** Bytes that had come at the last look. */
+  /** Bytes that had arrived at the last check. */
   counted: number;
 }
 
@@ -155,7 +155,7 @@ export class Uploads {
 
   readonly #look = (): void => {
     const now = this.#clock.now();
-    // A pause of our own, with bytes waiting in the sockets, is not held against the clients.
+    // A pause of our own, with bytes waiting in the sockets, is not counted against the clients.
     const elapsed = Math.min(now - this.#lookedAt, 2 * LOOK_MS);
     this.#lookedAt = now;
     for (const entry of this.#watched) {
