@@ -158,7 +158,7 @@ export class Gateway {
     return this.#configuration.snapshot.shown;
   }
 
-  /** The same for people who may not see secrets: each literal secret is masked. */
+  /** The same for users who may not see secrets: each literal secret is masked. */
   get maskedConfig(): Json {
     return this.#configuration.snapshot.masked();
   }

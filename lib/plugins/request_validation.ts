@@ -194,7 +194,7 @@ function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   return problem(call, "request_invalid", { detail, members: { violations } });
 }
 
-/** The chunks of a body, or what `take` returned for the chunk at which reading stopped: the server disposes of the rest. */
+/** The chunks of a body, or the result of `take` for the chunk at which reading stopped: the server discards the rest. */
 function wholeBody<Stop>(body: Readable, clock: Clock, take: (bytes: number) => Stop | null): Promise<Buffer[] | Stop> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
