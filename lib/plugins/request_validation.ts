@@ -128,7 +128,7 @@ export const requestValidation = definePlugin({
 
     const withBody = async (exchange: Exchange, body: Readable, next: (exchange: Exchange) => Reply | Promise<Reply>): Promise<Reply> => {
       const { call } = exchange;
-      const tooLarge = () => problem(call, "body_too_large", { detail: `The request body may have ${maxBytes} bytes.` });
+      const tooLarge = () => problem(call, "body_too_large", { detail: `The request body may have at most ${maxBytes} bytes.` });
       const busy = () => problem(call, "overloaded", { detail: "Too many request bodies are being checked at the moment. Try again shortly." });
       const length = Number(headerValue(exchange.headers, "content-length") ?? 0);
       if (length > maxBytes) return tooLarge();

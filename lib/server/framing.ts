@@ -156,7 +156,7 @@ export function malformed(detail: string): Refusal {
 const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
 
 export function tooManyLines(maxHeaders: number): Refusal {
-  return { code: "headers_too_large", detail: `A request may have ${maxHeaders} header lines.` };
+  return { code: "headers_too_large", detail: `A request may have at most ${maxHeaders} header lines.` };
 }
 
 /**

@@ -91,8 +91,8 @@ export const CLIENT_IDLE_MS = 60_000;
 
 /** The detail of the problem document for a request that could not be read. */
 export function clientErrorDetail(code: ErrorCode, { maxHeaderBytes, maxUriBytes }: Limits): string | undefined {
-  if (code === "headers_too_large") return `The request line and header fields may have ${maxHeaderBytes} bytes together.`;
-  if (code === "uri_too_long") return `The request target may have ${maxUriBytes} bytes.`;
+  if (code === "headers_too_large") return `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
+  if (code === "uri_too_long") return `The request target may have at most ${maxUriBytes} bytes.`;
   return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
 }
 

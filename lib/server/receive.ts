@@ -124,10 +124,10 @@ export function receiveParts(
 
 /** 414, 431 or 413 for a head that is larger than the limits allow. */
 export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, maxHeaders, maxBodyBytes }: Limits): Refusal | null {
-  if (target.length > maxUriBytes) return { code: "uri_too_long", detail: `The request target may have ${maxUriBytes} bytes.` };
+  if (target.length > maxUriBytes) return { code: "uri_too_long", detail: `The request target may have at most ${maxUriBytes} bytes.` };
   if (headers.length > maxHeaders * 2) return tooManyLines(maxHeaders);
   if (maxBodyBytes > 0 && Number(headerValue(headers, "content-length") ?? 0) > maxBodyBytes) {
-    return { code: "body_too_large", detail: `The request body may have ${maxBodyBytes} bytes.` };
+    return { code: "body_too_large", detail: `The request body may have at most ${maxBodyBytes} bytes.` };
   }
   return null;
 }

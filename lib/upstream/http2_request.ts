@@ -85,7 +85,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
   // An upstream that has not said that it accepts an extended CONNECT must not be sent one (RFC 8441 §3).
   if (exchange.upgrade !== null && !session.allowsWebSockets) {
     session.release();
-    const detail = "The service behind this route is reached over HTTP/2 and takes no WebSockets there.";
+    const detail = "The service behind this route is reached over HTTP/2 and accepts no WebSockets there.";
     return problem(call, "upstream_invalid", { detail, why: "the upstream's SETTINGS do not allow extended CONNECT (RFC 8441)" });
   }
   try {
@@ -304,7 +304,7 @@ const FIELD_BYTES = 12;
 const LIST_BYTES = 32;
 /** The largest head that nghttp2 sends, as it counts before packing; for a larger one Node destroys the connection. */
 const MAX_HEAD_BYTES = 64 * 1024 - LIST_BYTES;
-const HEAD_TOO_LARGE = "The service behind this route is reached over HTTP/2, where a request's header fields may have 64 KiB together.";
+const HEAD_TOO_LARGE = "The service behind this route is reached over HTTP/2, where a request's header fields may have at most 64 KiB together.";
 
 function listBytes(fields: OutgoingHttpHeaders): number {
   let bytes = 0;

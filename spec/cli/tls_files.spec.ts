@@ -270,7 +270,7 @@ describe("a jwks_file, once it changes", () => {
     const { running, status } = await guarded(path);
     save(path, '{"keys":[]}');
     await running.says(NAMED_REFUSED);
-    expect(said(running, NAMED_REFUSED)[0]!.reason).toMatch(/jwks_file .*keys\.json holds no key that can verify EdDSA/);
+    expect(said(running, NAMED_REFUSED)[0]!.reason).toMatch(/jwks_file .*keys\.json contains no key that can verify EdDSA/);
     expect(await status(old)).toBe(200);
     save(path, renewed.set);
     await running.says(NAMED_TAKEN);

@@ -128,11 +128,11 @@ describe("a CORS preflight", () => {
 it("explain names the route that decides, and the routes that would accept the request otherwise", async () => {
   const { gateway } = await guarded();
   const why = (method: string, url: string) => gateway.explain({ method, url }).reasons.slice(1);
-  const rest = 'Route "rest" of service "outer" (/{rest*}) would take it, but is less specific: host and path alone decide.';
-  expect(why("POST", "/admin/users")).toEqual(['Route "users" of service "inner" (/admin/users) fits the path, but takes only GET.', rest]);
-  expect(why("GET", "/files/a%2Fb")).toEqual(['Route "file" of service "inner" (/files/{x}) fits the path, but its service does not let %2F through ("encoded_slashes").', rest]);
+  const rest = 'Route "rest" of service "outer" (/{rest*}) would accept it, but is less specific: host and path alone decide.';
+  expect(why("POST", "/admin/users")).toEqual(['Route "users" of service "inner" (/admin/users) matches the path, but accepts only GET.', rest]);
+  expect(why("GET", "/files/a%2Fb")).toEqual(['Route "file" of service "inner" (/files/{x}) matches the path, but its service does not allow %2F ("encoded_slashes").', rest]);
   expect(why("GET", "/admin;x/users")).toEqual([
-    'Route "users" of service "inner" (/admin/users) would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").',
+    'Route "users" of service "inner" (/admin/users) would match the path without its parameters after “;”, and its service does not allow such paths on other routes ("path_parameters").',
     rest,
   ]);
 });

@@ -326,7 +326,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const { status, received } = await open(port);
     expect(status).toBe(502);
     await eventually(() => received().includes("\n"), "the upstream's refusal");
-    expect(JSON.parse(received().toString())).toMatchObject({ code: "upstream_invalid", detail: expect.stringMatching(/takes no WebSockets/) as string });
+    expect(JSON.parse(received().toString())).toMatchObject({ code: "upstream_invalid", detail: expect.stringMatching(/accepts no WebSockets/) as string });
     expect(to.heads).toEqual([]);
   });
 

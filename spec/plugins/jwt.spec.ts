@@ -362,7 +362,7 @@ describe("jwks_file", () => {
     const unnamed = { keys: [rsa, p256, p384, ed25519, generateKeyPairSync("x25519")].map(({ publicKey }) => jwk(publicKey)) };
     expect(status({ alg }, pair, unnamed)).toBe(200);
     const others = { keys: unnamed.keys.filter((key) => JSON.stringify(key) !== JSON.stringify(jwk(pair.publicKey))) };
-    expect(issuesWith({ alg, jwks_file: "k" }, JSON.stringify(others))).toEqual([`jwks_file: /etc/k holds no key that can verify ${alg}`]);
+    expect(issuesWith({ alg, jwks_file: "k" }, JSON.stringify(others))).toEqual([`jwks_file: /etc/k contains no key that can verify ${alg}`]);
   });
 
   it.each([{ key_ops: "verify" }, { key_ops: ["sign"] }, { key_ops: null }, { use: "enc" }, { use: null }, { alg: "ES384" }, { alg: null }])("a key with %j verifies nothing", (more) => {
@@ -371,7 +371,7 @@ describe("jwks_file", () => {
 
   it("must contain a key that fits", () => {
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify(set))).toEqual([]);
-    expect(issuesWith({ alg: "RS256", jwks_file: "k" }, JSON.stringify(set))).toEqual(["jwks_file: /etc/k holds no key that can verify RS256"]);
+    expect(issuesWith({ alg: "RS256", jwks_file: "k" }, JSON.stringify(set))).toEqual(["jwks_file: /etc/k contains no key that can verify RS256"]);
     expect(issuesWith({ alg: "RS256", jwks_file: "k" }, "{")).toEqual(["jwks_file: /etc/k is not JSON"]);
     expect(issuesWith({ alg: "RS256", jwks_file: "k" }, "[]")).toEqual(['jwks_file: /etc/k is not a JSON Web Key Set: it has no array "keys"']);
   });
@@ -486,7 +486,7 @@ describe("jwks_uri", () => {
     expect(lines.map(({ fields }) => fields!["error"])).toEqual([
       "it answered with status 500",
       'its answer is not a JSON Web Key Set: it has no array "keys"',
-      "its answer holds no key that can verify ES256",
+      "its answer contains no key that can verify ES256",
     ]);
     clock.advance(3_999);
     expect(atOnce(request("a")).status).toBe(200);

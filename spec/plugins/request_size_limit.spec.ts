@@ -24,7 +24,7 @@ it("refuses a body whose Content-Length is too large with 413 body_too_large, wi
   for (const length of ["11", "999999999999999"]) {
     const { reply, forwarded } = ask(length, body);
     expect([reply.status, problemOf(reply)["code"], forwarded]).toEqual([413, "body_too_large", null]);
-    expect(problemOf(reply)["detail"]).toBe("The request body may have 10 bytes here.");
+    expect(problemOf(reply)["detail"]).toBe("The request body may have at most 10 bytes here.");
   }
   expect([body.readableFlowing, body.destroyed]).toEqual([null, false]);
 });

@@ -170,7 +170,7 @@ describe("max_bytes", () => {
   it("refuses a longer Content-Length with 413 without reading", async () => {
     const body = new PassThrough();
     const { problem } = await ask(config, post(body, [...JSON_HEADERS, "Content-Length", "11"]));
-    expect(problem).toMatchObject({ status: 413, code: "body_too_large", detail: "The request body may have 10 bytes." });
+    expect(problem).toMatchObject({ status: 413, code: "body_too_large", detail: "The request body may have at most 10 bytes." });
     expect(body.readableFlowing).toBeNull();
   });
 

@@ -114,7 +114,7 @@ describe("configuration", () => {
     ["${request.id", /a placeholder that begins with \$\{ lacks its closing brace/],
     ["${env:NOPE}", /\$\{env:NOPE\} cannot be resolved/],
     ["{rest*}", /\{rest\*\} is written \{rest\} here/],
-    ["a\nb", /holds a control character or line break/],
+    ["a\nb", /contains a control character or line break/],
   ])("%j is an error", (text, message) => {
     const { issues } = checked(header, text);
     expect(issues.length).toBe(1);
@@ -139,9 +139,9 @@ describe("configuration", () => {
     ["//{x}", /would choose the host/],
     ["/${request.path}", /starts with a slash: leave out the one before it/],
     ["https://${request.path}", /starts with a slash/],
-    ["/a b", /holds " ", which a URL cannot: write it percent-encoded/],
-    ["/é", /holds "é"/],
-    ["/\\evil.example", /holds "\\\\"/],
+    ["/a b", /contains " ", which a URL cannot contain: write it percent-encoded/],
+    ["/é", /contains "é"/],
+    ["/\\evil.example", /contains "\\\\"/],
   ])("the location %j is an error", (text, message) => {
     const { issues } = checked(location, text);
     expect(issues.length).toBe(1);

@@ -87,7 +87,7 @@ it("keeps no more header lines than max_headers of a head that it refuses for th
   const parser = new RequestParser({
     head({ headers, framing }) {
       lines = headers.length / 2;
-      expect(framing.refusal).toEqual({ code: "headers_too_large", detail: "A request may have 200 header lines." });
+      expect(framing.refusal).toEqual({ code: "headers_too_large", detail: "A request may have at most 200 header lines." });
     },
     body() {},
     ended() {},
