@@ -241,7 +241,7 @@ describe("a reader that does not read", () => {
     return { clock, events, blocked };
   }
 
-  it("a reader that does not read gets nothing more while its connection is full and the latest state when it reads on, and delays nobody", async () => {
+  it("a reader that does not read gets nothing more while its connection is full and the latest state when it reads on, and delays no other reader", async () => {
     const { clock, blocked } = await slow();
     blocked.socket.resume();
     await eventually(() => {

@@ -124,7 +124,7 @@ describe("configSchema", () => {
     expect(ofService({ basePath: "/" })).toEqual(['services[0].basePath: is not a known field; did you mean "base_path"?']);
   });
 
-  it("has a type for what people write and one for what code reads", () => {
+  it("the schema has a type for the written configuration and one for the configuration that code reads", () => {
     expectTypeOf<Config["services"][number]["protocol"]>().toEqualTypeOf<"http" | "https" | "h2" | "h2c">();
     expectTypeOf<Config["services"][number]["upstreams"][number]["id"]>().toEqualTypeOf<string>();
     const upstreams = [{ host: "h", port: 1 }];

@@ -160,7 +160,7 @@ describe("readSettings", () => {
 });
 
 describe("SETTINGS", () => {
-  it("has defaults that its own parsers accept, and no two flags alike", () => {
+  it("SETTINGS has defaults that its own parsers accept, and no two flags alike", () => {
     const rows = Object.values(SETTINGS);
     for (const row of rows) expect(row.fallback === null || row.parse(row.fallback) !== null, row.variable).toBe(true);
     const flags = rows.flatMap((row) => row.flag ?? []);

@@ -188,7 +188,7 @@ describe("a body with a Content-Length", () => {
 });
 
 describe("a plugin's own stream as a body", () => {
-  it("is sent as its bytes, and measured in bytes, when it yields text or views", async () => {
+  it("a body is sent as its bytes, and measured in bytes, when it yields text or views", async () => {
     const chunks: Buffer[] = [];
     const sink = new PassThrough();
     sink.on("data", (chunk: Buffer) => chunks.push(chunk));

@@ -113,7 +113,7 @@ describe("explain for a request that is refused", () => {
     expect(explain(method, "/shop/items/7", headers)).toMatchObject({ outcome: "refused", status: 400, code: "bad_request" });
   });
 
-  it("for a 404 below a base_path, explain lists the routes there and suggests one", () => {
+  it("explain lists, for a 404 below a base_path, the routes there and suggests one", () => {
     const { status, code, path, reasons } = explain("POST", "/shop");
     expect([status, code, path]).toEqual([404, "route_not_found", "/shop"]);
     expect(reasons[0]).toBe("No service and route of this gateway match the path.");
@@ -121,21 +121,21 @@ describe("explain for a request that is refused", () => {
     expect(explain("GET", "/v1/user", { Host: "api.example.com" }).reasons[1]).toMatch(/: \/v1\/users\. Did you mean \/v1\/users\?$/);
   });
 
-  it("for a 404 elsewhere, explain lists the base_paths and suggests one", () => {
+  it("explain lists, for a 404 elsewhere, the base_paths and suggests one", () => {
     expect(explain("GET", "/shpo/items/7").reasons[1]).toBe("/shpo/items/7 begins with the base_path of no service: there are /shop, /. Did you mean /shop?");
   });
 
-  it("for a 404 because of the host, explain names the hosts of the route", () => {
+  it("explain names, for a 404 because of the host, the hosts of the route", () => {
     expect(explain("GET", "/v1/users", { Host: "other.example" }).reasons[1]).toBe(
       'Route "v1" of service "api" (/v1/users) matches the path, but is for the hosts api.example.com only.',
     );
   });
 
-  it("for a 404 without services, explain reports that there are none", () => {
+  it("explain reports, for a 404 without services, that there are none", () => {
     expect(createGateway({ config: { services: [] } }).explain({ method: "GET", url: "/" }).reasons[1]).toBe("The configuration has no services.");
   });
 
-  it("for a 405, explain names the methods of the route", () => {
+  it("explain names, for a 405, the methods of the route", () => {
     const { status, code, reasons } = explain("PUT", "/shop/items/7");
     expect([status, code]).toEqual([405, "method_not_allowed"]);
     expect(reasons).toEqual([

@@ -29,7 +29,7 @@ async function three(parts: Parts = {}, protocol: Protocol = "http") {
 }
 
 describe("one of three backends, under load", () => {
-  it.each(PROTOCOLS)("is killed over %s without costing a request, is ejected, and gets requests again when it is back", async (protocol) => {
+  it.each(PROTOCOLS)("one of three backends under load is killed over %s without costing a request, is ejected, and gets requests again when it is back", async (protocol) => {
     const { clock, recorded, backends, port } = await three({}, protocol);
     const failing = backends[1];
     const load = closedLoop(port);
@@ -50,7 +50,7 @@ describe("one of three backends, under load", () => {
     expect(recorded.upstreams("upstream back")).toEqual([failing.id]);
   });
 
-  it("is restarted, each in turn, without costing a request", async () => {
+  it("one of three backends under load is restarted, each in turn, without costing a request", async () => {
     const { clock, backends, port } = await three();
     const load = closedLoop(port);
     for (const failing of backends) {
@@ -66,7 +66,7 @@ describe("one of three backends, under load", () => {
     expect(load.outcomes).toHaveLength(load.requests);
   });
 
-  it("stays down without costing a request when an ejection ends, and is ejected for longer each time", async () => {
+  it("one of three backends under load stays down without costing a request when an ejection ends, and is ejected for longer each time", async () => {
     const { clock, recorded, backends, port } = await three();
     const load = closedLoop(port);
     await backends[1].kill();
@@ -80,7 +80,7 @@ describe("one of three backends, under load", () => {
     expect(ejections.slice(0, 3).map(({ for_ms }) => for_ms)).toEqual([EJECT_MS, 2 * EJECT_MS, 4 * EJECT_MS]);
   });
 
-  it.each<Protocol>(["http", "h2c"])("hangs over %s without costing a request, and is ejected", async (protocol) => {
+  it.each<Protocol>(["http", "h2c"])("one of three backends under load hangs over %s without costing a request, and is ejected", async (protocol) => {
     const recorded = recordedLog();
     const backends = [await restartableBackend(protocol), await restartableBackend(protocol), await restartableBackend(protocol)] as const;
     const config = oneService(
@@ -104,7 +104,7 @@ describe("one of three backends, under load", () => {
     expect(hung.requests).toBe(requests);
   });
 
-  it("gets fewer requests by least_connections when it is slow, and no request fails", async () => {
+  it("one of three backends under load gets fewer requests by least_connections when it is slow, and no request fails", async () => {
     const { recorded, backends, port } = await three({ load_balancing_strategy: "least_connections" });
     const [slow, ...quick] = backends;
     const held: (() => void)[] = [];

@@ -302,7 +302,7 @@ describe("min_body_bytes_per_s", () => {
     }
   });
 
-  it("is logged as 408 request_timeout", async () => {
+  it("a slow upload is logged as 408 request_timeout", async () => {
     const clock = manualClock();
     const upstream = await rawBackend((request) => void request.on("error", () => {}).resume());
     const { accessLog, until } = accessLines();

@@ -40,7 +40,7 @@ describe("a request below /api", () => {
     }
   });
 
-  it("a request below /api goes to a path below that of MANAGER_BACKEND_API_URL", async () => {
+  it("a request below /api goes to a path below the path of MANAGER_BACKEND_API_URL", async () => {
     const admin = await origin();
     onTestFinished(() => admin.close());
     for (const prefix of ["/admin", "/admin/", "/a/b"]) {
@@ -262,7 +262,7 @@ describe("an admin interface that does not answer", () => {
     expect((await ask("GET", "/api/gateway/status")).status).toBe(503);
   });
 
-  it("an admin interface that does not answer leads to 502 at once when the address is that of the management UI itself", async () => {
+  it("an admin interface that does not answer leads to 502 at once when the address belongs to the management UI itself", async () => {
     const port = await freePort();
     const { manager, logged } = await startManager(`http://127.0.0.1:${port}/api`);
     await manager.listen({ host: "127.0.0.1", port });

@@ -73,7 +73,7 @@ describe("the pages", () => {
 });
 
 describe("every reply", () => {
-  it("has the security headers: pages, 304, errors, and replies of the admin interface", async () => {
+  it("every reply has the security headers: pages, 304, errors, and replies of the admin interface", async () => {
     const backend = await rawOrigin((_request, response) => {
       response.writeHead(200, { "Content-Security-Policy": "default-src *", "Referrer-Policy": "unsafe-url", "Access-Control-Allow-Origin": "*", "X-Own": "1" });
       response.end("{}");

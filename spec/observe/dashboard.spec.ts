@@ -98,7 +98,7 @@ describe("the dashboard for Grafana", () => {
   });
 
   const promtool = spawnSync("promtool", ["--version"]).error === undefined;
-  it.skipIf(!promtool)("has expressions that promtool can parse (skipped without promtool: Debian's package prometheus has it)", () => {
+  it.skipIf(!promtool)("the dashboard has expressions that promtool can parse (skipped without promtool: Debian's package prometheus has it)", () => {
     const rules = expressions.filter((text) => !text.startsWith("label_values(")).map((text, i) => ({ record: `panel:${i}`, expr: text.replaceAll("$__rate_interval", "5m").replace(/\$\w+/g, ".*") }));
     const file = join(emptyFolder(), "rules.yml");
     writeFileSync(file, JSON.stringify({ groups: [{ name: "dashboard", rules }] }));

@@ -22,14 +22,14 @@ function ask(config: unknown, authorization: string[], tools = madeUpTools()) {
 }
 
 describe("who passes", () => {
-  it("admits a configured user with its password, synchronously where it is plain", () => {
+  it("basic_auth admits a configured user with its password, synchronously where it is plain", () => {
     expect(ask(ADA, [basic("ada", "secret")]).status).toBe(200);
     const both = { ...ADA, users: [{ username: "bob", password: "other" }] };
     expect(ask(both, [basic("ada", "secret")]).forwarded?.identity).toBe("ada");
     expect(ask(both, [basic("bob", "other")]).forwarded?.identity).toBe("bob");
   });
 
-  it("admits a user whose password is stored as a hash, and refuses the hash itself as a password", async () => {
+  it("basic_auth admits a user whose password is stored as a hash, and refuses the hash itself as a password", async () => {
     const middleware = instance(basicAuth, { username: "ada", password: QUICK });
     const present = (password: string) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", password)) })).returned;
     expect((await present("quick")).status).toBe(200);
@@ -39,7 +39,7 @@ describe("who passes", () => {
     expect(atOnce(present("quick"))).toBe(plainReply);
   });
 
-  it("accepts names and passwords beyond ASCII, in UTF-8 (RFC 7617 §2.1)", () => {
+  it("basic_auth accepts names and passwords beyond ASCII, in UTF-8 (RFC 7617 §2.1)", () => {
     expect(ask({ username: "жанна", password: "clé:£" }, [basic("жанна", "clé:£")]).forwarded?.identity).toBe("жанна");
     const latin1 = `Basic ${Buffer.from("rené:x", "latin1").toString("base64")}`;
     expect(ask({ username: "rené", password: "x" }, [latin1]).code).toBe("credentials_invalid");
@@ -50,7 +50,7 @@ describe("who passes", () => {
     ["an empty one", [""]],
     ["another scheme", ["Bearer abc"]],
     ["a scheme that begins the same", ["Basically abc"]],
-  ])("answers 401 credentials_missing with %s", (_, authorization) => {
+  ])("basic_auth answers 401 credentials_missing with %s", (_, authorization) => {
     expect(ask(ADA, authorization)).toMatchObject({ status: 401, code: "credentials_missing", forwarded: null });
   });
 
@@ -63,11 +63,11 @@ describe("who passes", () => {
     ["no colon", [`Basic ${Buffer.from("ada").toString("base64")}`]],
     ["two headers, one of them right", [basic("ada", "secret"), "Bearer abc"]],
     ["the right one twice", [basic("ada", "secret"), basic("ada", "secret")]],
-  ])("answers 401 credentials_invalid with %s", (_, authorization) => {
+  ])("basic_auth answers 401 credentials_invalid with %s", (_, authorization) => {
     expect(ask(ADA, authorization)).toMatchObject({ status: 401, code: "credentials_invalid", forwarded: null });
   });
 
-  it("answers 503 auth_unavailable when too many passwords wait to be verified", async () => {
+  it("basic_auth answers 503 auth_unavailable when too many passwords wait to be verified", async () => {
     const middleware = instance(basicAuth, { username: "ada", password: QUICK });
     const asked = Array.from({ length: 40 }, (_, i) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", `p${i}`)) })).returned);
     const replies = await Promise.all(asked);
@@ -96,17 +96,17 @@ describe("the 401", () => {
 });
 
 describe("what is passed on", () => {
-  it("has the user's name as identity, for plugins further in and for the log", () => {
+  it("basic_auth sets the user's name as identity, for plugins further in and for the log", () => {
     const { forwarded } = ask(ADA, [basic("ada", "secret")]);
     expect(forwarded).toMatchObject({ identity: "ada", headers: headersWith(basic("ada", "secret")) });
     expect(forwarded?.call.notes.identity).toBe("ada");
   });
 
-  it("has no Authorization with hide_credentials", () => {
+  it("basic_auth removes Authorization with hide_credentials", () => {
     expect(ask({ ...ADA, hide_credentials: true }, [basic("ada", "secret")]).forwarded?.headers).toEqual(["Host", "h", "X", "1"]);
   });
 
-  it("returns the same reply or promise that the next handler returned", () => {
+  it("basic_auth returns the same reply or promise that the next handler returned", () => {
     const promise = Promise.resolve(plainReply);
     const exchange = madeUpExchange({ headers: headersWith(basic("ada", "secret")) });
     expect(exercise(instance(basicAuth, ADA), exchange).returned).toBe(plainReply);
@@ -129,7 +129,7 @@ it("verified passwords are kept over reloads that do not change the users", asyn
 });
 
 describe("configuration", () => {
-  it("accepts one user, several, or both; hide_credentials is false by default", () => {
+  it("basic_auth accepts one user, several, or both; hide_credentials is false by default", () => {
     expect(checked(basicAuth.schema, ADA).value).toEqual({ ...ADA, hideCredentials: false });
     expect(checked(basicAuth.schema, { users: [ADA, { username: "bob", password: QUICK }] }).issues).toEqual([]);
     expect(checked(basicAuth.schema, { username: "bob", password: "x", users: [ADA], realm: "r", hide_credentials: true }).issues).toEqual([]);

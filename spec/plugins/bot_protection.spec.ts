@@ -46,7 +46,7 @@ it("passes on the same exchange, and returns the same reply or promise", () => {
 });
 
 describe("configuration", () => {
-  it("may be empty; allow_empty is false by default", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
+  it("the configuration of bot_protection may be empty; allow_empty is false by default", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
 
   it.each<[object, string]>([
     [{ allow_empty: true }, ': refuses no client: it needs "blacklist" or "whitelist", or "allow_empty" false'],

@@ -170,7 +170,7 @@ describe("a preflight", () => {
 });
 
 describe("configuration", () => {
-  it("needs allow_origins and has defaults for the rest", () => {
+  it("cors needs allow_origins and has defaults for the rest", () => {
     expect(checked(cors.schema, { allow_origins: [APP] }).value).toEqual({
       allowOrigins: [APP],
       allowMethods: ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],

@@ -86,7 +86,7 @@ describe("2xx", () => {
     expect(forwarded!.headers).toEqual(exchange.headers);
   });
 
-  it("replaces the client's headers named in response_headers by those of the answer", async () => {
+  it("forward_auth replaces the client's headers named in response_headers by the headers of the answer", async () => {
     const { ask } = await asking((_request, response) => void response.writeHead(200, ["X-User", "ann", "X-Roles", "a", "X-Roles", "b", "X-More", "1"]).end(), {
       response_headers: ["x-user", "X-Roles", "X-Absent"],
     });
@@ -176,7 +176,7 @@ describe("no answer", () => {
 });
 
 describe("configuration", () => {
-  it("has defaults for every field but url", () => {
+  it("forward_auth has defaults for every field but url", () => {
     expect(checked(forwardAuth.schema, { url: "http://a/" }).value).toEqual({
       url: "http://a/",
       requestHeaders: ["Authorization", "Cookie"],

@@ -314,7 +314,7 @@ describe("the end of an instance", () => {
 });
 
 describe("configuration", () => {
-  it("has defaults for every field but http_endpoint", () => {
+  it("http_log has defaults for every field but http_endpoint", () => {
     expect(checked(httpLog.schema, { http_endpoint: "https://a/" }).value).toEqual({
       ...{ httpEndpoint: "https://a/", method: "POST", contentType: "application/json", headers: {} },
       ...{ batchSize: 100, flushMs: 1_000, maxQueue: 10_000, timeoutMs: 5_000 },

@@ -259,7 +259,7 @@ describe("401", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("has the reason in WWW-Authenticate (RFC 6750 §3), and never the token", () => {
+  it("the 401 has the reason in WWW-Authenticate (RFC 6750 §3), and never the token", () => {
     const expired = token({ ...CLAIMS, exp: NOW - 100 });
     const { reply } = ask({}, bearer(expired), madeUpTools({ gatewayName: 'a "b"' }));
     expect(headerValues(reply.headers, "www-authenticate")).toEqual([
@@ -542,7 +542,7 @@ describe("jwks_uri", () => {
 describe("configuration", () => {
   const pem = pemOf(rsa.publicKey);
 
-  it("has defaults", () => {
+  it("jwt has defaults", () => {
     expect(checked(jwt.schema, HS).value).toMatchObject({ leewayS: 60, exp: "required", require: [], typ: ["at+jwt", "JWT", "absent"], from: "header" });
   });
 

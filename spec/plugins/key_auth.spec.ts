@@ -194,7 +194,7 @@ describe("hide_credentials", () => {
 });
 
 describe("passing on", () => {
-  it("returns the same reply or promise that the next handler returned", () => {
+  it("key_auth returns the same reply or promise that the next handler returned", () => {
     const middleware = instance(keyAuth, { key: "k1" });
     const promise = Promise.resolve(plainReply);
     expect(exercise(middleware, madeUpExchange({ query: "?apiKey=k1" })).returned).toBe(plainReply);
@@ -203,7 +203,7 @@ describe("passing on", () => {
 });
 
 describe("configuration", () => {
-  it("accepts a key, keys, or both; hide_credentials is false by default", () => {
+  it("key_auth accepts a key, keys, or both; hide_credentials is false by default", () => {
     expect(checked(keyAuth.schema, { key: "k" }).value).toEqual({ key: "k", hideCredentials: false });
     expect(checked(keyAuth.schema, { keys: [{ id: "a", key: "k" }], hide_credentials: true }).issues).toEqual([]);
     expect(checked(keyAuth.schema, { key: "x", keys: [{ id: "a", key: "k" }] }).issues).toEqual([]);

@@ -18,7 +18,7 @@ function limited(config: unknown, options: { id?: string; key?: string } = {}) {
 }
 
 describe("what is admitted", () => {
-  it("admits the first N requests; the next one gets 429 and does not reach the upstream", () => {
+  it("rate_limit admits the first N requests; the next one gets 429 and does not reach the upstream", () => {
     const { middleware, statuses } = limited({ limit_second: 2 });
     expect(statuses(2)).toEqual([200, 200]);
     const { returned, forwarded } = exercise(middleware, madeUpExchange());
@@ -26,7 +26,7 @@ describe("what is admitted", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("admits N requests in any second, not N per second of the clock", () => {
+  it("rate_limit admits N requests in any second, not N per second of the clock", () => {
     const { clock, statuses } = limited({ limit_second: 2 });
     clock.advance(900);
     expect(statuses(2)).toEqual([200, 200]);
@@ -45,7 +45,7 @@ describe("what is admitted", () => {
     expect(statuses(1)).toEqual([200]);
   });
 
-  it("consumes nothing from the other windows when one window refuses", () => {
+  it("rate_limit consumes nothing from the other windows when one window refuses", () => {
     const { clock, statuses } = limited({ limit_second: 1, limit_min: 3 });
     for (let i = 0; i < 3; i++) {
       expect(statuses(4)).toEqual([200, 429, 429, 429]);
@@ -54,21 +54,21 @@ describe("what is admitted", () => {
     expect(statuses(1)).toEqual([429]);
   });
 
-  it("counts each plugin instance by itself", () => {
+  it("rate_limit counts each plugin instance by itself", () => {
     const tools = madeUpTools({ key: "one" });
     const other = { ...tools, scope: { ...tools.scope, key: "two" } };
     const status = (t: typeof tools) => atOnce(exercise(instance(rateLimit, { limit_min: 1 }, t), madeUpExchange()).returned).status;
     expect([status(tools), status(other), status(tools)]).toEqual([200, 200, 429]);
   });
 
-  it("refills nothing on a reload", () => {
+  it("rate_limit refills nothing on a reload", () => {
     const tools = madeUpTools();
     const status = (config: unknown) => atOnce(exercise(instance(rateLimit, config, tools), madeUpExchange()).returned).status;
     expect([status({ limit_min: 2 }), status({ limit_min: 2 }), status({ limit_min: 2 })]).toEqual([200, 200, 429]);
     expect([status({ limit_min: 3 }), status({ limit_min: 3 })]).toEqual([200, 429]);
   });
 
-  it("remembers at most max_callers callers: where all have used up a limit, new callers share one allowance", () => {
+  it("rate_limit remembers at most max_callers callers: where all have used up a limit, new callers share one allowance", () => {
     const { tools, ask } = limited({ limit_min: 1, max_callers: 3 });
     const statuses = Array.from({ length: 9 }, (_, i) => ask({ clientAddress: `192.0.2.${i}` }).status);
     expect(statuses).toEqual([200, 200, 200, 200, 429, 429, 429, 429, 429]);
@@ -266,7 +266,7 @@ describe("promises", () => {
 });
 
 describe("configuration", () => {
-  it("needs one limit and has defaults for the rest", () => {
+  it("rate_limit needs one limit and has defaults for the rest", () => {
     const defaults = { limitBy: "client_ip", mode: "enforce", maxCallers: 100_000 };
     expect(checked(rateLimit.schema, { limit_min: 1 }).value).toEqual({ limitMin: 1, ...defaults });
     for (const limit_by of ["client_ip", "credential", "all", "header:X-Tenant"]) {

@@ -55,7 +55,7 @@ describe("the four changes", () => {
 });
 
 describe("passing on", () => {
-  it("returns the same reply or promise that the next handler returned", () => {
+  it("request_headers returns the same reply or promise that the next handler returned", () => {
     const middleware = instance(requestHeaders, { remove: ["X"] });
     const promise = Promise.resolve(plainReply);
     expect(exercise(middleware, madeUpExchange()).returned).toBe(plainReply);

@@ -207,7 +207,7 @@ describe("the routes of one pattern", () => {
     });
   }
 
-  it("when routes of two services share a pattern, the route with the longer base_path wins for each method", () => {
+  it("the route with the longer base_path wins for each method when routes of two services share a pattern", () => {
     const short = named("GET,PUT /b", { basePath: "/a", target: "short" });
     const long = named("GET /", { basePath: "/a/b", target: "long" });
     for (const list of [[short, long], [long, short]]) {

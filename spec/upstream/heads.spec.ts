@@ -54,7 +54,7 @@ describe("framing", () => {
     expect(() => requestHead(madeUpExchange({ method: "POST", body, headers }), peer, options)).toThrow(TypeError);
   });
 
-  it("has Trailer only with a chunked body", () => {
+  it("a request head has Trailer only with a chunked body", () => {
     const headers = ["Trailer", "X-Sum"];
     expect(lines({ method: "POST", body, headers })).toContain("Trailer: X-Sum");
     expect(lines({ method: "POST", body, headers: [...headers, "Content-Length", "3"] })).not.toContain("Trailer: X-Sum");
@@ -104,7 +104,7 @@ it.each([
   expect(all.some((line) => line.startsWith("X-Forwarded-Host"))).toBe(authority !== "");
 });
 
-it("has the client's Host with preserve_host, and the upstream's name if the client sent none", () => {
+it("a request head has the client's Host with preserve_host, and the upstream's name if the client sent none", () => {
   const keep = { ...options, preserveHost: true };
   expect(lines({ authority: "gw.example:99" }, keep)[0]).toBe("Host: gw.example:99");
   expect(lines({ authority: "" }, keep)[0]).toBe("Host: 10.0.0.1:81");

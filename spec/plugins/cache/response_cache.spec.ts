@@ -607,7 +607,7 @@ describe("bodies", () => {
 });
 
 describe("configuration", () => {
-  it("has defaults for every field", () => {
+  it("response_cache has defaults for every field", () => {
     expect(checked(responseCache.schema, {}).value).toEqual({ maxBytes: 67_108_864, maxObjectBytes: 1_048_576, defaultTtlS: 0 });
   });
 
