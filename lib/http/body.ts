@@ -21,6 +21,9 @@ export interface PumpEnd {
   readonly passed?: (bytes: number) => void;
 }
 
+/** Methods whose requests need no body (RFC 9110 §9.3). */
+export const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
+
 export function sinkOf(stream: Writable): Sink {
   return { write: (chunk) => stream.write(chunk), onceDrained: (run) => void stream.once("drain", run) };
 }

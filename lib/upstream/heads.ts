@@ -5,6 +5,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { FIELD_LINE, FIELD_VALUE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
   connectionOptions,
@@ -99,8 +100,6 @@ function framingOf({ body, headers }: Exchange): "length" | "chunked" {
   if (lengths.length > 1 || !/^\d+$/.test(lengths[0]!)) throw new TypeError("the Content-Length of the request is no plain number");
   return "length";
 }
-
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
 /** Kinds of headers that do not reach the upstream as they are; all but the first two only in some requests. */
 const ALWAYS = 1;
