@@ -12,7 +12,7 @@ import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { readFraming } from "./framing.ts";
 import { clientErrorDetail, Drain, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
-import { isLive, Uploads, type Limits } from "./limits.ts";
+import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
 import { RequestQueue } from "./node_request_queue.ts";
@@ -39,7 +39,6 @@ export class NodeHttp1 implements Http1 {
   /** Connections without a request so far: before Node 26, node does not count them as idle. */
   readonly #fresh = new Set<Socket>();
   readonly #queue = new RequestQueue();
-  readonly #uploads: Uploads;
   readonly #drain: Drain;
   /** The current request of each connection, upgrades excluded. */
   readonly #current = new WeakMap<Duplex, Current>();
@@ -56,7 +55,6 @@ export class NodeHttp1 implements Http1 {
   constructor(options: Http1Options, serveUpgrade: (socket: Socket) => void) {
     this.#options = options;
     this.#serveUpgrade = serveUpgrade;
-    this.#uploads = new Uploads(options.clock);
     this.#drain = new Drain(options.clock, () => this.#endIdle());
   }
 
@@ -98,7 +96,7 @@ export class NodeHttp1 implements Http1 {
       awaited: () => isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers)),
       tooSlow: () => this.#giveUp(socket, exchange, TOO_SLOW),
     };
-    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : this.#uploads.watch(upload, minBodyBytesPerS);
+    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : watchUpload(this.#options.sweep, upload, minBodyBytesPerS);
     response.once("close", () => {
       endUpload();
       if (response.writableFinished) call.close();
