@@ -14,7 +14,7 @@
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { ERRORS } from "../base/errors.ts";
+import { ERRORS, ignore } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
@@ -388,5 +388,3 @@ const CLOSE = "Connection: close\r\n";
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
 const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
 const NOTHING = Buffer.alloc(0);
-
-function ignore(): void {}

@@ -4,6 +4,7 @@
 import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, type ServerOptions } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
@@ -260,5 +261,3 @@ class Session {
 const TOO_MUCH = new Error("the client sends too many control frames or resets");
 const SLOW_HEAD = new Error("a request head did not arrive in time");
 const SILENT = new Error("the client does not answer a PING or reads nothing");
-
-function ignore(): void {}

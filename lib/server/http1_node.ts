@@ -6,7 +6,7 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
@@ -318,5 +318,3 @@ function isLongTarget(packet: Buffer | undefined, maxUriBytes: number): boolean 
 
 /** As node says it of a head that is too slow. One object for all: it is made once, and its stack says nothing. */
 const TOO_SLOW: NodeJS.ErrnoException = Object.assign(new Error("the body arrives too slowly"), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
-
-function ignore(): void {}

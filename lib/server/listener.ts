@@ -6,7 +6,7 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import type { Notes } from "../http/exchange.ts";
@@ -278,5 +278,3 @@ const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 function addressesOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }
-
-function ignore(): void {}
