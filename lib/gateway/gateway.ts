@@ -157,7 +157,7 @@ export class Gateway {
     return this.#configuration.snapshot.shown;
   }
 
-  /** The same for people who may not see secrets: each literal secret is masked. */
+  /** The same for users who may not see secrets: each literal secret is masked. */
   get maskedConfig(): Json {
     return this.#configuration.snapshot.masked();
   }
@@ -266,7 +266,7 @@ export class Gateway {
   }
 
   /**
-   * Takes new content of `files` (of plugin modules never), under the configuration in force. Everything else stays as it was loaded,
+   * Applies new content of `files` (never of plugin modules), under the configuration in force. Everything else stays as it was loaded,
    * whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate from
    * being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
    * the gateway has been closed.

@@ -53,7 +53,7 @@ export class Requests {
     return this.#inFlight;
   }
 
-  /** Answers a request. `ended` must be called when its reply is out. */
+  /** Answers a request. `ended` must be called when its reply was sent. */
   readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
     if (this.#state === "new") this.activate();
     const { snapshot } = this.#tools.configuration;
@@ -90,7 +90,7 @@ export class Requests {
     return problem(inbound.call, "overloaded", { detail: "Too many requests are in progress. Try again shortly.", headers: ["Retry-After", "1"] });
   }
 
-  /** The reply of a request is out, or its client has disconnected. */
+  /** The reply of a request was sent, or its client has disconnected. */
   readonly ended = (inbound: Inbound): void => {
     const { clock, accessLog, metrics, tracer } = this.#tools;
     const { call, method } = inbound;
@@ -124,7 +124,7 @@ export class Requests {
 export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
-  // 1. Refuse what two readers could read in two ways.
+  // 1. Refuse requests that two parsers could read in two ways.
   if (inbound.refusal !== null) return problem(call, inbound.refusal.code, { detail: inbound.refusal.detail });
   // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
   if (method === "CONNECT") return problem(call, "bad_request", { detail: "The gateway does not serve this method." });
@@ -191,7 +191,7 @@ function answered({ notes }: Call, reply: Reply, clock: Clock): Reply {
   return reply;
 }
 
-/** A fault outside the plugins: those handle their own (`plugins/chain.ts`). */
+/** A fault outside the plugins: plugins handle their own (`plugins/chain.ts`). */
 function fault(call: Call, error: unknown, log: Log): Reply {
   logFault(log, call, error, null);
   return faultReply(call, error);

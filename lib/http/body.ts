@@ -7,7 +7,7 @@ import { LentBody } from "./lent_body.ts";
 
 /** The destination of a body. */
 export interface Sink {
-  /** False: the sink wants no more until it has called what `onceDrained` was given last. */
+  /** False: the sink wants no more until it has called the last argument of `onceDrained`. */
   write(chunk: Buffer): boolean;
   onceDrained(run: () => void): void;
 }
@@ -31,7 +31,7 @@ export function sinkOf(stream: Writable): Sink {
 /**
  * Writes every chunk of `source` to `sink`, pausing the source while the sink is full. `length`: the bytes that Content-Length promises,
  * Infinity without one. A body of another length breaks off with a `Fault` "internal", and no byte beyond the promised ones is written: the
- * recipient would read it as the next message. So does a stream that yields something other than bytes or text. Returns what stops it;
+ * recipient would read it as the next message. So does a stream that yields something other than bytes or text. Returns a function that stops it;
  * neither `done` nor `broken` is called after that.
  */
 export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infinity): () => void {
@@ -110,7 +110,7 @@ export function limitedBody(body: Readable, most: number): Readable {
   return view.on("error", ignore);
 }
 
-/** Writes `chunk` as one chunk (RFC 9112 §7.1); returns what the last write does. */
+/** Writes `chunk` as one chunk (RFC 9112 §7.1); returns the result of the last write. */
 export function writeChunk(to: Writable, chunk: Buffer): boolean {
   // A chunk of no bytes would be the last one.
   if (chunk.length === 0) return true;
@@ -135,7 +135,7 @@ function bytesOf(chunk: unknown): Buffer | null {
  */
 export function byteStream(body: Readable): Readable {
   if (body.listenerCount("error") === 0) body.on("error", ignore);
-  // Its sender finds out that a stream has ended already.
+  // The sender detects that a stream has already ended.
   if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead) return body;
   const bytes = new PassThrough();
   bytes.on("error", ignore);

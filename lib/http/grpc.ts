@@ -1,5 +1,5 @@
 /**
- * Turns the gateway's own errors into what gRPC clients understand: HTTP status 200 and the error in trailers alone.
+ * Turns the gateway's own errors into the form that gRPC clients understand: HTTP status 200 and the error in trailers alone.
  */
 import type { Call } from "./exchange.ts";
 import { headerValue, nameSet, withoutHeaders, type HeaderList } from "./headers.ts";

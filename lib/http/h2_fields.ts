@@ -6,7 +6,7 @@ import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { isHopByHop, type HeaderList } from "./headers.ts";
 
 /**
- * Adds a list to `fields`: names in lower case, values of one name together, nothing that concerns a connection. Null when HTTP cannot
+ * Adds a list to `fields`: names in lower case, values of one name together, no headers of the connection. Null when HTTP cannot
  * carry it: node would send a line break in a plugin's value as it is, and split it at a NUL.
  */
 export function h2Fields(list: HeaderList, fields: OutgoingHttpHeaders = Object.create(null) as OutgoingHttpHeaders): OutgoingHttpHeaders | null {

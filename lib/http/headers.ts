@@ -100,7 +100,7 @@ export function connectionOptions(value: string): number {
 }
 
 /**
- * A copy without what concerns one connection only (RFC 9110 §7.6.1): Connection and every header it names, Keep-Alive,
+ * A copy without the headers of one connection (RFC 9110 §7.6.1): Connection and every header it names, Keep-Alive,
  * Proxy-Connection, TE, Transfer-Encoding, Upgrade, HTTP2-Settings. The copy may be appended to by the caller.
  */
 export function endToEnd(list: HeaderList): string[] {
@@ -116,7 +116,7 @@ export function endToEnd(list: HeaderList): string[] {
 
 /**
  * The list without the headers that its own Connection names, and without those names in Connection; the same list where it names none.
- * Done where a message is received: a header that the gateway sets later under such a name must stay.
+ * Called where a message is received: a header that the gateway sets later under such a name must stay.
  */
 export function withoutNamed(list: HeaderList): HeaderList {
   const named = namedHeaders(list);
@@ -156,7 +156,7 @@ export function withoutHeaders(list: HeaderList, names: NameMap<unknown>): strin
   return kept;
 }
 
-/** Values by header name. Most names that are not in it differ in their length already: then no copy in lower case is made. */
+/** Values by header name. Most other names already differ from all of its names in length: they are not copied to lower case. */
 export class NameMap<T> {
   readonly #values: ReadonlyMap<string, T>;
   /** A bit for each length, modulo 32. */
@@ -185,7 +185,7 @@ const NONE = nameSet([]);
 
 const NEVER_NAMED = ["content-length", "host"];
 
-/** `keep-alive` and `close` name no header worth looking for: the common case stays cheap. */
+/** `keep-alive` and `close` name no header that exists: the common case stays cheap. */
 export function plainConnection(value: string): boolean {
   return (value.length === 10 || value.length === 5) && (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close");
 }
@@ -205,7 +205,7 @@ export function pairs(list: HeaderList): [string, string][] {
   return result;
 }
 
-/** A quoted-string (RFC 9110 §5.6.4), which is also a string of structured fields (RFC 9651 §3.3.3); what neither can hold becomes "?". */
+/** A quoted-string (RFC 9110 §5.6.4), which is also a string of structured fields (RFC 9651 §3.3.3); other characters become "?". */
 export function quotedString(text: string): string {
   return `"${text.replace(/[^\x20-\x7e]/g, "?").replace(/["\\]/g, "\\$&")}"`;
 }

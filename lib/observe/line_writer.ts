@@ -11,7 +11,7 @@ import type { Log } from "../base/log.ts";
 /** A file by its path, or one that is open and stays open: `{ fd: 1 }`. */
 export type LineTarget = { readonly path: string } | { readonly fd: number };
 
-/** Lines wait this long for others, or until this many characters have come: a write for each would cost more than making it. */
+/** Lines wait this long for others, or until this many characters have arrived: a write for each would cost more than making it. */
 const HOLD_MS = 50;
 const BATCH_CHARACTERS = 64 * 1024;
 /** Lines wait while the disk or the reader is slow, up to this many characters; further lines are lost. */

@@ -1,7 +1,7 @@
 /**
  * The plugin kind `http_log`: sends an entry about every request to an HTTP server, in batches, once the reply is over.
  *
- * A batch is an array of JSON (RFC 8259), or a line for each entry where the content type says so. Credentials in known places, or of a
+ * A batch is an array of JSON (RFC 8259), or a line for each entry, depending on the content type. Credentials in known places, or of a
  * known form, are left out.
  */
 import type { Clock } from "../base/clock.ts";

@@ -75,7 +75,7 @@ const fields = object(
       const headerOf = new Map<string, string>();
       for (const [claim, header] of Object.entries(value.claimsToHeaders ?? {})) {
         const other = headerOf.get(header.toLowerCase());
-        if (other !== undefined) complain(`is the header of ${other} already: the upstream could not tell them apart`, "claims_to_headers", claim);
+        if (other !== undefined) complain(`is the header of ${other} already: the upstream could not distinguish them`, "claims_to_headers", claim);
         headerOf.set(header.toLowerCase(), claim);
       }
     },

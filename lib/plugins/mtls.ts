@@ -61,7 +61,7 @@ function whyRefused(certificate: ClientCertificate, isAllowed: (certificate: Cli
 const CLIENT_AUTH = "1.3.6.1.5.5.7.3.2";
 
 /**
- * The form of an entry decides what it is compared with, never the content of a certificate: a CN "DNS:a.example.com" must not
+ * The form of an entry decides with which name it is compared, never the content of a certificate: a CN "DNS:a.example.com" must not
  * match that alternative name, nor a CN "CN=a,O=b" that subject.
  */
 function allowing(entries: readonly string[]): (certificate: ClientCertificate) => boolean {
@@ -86,7 +86,7 @@ function headersFor({ subject, names, fingerprint }: ClientCertificate): HeaderL
   return headers;
 }
 
-/** Writes characters that are not safe in a header as their bytes in hex: `\C3\A9` as RFC 4514 has it, `%2C`. */
+/** Writes characters that are not safe in a header as their bytes in hex: `\C3\A9` as in RFC 4514, `%2C`. */
 function escaped(text: string, unsafe: RegExp, mark: string): string {
   return text.replace(unsafe, (character) => Buffer.from(character).toString("hex").toUpperCase().replace(/../g, `${mark}$&`));
 }

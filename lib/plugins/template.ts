@@ -147,7 +147,7 @@ function routeParams(at: Path, { root, sources }: CheckContext): readonly string
 
 function compileHeader(parts: readonly Part[]): Template | string {
   for (const part of parts) {
-    if ("text" in part && CONTROLS.test(part.text)) return "holds a control character or line break, which a header cannot";
+    if ("text" in part && CONTROLS.test(part.text)) return "contains a control character or line break, which a header cannot contain";
   }
   return joined(parts.map((part) => ("text" in part ? utf8(part.text) : (exchange) => headerText(part.read(exchange)))), withoutBlanks);
 }
@@ -168,7 +168,7 @@ function compileLocation(parts: readonly Part[]): Template | string {
   for (const part of parts) {
     if ("text" in part) {
       const wrong = NOT_URI.exec(part.text)?.[0];
-      if (wrong !== undefined) return `holds ${JSON.stringify(wrong)}, which a URL cannot: write it percent-encoded`;
+      if (wrong !== undefined) return `contains ${JSON.stringify(wrong)}, which a URL cannot contain: write it percent-encoded`;
       before += part.text;
       pieces.push(part.text);
     } else {

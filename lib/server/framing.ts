@@ -1,6 +1,6 @@
 /**
  * Reads from the headers of an HTTP/1 request where it ends, its host, and whether its connection persists (RFC 9112 §3.2, §6, §9), refuses
- * what two readers could understand in two ways, and drops headers that could pose as the gateway's own.
+ * requests that two parsers could read in two ways, and drops headers that could pose as the gateway's own.
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
@@ -78,7 +78,7 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
         length = length === undefined ? value : TWO;
         break;
       case "proxy-connection":
-        // Not of the standard (RFC 9112 §C.2.2); readers that know it take what comes behind for nothing.
+        // Not a standard header (RFC 9112 §C.2.2); parsers that know it ignore all bytes after this request.
         if (hasToken(value, "close")) proxyCloses = true;
         break;
       case "transfer-encoding":
@@ -122,7 +122,7 @@ function joined(value: string | undefined, more: string): string {
 function refuseMethod(method: string, isUpgradeWithBody: boolean): Refusal | null {
   // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
   if (method === "CONNECT") return malformed("The gateway is no forward proxy: CONNECT is not served.");
-  // Behind an upgrade come the other protocol's bytes: whether a body comes first, two readers may see in two ways.
+  // The bytes after an upgrade are of the other protocol; two parsers may disagree whether a body comes first.
   return isUpgradeWithBody ? malformed("A request for a WebSocket cannot have a body.") : null;
 }
 
@@ -147,7 +147,7 @@ function refuseFraming(
   return null;
 }
 
-/** Digits that every reader takes for the same number: `0010` may be read as eight, and 2^64 as nothing at all. */
+/** Digits that every parser reads as the same number: some read `0010` as eight, and 2^64 as no number. */
 const PLAIN_LENGTH = /^(?:0|[1-9]\d{0,14})$/;
 
 export function malformed(detail: string): Refusal {
@@ -157,7 +157,7 @@ export function malformed(detail: string): Refusal {
 const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
 
 export function tooManyLines(maxHeaders: number): Refusal {
-  return { code: "headers_too_large", detail: `A request may have ${maxHeaders} header lines.` };
+  return { code: "headers_too_large", detail: `A request may have at most ${maxHeaders} header lines.` };
 }
 
 /**
@@ -172,7 +172,7 @@ export function isHost(host: string): boolean {
 }
 
 const BRACKET = 0x5b;
-/** Without "%": nothing that we match or forward to is named with it. */
+/** Without "%": no host that is matched or forwarded to contains it. */
 const HOST = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]*|\[[^\]]*\])(?::[0-9]*)?$/;
 
 /**

@@ -31,7 +31,7 @@ export class H2Request implements Responder {
     this.#inbound = receiveStream(stream, block, endOfStream, rules);
     this.#server = server;
     this.#onReset = onReset;
-    // Before the `end` that node makes up for the body of a stream that is reset: half a request must not pass for a whole one.
+    // Before the `end` that node emits for the body of a stream that is reset: half a request must not be treated as complete.
     stream.once("aborted", () => this.#inbound.call.abort());
     stream.once("close", this.#onClose);
     if (this.#inbound.body !== null) this.#watchUpload(rules.limits);

@@ -40,10 +40,10 @@ export class H2Sessions {
     return this.#sessions.size;
   }
 
-  /** Serves HTTP/2 on a connection; bytes that were read from it and put back count. */
+  /** Serves HTTP/2 on a connection; bytes that were read from it and put back are included. */
   add(socket: Socket): void {
     const { limits, log, sweep } = this.#options;
-    // A client that has closed its side has left: its streams would never learn of the end.
+    // A client that has closed its side has disconnected: its streams would get no event for that.
     socket.allowHalfOpen = false;
     const inForce = limits();
     const http2Session = http2.performServerHandshake(socket, optionsFor(inForce));

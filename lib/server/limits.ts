@@ -1,5 +1,5 @@
 /**
- * Holds clients to `global.limits` where no single request can: how many connections there may be, and how slowly a body may arrive.
+ * Enforces the limits of `global.limits` that do not concern a single head: the number of connections, and the minimum rate of a body.
  */
 import type { Server, Socket } from "node:net";
 import { callerAddress } from "../base/cidr.ts";
@@ -43,7 +43,7 @@ export class ConnectionLimit {
   }
 
   /**
-   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost what the limit is there to save (over TLS a whole
+   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost the resources that the limit saves (over TLS a whole
    * handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
    */
   admit(socket: Socket): boolean {
@@ -97,11 +97,11 @@ export function guard(server: Server, admitted: (socket: Socket) => boolean): vo
 
 /** A request body on its way in. */
 export interface Upload {
-  /** Bytes that have come so far. */
+  /** Bytes that have arrived so far. */
   readonly received: () => number;
   /** Whether the gateway waits for the client: false while received bytes are unread by the gateway or the upstream. */
   readonly awaited: () => boolean;
-  /** Gives it up: it comes too slowly. */
+  /** Aborts the upload: it arrives too slowly. */
   readonly tooSlow: () => void;
 }
 
@@ -110,16 +110,16 @@ export function isLive(headers: HeaderList): boolean {
   return !hasHeader(headers, "content-length");
 }
 
-/** A slow start (a radio that wakes up, a device that reads from tape) is forgiven. */
+/** A slow start (a radio that wakes up, a device that reads from tape) is tolerated. */
 const GRACE_MS = 10_000;
 /** How long a body that came faster may stall: an upload that stalls holds a connection to its upstream. */
 const MOST_AHEAD_MS = 60_000;
 
 /** Watches an upload until the function returned is called, or until it has been given up. */
 export function watchUpload(sweep: Sweep, upload: Upload, leastBytesPerS: number): () => void {
-  /** How long the client has been waited for. */
+  /** How long the gateway has waited for the client. */
   let waitedMs = 0;
-  /** How far the body is ahead of the least rate. */
+  /** How far the body is ahead of the minimum rate. */
   let aheadMs = 0;
   let counted = 0;
   const end = sweep.watch((_now, elapsedMs) => {

@@ -116,7 +116,7 @@ export class Listener {
     });
     server.on("secureConnection", (socket: TLSSocket) => {
       this.#handshakes.delete(addressesOf(socket));
-      // Only from here on: a client that closes its side during the handshake has left, and its connection must end with that.
+      // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must end.
       socket.allowHalfOpen = true;
       socket.on("error", ignore);
       if (socket.alpnProtocol === "h2") this.#http2.add(socket);
@@ -147,11 +147,11 @@ export class Listener {
   }
 
   /**
-   * Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply of any. Resolves when all have
+   * Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have
    * ended.
    */
   async drain(lingerMs: number): Promise<void> {
-    // A client that is sent away while the port is open reconnects to it, and must not do so just as it closes.
+    // A client that is asked to reconnect while the port is open must not do so just as the port closes.
     if (this.#isStopAnnounced) this.#sendAway(false);
     if (lingerMs > 0 && this.#servers.length > 0) await this.#acceptWaiting(lingerMs);
     for (const server of this.#servers) server.close();
@@ -185,7 +185,7 @@ export class Listener {
     });
   }
 
-  /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is given up if it has begun. */
+  /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is broken off if it has begun. */
   readonly #answer = (inbound: Inbound, responder: Responder): void => {
     try {
       const reply = this.#options.serve(inbound);
@@ -258,7 +258,7 @@ export class Listener {
    * ones that still wait when their port closes.
    */
   async #acceptWaiting(lingerMs: number): Promise<void> {
-    // Clients that were sent away reconnect over the network; else only the connections that wait already count.
+    // Clients that were asked to reconnect do so over the network; otherwise only connections that wait already matter.
     const pauseMs = this.#isStopAnnounced ? 20 : 0;
     const maxPauses = pauseMs > 0 ? lingerMs / pauseMs : BACKLOG;
     for (let pause = 0, before = -1; pause < maxPauses && before !== this.#accepted; pause++) {

@@ -119,7 +119,7 @@ export class RequestParser {
       this.#hasSkippedLine = true;
       at = 2;
     }
-    // Most heads are valid and arrive whole: one expression finds that out in half the time that their bytes would take.
+    // Most heads are valid and arrive whole: one regular expression checks them in half the time of a loop over the bytes.
     if (this.#checked > 0) return this.#readBytes(chunk, at, limits, underscores);
     const text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
     HEAD.lastIndex = 0;
@@ -130,7 +130,7 @@ export class RequestParser {
   }
 
   /**
-   * Reads a head byte by byte from where it was last checked. The first byte that no valid head can have decides, so the fault does not
+   * Reads a head byte by byte from where it was last checked. The first byte that no valid head can have is the fault, so it does not
    * depend on the pieces in which a head arrives.
    */
   #readBytes(chunk: Buffer, at: number, limits: HeadLimits, underscores: Underscores): number {
@@ -271,7 +271,7 @@ function hasTabBefore(text: string, end: number): boolean {
   return false;
 }
 
-/** Some readers take a tab behind these values for a part of them, and see another length, coding or upgrade than others do. */
+/** Some parsers read a tab after these values as a part of them, and so read another length, coding or upgrade than other parsers. */
 const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding", "upgrade"]);
 const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
@@ -286,7 +286,7 @@ function readHead(text: string, end: number, { maxHeaders }: HeadLimits, undersc
   let at = lineEnd + 2;
   while (at < last && headers.length < maxHeaders * 2) {
     const colon = text.indexOf(":", at);
-    // A search for one character is several times as fast as one for two.
+    // A search for one character is several times as fast as a search for two.
     const valueEnd = text.indexOf("\r", colon);
     const name = text.slice(at, colon);
     headers.push(name, trimmed(text, colon + 1, valueEnd));

@@ -36,7 +36,7 @@ export class Sweep {
     const now = this.#clock.now();
     for (const [look, lookedAt] of this.#looks) {
       this.#looks.set(look, now);
-      // A pause of our own, with bytes waiting in the sockets, is not held against the clients.
+      // A pause of our own, with bytes waiting in the sockets, is not counted against the clients.
       look(now, Math.min(now - lookedAt, 2 * LOOK_MS));
     }
     if (this.#looks.size > 0) this.#timer ??= this.#clock.after(LOOK_MS, this.#run);

@@ -90,7 +90,7 @@ function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer:
       return reply;
     },
     (error: unknown) => {
-      // A try that ends because the client disconnected says nothing of the upstream.
+      // A try that ends because the client disconnected says nothing about the upstream.
       if (error instanceof Fault && isUpstreams(error) && !call.aborted) peer.health.failed(error.message);
       over(null, call.aborted ? "client_closed" : error instanceof Fault ? error.code : "internal");
       return failed(exchange, error);
@@ -193,7 +193,7 @@ function guarded(next: Handler, breaker: Breaker): Handler {
 function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
   const { code } = call.notes;
   if (call.aborted || (code !== null && (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream")) return "unknown";
-  // No upstream was asked: the breaker has nothing to learn, and would only delay the return.
+  // No upstream was asked: the breaker gets no result, and would only delay its return.
   if (code === "upstream_unavailable") return "unknown";
   return status >= 500 ? "failed" : "passed";
 }

@@ -62,7 +62,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
     const value = received[i + 1]!;
     const kind = KINDS.get(name) ?? 0;
     if (kind === LENGTH) {
-      // The length of a body that a plugin has taken away does not pass.
+      // The length of a body that a plugin has removed is not sent.
       if (framing === "none" && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
       length = Number(value);
     }
@@ -71,7 +71,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
   }
   pushForwarded(headers, exchange);
   headers.push("X-Request-Id", call.id, "Via", `${exchange.httpVersion} ${options.viaName}`);
-  // In lower case, which is all that some readers know (W3C Trace Context §3.2.1).
+  // In lower case, the only form that some programs know (W3C Trace Context §3.2.1).
   if (span !== null) headers.push("traceparent", span.traceparent);
   if (span !== null && span.tracestate !== null) headers.push("tracestate", span.tracestate);
   let accept: string | null = null;
@@ -91,7 +91,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
 
 /**
  * Every message to the upstream states its length, and a chunked body is chunked again (RFC 9112 §6). If a plugin left two lengths, or
- * the length of a body that it took away, the upstream would read the next request as the rest of this one.
+ * the length of a body that it removed, the upstream would read the next request as the rest of this one.
  */
 function framingOf({ body, headers }: Exchange): "length" | "chunked" {
   if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
@@ -122,7 +122,7 @@ const KINDS = new NameMap<number>([
 ]);
 
 /**
- * States where the request came from. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
+ * States the origin of the request. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
  * host, scheme and port, its prefix before ours. Any other client's forwarding headers are dropped.
  */
 function pushForwarded(headers: string[], exchange: Exchange): void {
@@ -197,7 +197,7 @@ export function fieldLines(list: HeaderList): string {
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!;
     const value = list[i + 1]!;
-    // The check of the whole, which costs less than one of each line, would take them for other lines and names.
+    // The check of the whole text, which costs less than a check of each line, would read them as other lines and names.
     if (name.includes(":") || value.includes("\n")) throw new TypeError("a header has a colon in its name, or a line break in its value");
     text += `${name}: ${value}\r\n`;
   }
@@ -215,7 +215,7 @@ const FIELDS = new RegExp(`^(?:${FIELD_LINE})*$`);
 export interface ResponseHead {
   readonly statusCode?: number | undefined;
   readonly statusMessage?: string | undefined;
-  /** "1.0", "1.1" or "2.0", or what Node accepts. */
+  /** "1.0", "1.1" or "2.0", or another version that Node accepts. */
   readonly httpVersion: string;
   readonly rawHeaders: string[];
 }
@@ -225,7 +225,7 @@ export function invalidity(response: ResponseHead): string | null {
   const status = response.statusCode!;
   // Node's parser accepts any version it knows, `HTTP/2.0` in a status line among them.
   if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
-  // `101` without Upgrade comes as an ordinary response.
+  // Node reports `101` without Upgrade as an ordinary response.
   if (status < 200) return `the upstream answered with status ${status}`;
   if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
   const codings = headerValues(response.rawHeaders, "transfer-encoding");

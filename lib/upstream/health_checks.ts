@@ -1,5 +1,5 @@
 /**
- * Checks one upstream at intervals, each time on a connection of its own, and reports whether the check passed.
+ * Checks one upstream at intervals, each time on a separate connection, and reports whether the check passed.
  */
 import http from "node:http";
 import http2 from "node:http2";
@@ -74,7 +74,7 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
     // Not removed when the check is over: a connection may break at any time.
     socket.on("error", (error) => finish(connectFailure(error)));
     socket.once("close", () => finish(CLOSED));
-    // Not before: Node may try several addresses, each with a handle of its own.
+    // Not before: Node may try several addresses, each with its own handle.
     socket.once("connect", () => socket.unref());
     socket.once(readyEvent(socket), () => {
       if (isOver) return;
@@ -105,7 +105,7 @@ function opener(target: HealthCheckTarget): () => Socket {
   };
 }
 
-/** Sends the request on a connection that is ready; returns what gives it up. */
+/** Sends the request on a connection that is ready; returns a function that cancels it. */
 type Ask = (socket: Socket, target: HealthCheckTarget, path: string, answered: (status: number) => void, fail: Fail) => () => void;
 type Fail = (failure: string) => void;
 

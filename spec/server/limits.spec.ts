@@ -35,7 +35,7 @@ function door(limits: Partial<Limits>, isTrusted: Rules["isTrusted"] = () => fal
 }
 
 describe("the connection limit", () => {
-  it("accepts max_connections, resets the next, and accepts one more when one has closed", async () => {
+  it("the connection limit accepts max_connections, resets the next, and accepts one more when one has closed", async () => {
     const { door: made, come } = door({ maxConnections: 2 });
     const first = come("192.0.2.1");
     expect([first.taken, come("192.0.2.2").taken]).toEqual([true, true]);
@@ -52,24 +52,24 @@ describe("the connection limit", () => {
     ["an IPv4 address as a dual-stack socket says it", "192.0.2.1", "::ffff:192.0.2.1", "::ffff:192.0.2.2"],
     ["an IPv6 /64", "2001:db8::1", "2001:db8::2:2", "2001:db8:0:1::1"],
     ["loopback, like any other", "127.0.0.1", "127.0.0.1", "127.0.0.2"],
-  ])("counts %s as one client", (_title, first, second, third) => {
+  ])("the connection limit counts %s as one client", (_title, first, second, third) => {
     const { come } = door({ maxConnectionsPerIp: 1 });
     expect([first, second, third].map((from) => come(from).taken)).toEqual([true, false, true]);
   });
 
-  it("counts connections of trusted proxies in all, but not by address", () => {
+  it("the connection limit counts connections of trusted proxies in all, but not by address", () => {
     const { come } = door({ maxConnectionsPerIp: 1, maxConnections: 3 }, (address) => address === "10.0.0.1");
     expect(["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"].map((from) => come(from).taken)).toEqual([true, true, true, false]);
   });
 
-  it("counts connections that were opened before there was a limit", () => {
+  it("the connection limit counts connections that were opened before there was a limit", () => {
     const { come, rules } = door({ maxConnections: 0, maxConnectionsPerIp: 0 });
     for (let i = 0; i < 5; i++) expect(come("192.0.2.1").taken).toBe(true);
     rules.limits = { ...rules.limits, maxConnectionsPerIp: 5 };
     expect([come("192.0.2.1").taken, come("192.0.2.2").taken]).toEqual([false, true]);
   });
 
-  it("forgets an address when its last connection closes", async () => {
+  it("the connection limit forgets an address when its last connection closes", async () => {
     const { door: made, come } = door({ maxConnectionsPerIp: 1 });
     for (let i = 0; i < 3; i++) {
       const { socket, taken } = come("192.0.2.1");
@@ -79,7 +79,7 @@ describe("the connection limit", () => {
     }
   });
 
-  it("logs refused connections once a minute, however many there are", () => {
+  it("the connection limit logs refused connections once a minute, however many there are", () => {
     const { come, warnings, clock } = door({ maxConnections: 1 });
     for (let i = 0; i < 100; i++) come("192.0.2.1");
     expect(warnings).toEqual(["connections are refused: max_connections 1 is reached"]);
@@ -88,7 +88,7 @@ describe("the connection limit", () => {
     expect(warnings).toHaveLength(2);
   });
 
-  it("does not count a connection that closed before it was accepted", () => {
+  it("the connection limit does not count a connection that closed before it was accepted", () => {
     const { door: made, come } = door({});
     expect(come(undefined).taken).toBe(false);
     expect(made.open).toBe(0);

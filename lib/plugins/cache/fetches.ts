@@ -46,7 +46,7 @@ export class Fetches {
     if (others?.delete(fetch) === true && others.size === 0) this.#byKey.delete(key);
   }
 
-  /** A reply in flight may be older than a change to its target: only requests that came before may use it. */
+  /** A reply in flight may be older than a change to its target: only requests that arrived before may use it. */
   outdate(key: string): void {
     for (const fetch of this.#byKey.get(key) ?? []) {
       fetch.isOutdated = true;
