@@ -83,7 +83,6 @@ export class Gateway {
   readonly #listener: Listener;
   readonly #reported: ReportSource;
   #state: State = "serving";
-  #isActive = false;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
   #closing: Promise<"drained" | "cut"> | null = null;
@@ -238,7 +237,7 @@ export class Gateway {
     } catch (error) {
       throw this.#configuration.accessLogError(error);
     }
-    this.#activate();
+    this.#requests.activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
@@ -356,8 +355,6 @@ export class Gateway {
 
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
-    if (this.#isActive || this.#isClosed()) return;
-    this.#isActive = true;
     this.#runtime.activate();
     this.#stats.start();
     try {

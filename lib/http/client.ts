@@ -7,6 +7,7 @@ import https from "node:https";
 import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
+import { BODILESS } from "./body.ts";
 import type { HeaderList } from "./headers.ts";
 
 export interface HttpClientOptions {
@@ -232,7 +233,6 @@ function receive(
   });
 }
 
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 const MAX_HEAD_BYTES = 32 * 1024;
 /** Shorter than the usual time for which servers keep an idle connection, so that few requests meet a closed one. */
 const IDLE_MS = 4_000;
