@@ -118,11 +118,11 @@ function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Q
   const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((each) => [name, each] as const));
   const framing = lines.filter(([name]) => body === undefined && FRAMING.test(name)).flat();
   const others = lines.filter(([name]) => body !== undefined || !FRAMING.test(name)).flat();
-  const inbound = injected({ method, path: url, headers: others, remoteAddress: clientIp, ...(body === undefined ? {} : { body }) }, receiving);
+  const given = { method, path: url, headers: others, remoteAddress: clientIp, encrypted: /^https:/i.test(url), ...(body === undefined ? {} : { body }) };
+  const inbound = injected(given, receiving);
   const all = [...inbound.headers, ...framing];
   const refusal = refuseBytes(url, all, receiving) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
-  const scheme = /^https:/i.test(url) ? "https" : inbound.scheme;
-  return { ...inbound, scheme, refusal: refusal ?? (CONTINUE.test(headerValue(all, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION) };
+  return { ...inbound, refusal: refusal ?? (CONTINUE.test(headerValue(all, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION) };
 }
 
 const FRAMING = /^(?:content-length|transfer-encoding)$/i;
