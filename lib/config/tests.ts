@@ -2,8 +2,9 @@
  * The schema of the tests of a configuration: requests, and what is expected of them.
  */
 import { isIP } from "node:net";
+import { TOKEN } from "../base/http_grammar.ts";
 import { linearPattern } from "../base/linear_pattern.ts";
-import { integer, METHOD, milliseconds, NAME, TOKEN } from "./fields.ts";
+import { integer, METHOD, milliseconds, NAME } from "./fields.ts";
 import { nodeAt, type Json, type Path, type Position } from "./json.ts";
 import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";

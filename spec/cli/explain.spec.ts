@@ -46,7 +46,7 @@ describe("edge-gateway explain, by a file", () => {
 
 Candidates
   shop / item  takes the request
-  shop / rest  fits as well, but is less specific than route "item" of service "shop": a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first
+  shop / rest  matches as well, but is less specific than route "item" of service "shop": a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first
 
 Plugins
   service  key_auth (door)  answers 401 key_missing
@@ -62,7 +62,7 @@ Upstreams, weighted, asked for /items/7?x=1
 
   it("prints why a request has no route, and exits 0", async () => {
     const { code, stdout, stderr } = await explained(["POST", "/shop/items", "-H", "Host: x.example", "--config", fileWith({ services: [{ name: "s", base_path: "/", upstreams, routes: [{ name: "r", path: "/shop/items", methods: ["GET"] }] }] })]);
-    expect([code, stdout, stderr]).toEqual([0, "POST /shop/items gets 405 method_not_allowed\n  This path accepts GET, HEAD.\n\nCandidates\n  s / r  fits the path, but takes only GET\n", ""]);
+    expect([code, stdout, stderr]).toEqual([0, "POST /shop/items gets 405 method_not_allowed\n  This path accepts GET, HEAD.\n\nCandidates\n  s / r  matches the path, but accepts only GET\n", ""]);
   });
 
   it("sends the headers of every -H and the address of --from", async () => {
