@@ -160,7 +160,7 @@ describe("the request of a test", () => {
     const shows = (subject: string, san: readonly string[], expected: TestInput["expect"]) => verdict(guardedBy(mtls), test({ request: { certificate: { subject, san } }, expect: expected }));
     expect(await shows("CN=billing,O=Example", [], { status: 200, caller: "billing", upstream_headers: { "X-Forwarded-Proto": "https", "X-Client-Cert-Subject": "CN=billing,O=Example" } })).toBe(true);
     expect(await shows("O=Example", ["DNS:audit.example.com"], { status: 200, caller: { matches: "^[0-9a-f]{64}$" } })).toBe(true);
-    expect(await shows("O=a\\,CN=billing", [], { status: 403, code: "client_certificate_invalid" })).toBe(true);
+    expect(await shows("O=a\\,CN=billing", [], { status: 401, code: "client_certificate_invalid" })).toBe(true);
     expect(await verdict(guardedBy(mtls), test({ expect: { status: 401, code: "client_certificate_missing" } }))).toBe(true);
   });
 
