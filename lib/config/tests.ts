@@ -94,7 +94,7 @@ function headers<S extends s.AnySchema>(value: S, describe: string): s.Schema<Re
 }
 
 function body(describe: string) {
-  return s.optional({ ...ANY_JSON, describe, jsonSchema: () => ({ description: describe }) } satisfies typeof ANY_JSON);
+  return s.optional({ ...ANY_JSON, describe, jsonSchema: () => ({ description: describe }) });
 }
 
 /** `{"matches": "^a"}` is a pattern, any other object a body of JSON. */
