@@ -243,15 +243,17 @@ describe("many tests", () => {
     expect(issuesOf({ services, test_files: ["a.json", "b.json"] }, files)).toEqual(["/etc/gw/b.json:1:1  expected at most 10000 tests in all, found 10001"]);
   });
 
-  it.each<[string, (i: number, size: number) => object]>([
-    ["right names", (i) => ({ service: "s", route: `r${i}` })],
-    ["unknown services", (i) => ({ service: `s${i}` })],
+  it.each<[string, (i: number) => object]>([
+    ["right names", (i) => ({ service: "s0", route: `r${i}` })],
+    ["unknown services", (i) => ({ service: `s${i}x` })],
     ["unknown routes", (i) => ({ route: `r${i}x` })],
-    ["unknown routes of a service", (i) => ({ service: "s", route: `r${i}x` })],
-  ])("take time in proportion to their number, with as many routes: %s", (_what, expected) => {
+    ["unknown routes of a service", (i) => ({ service: "s0", route: `r${i}x` })],
+  ])("take time in proportion to their number, with as many services and routes: %s", (_what, expected) => {
     const configuration = (size: number) => ({
-      services: [{ name: "s", base_path: "/", upstreams: [{ host: "h", port: 1 }], routes: Array.from({ length: size }, (_, i) => ({ name: `r${i}`, path: `/r${i}` })) }],
-      tests: Array.from({ length: size }, (_, i) => testOf(`a${i}`, expected(i, size))),
+      services: Array.from({ length: size }, (_, i) => {
+        return { name: `s${i}`, base_path: `/${i}`, upstreams: [{ host: "h", port: 1 }], routes: i > 0 ? [] : Array.from({ length: size }, (_, j) => ({ name: `r${j}`, path: `/r${j}` })) };
+      }),
+      tests: Array.from({ length: size }, (_, i) => testOf(`a${i}`, expected(i))),
     });
     const texts = new Map([250, 2_000].map((size) => [size, JSON.stringify(configuration(size))]));
     expect(growth((size) => void load(texts.get(size)!, {}, { checkRoutes: () => [] }), 250)).toBeLessThan(LINEAR);
