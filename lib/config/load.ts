@@ -215,9 +215,9 @@ function declarations(root: JsonNode, sources: Sources) {
     const hosts = texts(items(field(service, "hosts"))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];
     const serviceName = text(field(service, "name"));
-    const names = new Set<string>();
+    const names = byService.get(serviceName ?? "") ?? new Set<string>();
     if (serviceName !== undefined) byService.set(serviceName, names);
-    isComplete &&= serviceName !== undefined;
+    isComplete &&= serviceName !== undefined && field(service, "routes")?.kind === "array";
     const declaredService = { name: serviceName ?? formatPath(at), basePath, hosts, at };
     items(field(service, "routes")).forEach((route, j) => {
       const routePath = path(field(route, "path"));

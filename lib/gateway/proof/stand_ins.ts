@@ -45,8 +45,9 @@ const ABSOLUTE = /^(https?):\/\/([^/?]*)(.*)$/i;
 
 /** A verified certificate with this subject. */
 function shown({ subject, san }: TestCertificate): ClientCertificate {
-  // The first CN is the most specific one; escapes are those of RFC 4514 §2.4, without bytes in hex.
-  const name = /(?:^|[,+])\s*CN=((?:\\.|[^,+\\])*)/i.exec(subject)?.[1]?.replace(/\\(.)/g, "$1");
+  // RFC 4514 §2: the most specific first, "," and "+" between them; escapes are undone, except for bytes in hex.
+  const attributes = subject.match(/(?:\\.|[^,+\\])+/g) ?? [];
+  const name = attributes.map((each) => each.trim()).find((each) => /^CN=/i.test(each))?.slice(3).replace(/\\(.)/g, "$1");
   return { verified: true, reason: null, subject, commonName: name || null, names: san, fingerprint: hash("sha256", JSON.stringify([subject, san])), keyUses: [] };
 }
 
