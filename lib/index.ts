@@ -26,7 +26,8 @@ export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./gateway/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
-export type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./gateway/status.ts";
+export type { TestReport, TestResult } from "./gateway/proof/run_tests.ts";
+export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./gateway/status.ts";
 export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/configuration.ts";
 export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
@@ -34,6 +35,7 @@ export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigure
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";
+export type { Client, ClientAnswer, ClientFailure, ClientRequestOptions, ClientTls, HttpClientOptions } from "./http/client.ts";
 export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
 export { headerValue, headerValues, hasHeader, withHeader, withAddedHeader, withoutHeader, type HeaderList } from "./http/headers.ts";

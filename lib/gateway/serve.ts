@@ -121,7 +121,7 @@ export class Requests {
 }
 
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
-export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse requests that two parsers could read in two ways.
