@@ -235,7 +235,8 @@ function byPosition({ position: a }: Issue, { position: b }: Issue): number {
   return a === null || b === null ? 0 : a.line - b.line || a.column - b.column;
 }
 
-function inKeyOrder(value: Json): Json {
+/** The same with the keys of every object in order, so that equal values have equal texts. */
+export function inKeyOrder(value: Json): Json {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(inKeyOrder);
   const keys = Object.keys(value).sort();

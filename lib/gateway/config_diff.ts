@@ -11,72 +11,107 @@ export interface Change {
   readonly change: "added" | "removed" | "altered";
 }
 
+/** A change, with the place to which it belongs. */
+export interface PlacedChange extends Change {
+  /** The part's own name: `plugin rate_limit`; `name` without the parts around it. */
+  readonly label: string;
+  /** Null: a part of the whole gateway. */
+  readonly service: string | null;
+  /** Null: a part of the whole service or gateway. */
+  readonly route: string | null;
+  /** What is another in an altered part: names of fields, down to "timeouts.connect_ms", and "order of plugins". Else empty. */
+  readonly fields: readonly string[];
+}
+
 /**
  * From `before` to `after`, both as `shownConfig` gives them; empty exactly when they are the same. An added or removed part is listed
  * with all parts in it. An altered part does not alter the parts around it; another order in a list alters the part that has the list.
  */
 export function changesBetween(before: Json, after: Json): Change[] {
+  return placedChanges(before, after).map(({ kind, name, change }) => ({ kind, name, change }));
+}
+
+/** The same with the place and the fields of each change. */
+export function placedChanges(before: Json, after: Json): PlacedChange[] {
   return compare(rootPart(before), rootPart(after));
 }
 
-/** A named piece of the configuration. `own` is its content without its inner parts. */
+type Place = Omit<PlacedChange, "change" | "fields">;
+
+/** A named piece of the configuration. */
 interface Part {
-  readonly kind: Change["kind"];
-  readonly name: string;
-  readonly own: Json;
+  readonly place: Place;
+  /** Its content without its inner parts. */
+  readonly own: Fields;
   /** By name, which is unique. */
   readonly parts: ReadonlyMap<string, Part>;
 }
 
-function compare(before: Part, after: Part): Change[] {
-  const { kind, name } = after;
-  const isSame = isDeepStrictEqual(before.own, after.own) && sameOrder(before.parts, after.parts);
-  const inside = [...after.parts.values()].flatMap((part) => {
-    const old = before.parts.get(part.name);
+function compare(before: Part, after: Part): PlacedChange[] {
+  const fields = [...differingFields(before.own, after.own), ...INNER.filter((kind) => isReordered(kind, before, after)).map((kind) => `order of ${kind}s`)];
+  const inside = [...after.parts].flatMap(([name, part]) => {
+    const old = before.parts.get(name);
     return old === undefined ? whole(part, "added") : compare(old, part);
   });
-  const removed = [...before.parts.values()].filter((part) => !after.parts.has(part.name)).flatMap((part) => whole(part, "removed"));
-  return [...(isSame ? [] : [{ kind, name, change: "altered" as const }]), ...inside, ...removed];
+  const removed = [...before.parts].filter(([name]) => !after.parts.has(name)).flatMap(([, part]) => whole(part, "removed"));
+  return [...(fields.length === 0 ? [] : [{ ...after.place, change: "altered" as const, fields }]), ...inside, ...removed];
 }
 
-/** Whether the parts that both have follow each other in the same order. */
-function sameOrder(before: Part["parts"], after: Part["parts"]): boolean {
-  const stayed = [...before.keys()].filter((name) => after.has(name));
-  const kept = [...after.keys()].filter((name) => before.has(name));
-  return isDeepStrictEqual(stayed, kept);
+/** Fields whose values differ; where both values are objects, the fields in them. */
+function differingFields(before: Fields, after: Fields): string[] {
+  const names = Object.keys({ ...before, ...after }).filter((name) => !isDeepStrictEqual(before[name], after[name]));
+  return names.flatMap((name) => {
+    const [was, is] = [before[name], after[name]];
+    if (!isObject(was) || !isObject(is)) return [name];
+    return Object.keys({ ...was, ...is }).flatMap((inner) => (isDeepStrictEqual(was[inner], is[inner]) ? [] : [`${name}.${inner}`]));
+  });
 }
 
-function whole({ kind, name, parts }: Part, change: "added" | "removed"): Change[] {
-  return [{ kind, name, change }, ...[...parts.values()].flatMap((part) => whole(part, change))];
+function isObject(value: Json | undefined): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+const INNER = ["upstream", "plugin", "route", "service"] as const;
+
+/** Whether the parts of a kind that both have follow each other in another order. */
+function isReordered(kind: Change["kind"], before: Part, after: Part): boolean {
+  const shared = (part: Part, other: Part) => [...part.parts].flatMap(([name, { place }]) => (place.kind === kind && other.parts.has(name) ? [name] : []));
+  return !isDeepStrictEqual(shared(before, after), shared(after, before));
+}
+
+function whole({ place, parts }: Part, change: "added" | "removed"): PlacedChange[] {
+  return [{ ...place, change, fields: [] }, ...[...parts.values()].flatMap((part) => whole(part, change))];
 }
 
 type Fields = { readonly [key: string]: Json };
 
 function rootPart(shown: Json): Part {
   const { global, ...rest } = shown as Fields;
-  return partOf("global", "global", { ...(global as Fields), ...rest });
+  return partOf({ kind: "global", name: "global", label: "global", service: null, route: null }, { ...(global as Fields), ...rest });
 }
 
-function partOf(kind: Change["kind"], name: string, { upstreams, plugins, routes, services, ...own }: Fields): Part {
-  const inside = `${name} / `;
+function partOf(place: Place, { upstreams, plugins, routes, services, ...own }: Fields): Part {
+  const inside = (kind: Change["kind"], label: string, named: Partial<Place> = {}): Place => {
+    return { ...place, kind, label, name: kind === "service" ? label : `${place.name} / ${label}`, ...named };
+  };
+  const labels = pluginLabels(listOf(plugins));
   const parts = [
-    ...listOf(upstreams).map((upstream) => partOf("upstream", `${inside}upstream ${quoted(upstream.id)}`, upstream)),
-    ...pluginParts(inside, listOf(plugins)),
-    ...listOf(routes).map((route) => partOf("route", `${inside}route ${quoted(route.name)}`, route)),
-    ...listOf(services).map((service) => partOf("service", `service ${quoted(service.name)}`, service)),
+    ...listOf(upstreams).map((upstream) => partOf(inside("upstream", `upstream ${quoted(upstream.id)}`), upstream)),
+    ...listOf(plugins).map((plugin, i) => partOf(inside("plugin", labels[i]!), plugin)),
+    ...listOf(routes).map((route) => partOf(inside("route", `route ${quoted(route.name)}`, { route: String(route.name) }), route)),
+    ...listOf(services).map((service) => partOf(inside("service", `service ${quoted(service.name)}`, { service: String(service.name) }), service)),
   ];
-  return { kind, name, own, parts: new Map(parts.map((part) => [part.name, part])) };
+  return { place, own, parts: new Map(parts.map((part) => [part.place.name, part])) };
 }
 
 /** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */
-function pluginParts(inside: string, plugins: readonly Fields[]): Part[] {
+function pluginLabels(plugins: readonly Fields[]): string[] {
   const seen = new Map<string, number>();
-  return plugins.map((plugin) => {
-    const kind = String(plugin.name);
+  return plugins.map(({ name, id }) => {
+    const kind = String(name);
     const nth = (seen.get(kind) ?? 0) + 1;
     seen.set(kind, nth);
-    const which = plugin.id !== undefined ? ` ${quoted(plugin.id)}` : nth > 1 ? ` #${nth}` : "";
-    return partOf("plugin", `${inside}plugin ${kind}${which}`, plugin);
+    return `plugin ${kind}${id !== undefined ? ` ${quoted(id)}` : nth > 1 ? ` #${nth}` : ""}`;
   });
 }
 
