@@ -28,12 +28,18 @@ export interface PlacedChange extends Change {
  * with all parts in it. An altered part does not alter the parts around it; another order in a list alters the part that has the list.
  */
 export function changesBetween(before: Json, after: Json): Change[] {
-  return placedChanges(before, after).map(({ kind, name, change }) => ({ kind, name, change }));
+  return [...placedChanges(before, after)].flat().map(({ kind, name, change }) => ({ kind, name, change }));
 }
 
-/** The same with the place and the fields of each change. */
-export function placedChanges(before: Json, after: Json): PlacedChange[] {
-  return compare(rootPart(before), rootPart(after));
+/** The same with place and fields, in steps: first what is no service, then service by service. */
+export function* placedChanges(before: Json, after: Json): Iterable<readonly PlacedChange[]> {
+  const [old, next] = [servicesOf(before), servicesOf(after)];
+  yield compare(rootPart(before), rootPart(after), isReordered(old, next) ? ["order of services"] : []);
+  for (const [name, service] of next) {
+    const was = old.get(name);
+    yield was === undefined ? whole(servicePart(service), "added") : compare(servicePart(was), servicePart(service));
+  }
+  for (const [name, service] of old) if (!next.has(name)) yield whole(servicePart(service), "removed");
 }
 
 type Place = Omit<PlacedChange, "change" | "fields">;
@@ -47,8 +53,9 @@ interface Part {
   readonly parts: ReadonlyMap<string, Part>;
 }
 
-function compare(before: Part, after: Part): PlacedChange[] {
-  const fields = [...differingFields(before.own, after.own), ...INNER.filter((kind) => isReordered(kind, before, after)).map((kind) => `order of ${kind}s`)];
+function compare(before: Part, after: Part, orders: readonly string[] = []): PlacedChange[] {
+  const moved = INNER.filter((kind) => isReordered(partsOf(before, kind), partsOf(after, kind)));
+  const fields = [...differingFields(before.own, after.own), ...moved.map((kind) => `order of ${kind}s`), ...orders];
   const inside = [...after.parts].flatMap(([name, part]) => {
     const old = before.parts.get(name);
     return old === undefined ? whole(part, "added") : compare(old, part);
@@ -71,11 +78,15 @@ function isObject(value: Json | undefined): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-const INNER = ["upstream", "plugin", "route", "service"] as const;
+const INNER = ["upstream", "plugin", "route"] as const;
 
-/** Whether the parts of a kind that both have follow each other in another order. */
-function isReordered(kind: Change["kind"], before: Part, after: Part): boolean {
-  const shared = (part: Part, other: Part) => [...part.parts].flatMap(([name, { place }]) => (place.kind === kind && other.parts.has(name) ? [name] : []));
+function partsOf({ parts }: Part, kind: Change["kind"]): ReadonlyMap<string, Part> {
+  return new Map([...parts].filter(([, { place }]) => place.kind === kind));
+}
+
+/** Whether the names that both have follow each other in another order. */
+function isReordered(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>): boolean {
+  const shared = (names: ReadonlyMap<string, unknown>, others: ReadonlyMap<string, unknown>) => [...names.keys()].filter((name) => others.has(name));
   return !isDeepStrictEqual(shared(before, after), shared(after, before));
 }
 
@@ -85,21 +96,31 @@ function whole({ place, parts }: Part, change: "added" | "removed"): PlacedChang
 
 type Fields = { readonly [key: string]: Json };
 
+const ROOT: Place = { kind: "global", name: "global", label: "global", service: null, route: null };
+
 function rootPart(shown: Json): Part {
-  const { global, ...rest } = shown as Fields;
-  return partOf({ kind: "global", name: "global", label: "global", service: null, route: null }, { ...(global as Fields), ...rest });
+  const { global, services: _, ...rest } = shown as Fields;
+  return partOf(ROOT, { ...(global as Fields), ...rest });
 }
 
-function partOf(place: Place, { upstreams, plugins, routes, services, ...own }: Fields): Part {
-  const inside = (kind: Change["kind"], label: string, named: Partial<Place> = {}): Place => {
-    return { ...place, kind, label, name: kind === "service" ? label : `${place.name} / ${label}`, ...named };
+function servicesOf(shown: Json): ReadonlyMap<string, Fields> {
+  return new Map(listOf((shown as Fields).services).map((service) => [String(service.name), service]));
+}
+
+function servicePart(service: Fields): Part {
+  const name = `service ${quoted(service.name)}`;
+  return partOf({ kind: "service", name, label: name, service: String(service.name), route: null }, service);
+}
+
+function partOf(place: Place, { upstreams, plugins, routes, ...own }: Fields): Part {
+  const inside = (kind: Change["kind"], label: string, route = place.route): Place => {
+    return { kind, label, name: `${place.name} / ${label}`, service: place.service, route };
   };
   const labels = pluginLabels(listOf(plugins));
   const parts = [
     ...listOf(upstreams).map((upstream) => partOf(inside("upstream", `upstream ${quoted(upstream.id)}`), upstream)),
     ...listOf(plugins).map((plugin, i) => partOf(inside("plugin", labels[i]!), plugin)),
-    ...listOf(routes).map((route) => partOf(inside("route", `route ${quoted(route.name)}`, { route: String(route.name) }), route)),
-    ...listOf(services).map((service) => partOf(inside("service", `service ${quoted(service.name)}`, { service: String(service.name) }), service)),
+    ...listOf(routes).map((route) => partOf(inside("route", `route ${quoted(route.name)}`, String(route.name)), route)),
   ];
   return { place, own, parts: new Map(parts.map((part) => [part.place.name, part])) };
 }

@@ -2,13 +2,14 @@
  * Finds the requests that pass fewer guards under a new configuration than under the old one.
  */
 import { hash } from "node:crypto";
+import type { NextTimeSlice } from "../../base/time_slices.ts";
 import { inKeyOrder } from "../../config/load.ts";
 import type { Json } from "../../config/json.ts";
 import type { PluginInstance } from "../../config/model.ts";
 import { parsePattern } from "../../route/pattern.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../../route/table.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../displayed_config.ts";
-import type { Loaded } from "../snapshot.ts";
+import { entryOf, type Loaded } from "../snapshot.ts";
 import type { RoutePlace } from "./route_diff.ts";
 
 /** A route of the new configuration that lacks guards which the route that had such a request before has. */
@@ -43,31 +44,39 @@ interface Request {
  * Asks both route tables for requests that stand for all requests of each route of both configurations, so that a guarded path which
  * another route takes over is found too; then compares the routes that have the same names.
  */
-export function guardsLost(before: Loaded, after: Loaded): GuardsLost[] {
-  const [old, next] = [guardedRoutes(before), guardedRoutes(after)];
+export async function guardsLost(before: Loaded, after: Loaded, slice: NextTimeSlice): Promise<GuardsLost[]> {
   const found = new Map<Guarded, GuardsLost>();
-  const compare = (was: Guarded, is: Guarded, request: Request | null) => {
-    const known = found.get(is);
-    const missing = was.guards.filter(({ identity }) => is.guards.every((guard) => guard.identity !== identity));
-    const guards = [...new Set([...(known?.guards ?? []), ...missing.map(({ kind }) => kind)])];
-    if (guards.length === (known?.guards.length ?? 0)) return;
-    const altered = guards.filter((kind) => is.guards.some((guard) => guard.kind === kind));
-    const example = request === null ? null : `${request.method} http://${request.host}${request.path}`;
-    const { service, route } = was;
-    found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example: known?.example ?? example });
-  };
+  const old = await guardedRoutes(before, slice);
+  const next = await guardedRoutes(after, slice);
   const [oldTable, nextTable] = [compileTable(old), compileTable(next)];
+  let asked = 0;
   for (const request of requestsFor([...old, ...next])) {
+    if (++asked % STEP === 0) await slice();
     const was = routeOf(oldTable, request);
     const is = was === null || was.guards.length === 0 ? null : routeOf(nextTable, request);
-    if (was !== null && is !== null) compare(was, is, request);
+    if (was !== null && is !== null) compare(was, is, request, found);
   }
   const named = new Map(old.map(({ target }) => [JSON.stringify([target.service, target.route]), target]));
   for (const { target } of next) {
     const was = named.get(JSON.stringify([target.service, target.route]));
-    if (was !== undefined) compare(was, target, null);
+    if (was !== undefined) compare(was, target, null, found);
   }
   return next.flatMap(({ target }) => found.get(target) ?? []);
+}
+
+/** How many requests are asked about between two looks at the time. */
+const STEP = 64;
+
+/** Notes in `found` which guards of `was` are not in `is`. */
+function compare(was: Guarded, is: Guarded, request: Request | null, found: Map<Guarded, GuardsLost>): void {
+  const known = found.get(is);
+  const missing = was.guards.filter(({ identity }) => is.guards.every((guard) => guard.identity !== identity));
+  const guards = [...new Set([...(known?.guards ?? []), ...missing.map(({ kind }) => kind)])];
+  if (guards.length === (known?.guards.length ?? 0)) return;
+  const altered = guards.filter((kind) => is.guards.some((guard) => guard.kind === kind));
+  const example = request === null ? null : `${request.method} http://${request.host}${request.path}`;
+  const { service, route } = was;
+  found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example: known?.example ?? example });
 }
 
 function routeOf(table: RouteTable<Guarded>, { host, method, path }: Request): Guarded | null {
@@ -75,24 +84,23 @@ function routeOf(table: RouteTable<Guarded>, { host, method, path }: Request): G
   return found.kind === "route" ? found.target : null;
 }
 
-function guardedRoutes({ config: { global, services }, shown, kinds }: Loaded): TableEntry<Guarded>[] {
+async function guardedRoutes({ config: { global, services }, shown, kinds }: Loaded, slice: NextTimeSlice): Promise<TableEntry<Guarded>[]> {
   const guarding = new Set(kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
   const guardsOf = (plugins: readonly PluginInstance[], displayed: readonly DisplayedPlugin[]): Guard[] =>
     plugins.flatMap((plugin, i) => (plugin.enabled && guarding.has(plugin.name) ? guardOf(plugin, displayed[i]!) : []));
-  const { global: shownGlobal, services: shownServices } = shown as unknown as DisplayedConfig;
-  const globals = guardsOf(global.plugins, shownGlobal.plugins);
-  return services.flatMap((service, i) => {
-    const outer = [...globals, ...guardsOf(service.plugins, shownServices[i]!.plugins)];
-    return service.routes.map((route, j) => ({
-      basePath: service.basePath,
-      hosts: service.hosts,
-      path: route.path,
-      methods: route.methods,
-      encodedSlashes: service.encodedSlashes === "allow",
-      pathParameters: service.pathParameters === "allow",
-      target: { service: service.name, route: route.name, guards: [...outer, ...guardsOf(route.plugins, shownServices[i]!.routes[j]!.plugins)] },
-    }));
-  });
+  const displayed = shown as unknown as DisplayedConfig;
+  const globals = guardsOf(global.plugins, displayed.global.plugins);
+  const entries: TableEntry<Guarded>[] = [];
+  for (const [i, service] of services.entries()) {
+    const { plugins, routes } = displayed.services[i]!;
+    const outer = [...globals, ...guardsOf(service.plugins, plugins)];
+    for (const [j, route] of service.routes.entries()) {
+      const guards = [...outer, ...guardsOf(route.plugins, routes[j]!.plugins)];
+      entries.push(entryOf(service, route, { service: service.name, route: route.name, guards }));
+    }
+    await slice();
+  }
+  return entries;
 }
 
 /** What is written is compared too: JSON does not express all that a checked configuration may hold, such as patterns. */
@@ -103,7 +111,7 @@ function guardOf({ name, config }: PluginInstance, displayed: DisplayedPlugin): 
 /** For each route requests that fit its pattern and, if possible, nothing more specific. */
 function* requestsFor(entries: readonly TableEntry<Guarded>[]): Iterable<Request> {
   const segments = new Map(entries.map((entry) => [entry, segmentsOf(entry)]));
-  const longest = Math.max(0, ...[...segments.values()].map(({ length }) => length));
+  const longest = [...segments.values()].reduce((most, { length }) => Math.max(most, length), 0);
   const methods = [...new Set(["GET", ...entries.flatMap((entry) => entry.methods), ANY_METHOD])];
   for (const [entry, pattern] of segments) {
     const texts = pattern.map((segment) => (segment.kind === "literal" ? segment.text : `any-${segment.name}`));

@@ -1,6 +1,7 @@
 /**
  * Compares what two configurations do with requests: routes that are added, removed and changed, and requests that pass fewer guards.
  */
+import { paced, type NextTimeSlice } from "../../base/time_slices.ts";
 import type { Json } from "../../config/json.ts";
 import { placedChanges, type PlacedChange } from "../config_diff.ts";
 import type { DisplayedConfig, DisplayedRoute, DisplayedService } from "../displayed_config.ts";
@@ -23,8 +24,8 @@ export interface RouteDiff {
 }
 
 /** From `before` to `after`. Empty exactly when both are the same, except for `guardsLost`, which also compares the content of files. */
-export function routeDiff(before: Loaded, after: Loaded): RouteDiff {
-  return { guardsLost: guardsLost(before, after), ...changesOfRoutes(before.shown, after.shown) };
+export async function routeDiff(before: Loaded, after: Loaded, slice: NextTimeSlice = paced()): Promise<RouteDiff> {
+  return { guardsLost: await guardsLost(before, after, slice), ...(await changesOfRoutes(before.shown, after.shown, slice)) };
 }
 
 /** In the spelling of JSON. */
@@ -32,16 +33,16 @@ export function routeDiffView({ guardsLost: lost, added, removed, changed, other
   return { guards_lost: lost, added, removed, changed, other };
 }
 
-function changesOfRoutes(before: Json, after: Json): Omit<RouteDiff, "guardsLost"> {
+async function changesOfRoutes(before: Json, after: Json, slice: NextTimeSlice): Promise<Omit<RouteDiff, "guardsLost">> {
   const sides: Sides = [servicesIn(before), servicesIn(after)];
   const list = { added: [] as RoutePlace[], removed: [] as RoutePlace[] };
   const changed = new Map<string, RoutePlace & { readonly changes: string[] }>();
   const other: string[] = [];
-  for (const change of placedChanges(before, after).flatMap(withoutRouteOrder)) {
+  const note = (change: PlacedChange) => {
     const { kind, service, route } = change;
     if (kind === "route" && change.change !== "altered") list[change.change].push({ service: service!, route: route! });
     // The routes of an added or removed service are listed one by one.
-    if (isInWhole(change, sides)) continue;
+    if (isInWhole(change, sides)) return;
     const places = concerned(change, sides);
     if (places.length === 0) other.push(`${change.name} ${outcomeOf(change)}`);
     const phrases = places.length === 0 ? [] : phrasesOf(change, sides);
@@ -50,6 +51,10 @@ function changesOfRoutes(before: Json, after: Json): Omit<RouteDiff, "guardsLost
       if (!changed.has(key)) changed.set(key, { ...place, changes: [] });
       changed.get(key)!.changes.push(...phrases);
     }
+  };
+  for (const changes of placedChanges(before, after)) {
+    changes.flatMap(withoutRouteOrder).forEach(note);
+    await slice();
   }
   return { ...list, changed: [...changed.values()], other };
 }

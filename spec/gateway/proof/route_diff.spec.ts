@@ -42,17 +42,17 @@ const withItems = (parts: Partial<ServiceInput["routes"][number]>) =>
 const base = of(shop());
 
 describe("routeDiff", () => {
-  it("finds nothing between configurations that differ in the order of fields and in written defaults only", () => {
+  it("finds nothing between configurations that differ in the order of fields and in written defaults only", async () => {
     const turned = of(Object.fromEntries(Object.entries(shop({ hosts: [], protocol: "http" })).reverse()) as unknown as ServiceInput);
-    expect(diff(base, base)).toEqual(NOTHING);
-    expect(diff(base, turned)).toEqual(NOTHING);
+    expect(await diff(base, base)).toEqual(NOTHING);
+    expect(await diff(base, turned)).toEqual(NOTHING);
   });
 
-  it("lists added and removed routes, with a whole service too, without the parts in them", () => {
+  it("lists added and removed routes, with a whole service too, without the parts in them", async () => {
     const more = of(shop({ routes: [...shop().routes, { name: "cart", path: "/cart", plugins: [limit] }] }), shop({ name: "blog", base_path: "/blog" }));
     const places = [{ service: "shop", route: "cart" }, { service: "blog", route: "items" }, { service: "blog", route: "rest" }];
-    expect(diff(base, more)).toEqual({ ...NOTHING, added: places });
-    expect(diff(more, base)).toMatchObject({ added: [], removed: places, changed: [], other: [] });
+    expect(await diff(base, more)).toEqual({ ...NOTHING, added: places });
+    expect(await diff(more, base)).toMatchObject({ added: [], removed: places, changed: [], other: [] });
   });
 
   it.each<[string, ConfigInput, string[]]>([
@@ -62,9 +62,9 @@ describe("routeDiff", () => {
     ["a plugin that is configured differently, without its secret", withItems({ plugins: [otherKey] }), ["plugin key_auth altered (config.key)"]],
     ["a disabled plugin", withItems({ plugins: [{ ...key, enabled: false }] }), ["plugin key_auth altered (enabled)"]],
     ["plugins in another order", withItems({ plugins: [acl, key] }), ["order of plugins altered"]],
-  ])("names %s of a route", (_what, after, changes) => {
+  ])("names %s of a route", async (_what, after, changes) => {
     const before = after.services[0]!.routes[0]!.plugins?.[0] === acl ? withItems({ plugins: [key, acl] }) : base;
-    expect(diff(before, after)).toMatchObject({ added: [], removed: [], changed: [{ service: "shop", route: "items", changes }], other: [] });
+    expect(await diff(before, after)).toMatchObject({ added: [], removed: [], changed: [{ service: "shop", route: "items", changes }], other: [] });
   });
 
   it.each<[string, ConfigInput, string[]]>([
@@ -74,27 +74,27 @@ describe("routeDiff", () => {
     ["its upstreams", of(shop({ upstreams: [{ id: "one", host: "h", port: 1, weight: 2 }, { id: "two", host: "h", port: 2 }] })), ['upstream "one" altered (weight)', 'upstream "two" added']],
     ["its plugins", of(shop({ plugins: [limit] })), ["service plugin rate_limit added"]],
     ["the global plugins", { ...base, global: { plugins: [limit] } }, ["global plugin rate_limit added"]],
-  ])("a change of a service concerns all of its routes: %s", (_what, after, changes) => {
+  ])("a change of a service concerns all of its routes: %s", async (_what, after, changes) => {
     const everyRoute = ["items", "rest"].map((route) => ({ service: "shop", route, changes: expect.arrayContaining(changes) as unknown }));
-    const found = diff(base, after);
+    const found = await diff(base, after);
     expect(found).toMatchObject({ changed: everyRoute, other: [] });
     expect(found.changed[0]!.changes).toHaveLength(changes.length);
   });
 
-  it("lists what belongs to no route apart", () => {
+  it("lists what belongs to no route apart", async () => {
     const empty = shop({ name: "empty", base_path: "/empty", routes: [] });
-    expect(diff(base, { global: { name: "x", limits: { max_uri_bytes: 100 } }, ...base }).other).toEqual(["global altered (name, limits.max_uri_bytes)"]);
-    expect(diff(base, of(shop(), empty)).other).toEqual(['service "empty" added']);
-    expect(diff(of(shop(), empty), of(shop(), { ...empty, preserve_host: true, plugins: [limit] })).other).toEqual([
+    expect((await diff(base, { global: { name: "x", limits: { max_uri_bytes: 100 } }, ...base })).other).toEqual(["global altered (name, limits.max_uri_bytes)"]);
+    expect((await diff(base, of(shop(), empty))).other).toEqual(['service "empty" added']);
+    expect((await diff(of(shop(), empty), of(shop(), { ...empty, preserve_host: true, plugins: [limit] }))).other).toEqual([
       'service "empty" altered (preserve_host)',
       'service "empty" / plugin rate_limit added',
     ]);
-    expect(diff({ services: [] }, { services: [], global: { plugins: [limit] } }).other).toEqual(["global / plugin rate_limit added"]);
-    expect(diff(base, of(shop({ routes: [...shop().routes].reverse() })))).toEqual({ ...NOTHING, other: ['service "shop" altered (order of routes)'] });
+    expect((await diff({ services: [] }, { services: [], global: { plugins: [limit] } })).other).toEqual(["global / plugin rate_limit added"]);
+    expect(await diff(base, of(shop({ routes: [...shop().routes].reverse() })))).toEqual({ ...NOTHING, other: ['service "shop" altered (order of routes)'] });
   });
 
-  it("is written in the spelling of JSON, guards first", () => {
-    const view = routeDiffView(diff(base, withItems({ plugins: [] })));
+  it("is written in the spelling of JSON, guards first", async () => {
+    const view = routeDiffView(await diff(base, withItems({ plugins: [] })));
     expect(Object.keys(view)).toEqual(["guards_lost", "added", "removed", "changed", "other"]);
     expect(JSON.parse(JSON.stringify(view.guards_lost))).toEqual([
       { service: "shop", route: "items", guards: ["key_auth"], altered: [], before: { service: "shop", route: "items" }, example: "GET http://any-host/shop/items/any-id" },
@@ -104,8 +104,8 @@ describe("routeDiff", () => {
 
 describe("guards lost", () => {
   /** One line each: the route, the guards, and the route that has them. */
-  const lost = (before: ConfigInput, after: ConfigInput) =>
-    diff(before, after).guardsLost.map(({ route, guards, altered, before: { route: was } }) => `${route}: ${guards.join()}${altered.length === 0 ? "" : ` (altered: ${altered.join()})`}, as ${was}`);
+  const lost = async (before: ConfigInput, after: ConfigInput) =>
+    (await diff(before, after)).guardsLost.map(({ route, guards, altered, before: { route: was } }) => `${route}: ${guards.join()}${altered.length === 0 ? "" : ` (altered: ${altered.join()})`}, as ${was}`);
 
   it.each<[string, ConfigInput, ConfigInput, string[]]>([
     ["a guard is removed", base, withItems({ plugins: [] }), ["items: key_auth, as items"]],
@@ -141,8 +141,8 @@ describe("guards lost", () => {
       ["all: key_auth, as all"],
     ],
     ["a route that no request reaches loses its guard", hidden([key]), hidden([]), ["all: key_auth, as all"]],
-  ])("are found when %s", (_what, before, after, expected) => {
-    expect(lost(before, after)).toEqual(expected);
+  ])("are found when %s", async (_what, before, after, expected) => {
+    expect(await lost(before, after)).toEqual(expected);
   });
 
   it.each<[string, ConfigInput, ConfigInput]>([
@@ -152,29 +152,29 @@ describe("guards lost", () => {
     ["a plugin that guards nothing is removed", withItems({ plugins: [key, limit] }), base],
     ["a guarded route is removed, and nothing gets its requests", of(shop({ routes: [shop().routes[0]!] })), { services: [] }],
     ["a guarded route gets another name and keeps its guard", base, withItems({ name: "things" })],
-  ])("are none when %s", (_what, before, after) => {
-    expect(lost(before, after)).toEqual([]);
+  ])("are none when %s", async (_what, before, after) => {
+    expect(await lost(before, after)).toEqual([]);
   });
 
-  it("are none when a secret has the same value, and an altered guard when it has another one", () => {
+  it("are none when a secret has the same value, and an altered guard when it has another one", async () => {
     const config = withItems({ plugins: [{ name: "key_auth", config: { key: "${env:KEY}" } }] });
-    expect(routeDiff(loaded(config, { KEY: "a" }), loaded(config, { KEY: "a" }))).toEqual(NOTHING);
-    expect(routeDiff(loaded(config, { KEY: "a" }), loaded(config, { KEY: "b" }))).toMatchObject({ guardsLost: [{ guards: ["key_auth"], altered: ["key_auth"] }], changed: [] });
+    expect(await routeDiff(loaded(config, { KEY: "a" }), loaded(config, { KEY: "a" }))).toEqual(NOTHING);
+    expect(await routeDiff(loaded(config, { KEY: "a" }), loaded(config, { KEY: "b" }))).toMatchObject({ guardsLost: [{ guards: ["key_auth"], altered: ["key_auth"] }], changed: [] });
   });
 
-  it("an altered guard when a file that it names has another content", () => {
+  it("an altered guard when a file that it names has another content", async () => {
     const keySet = () => JSON.stringify({ keys: [generateKeyPairSync("ec", { namedCurve: "P-256" }).publicKey.export({ format: "jwk" })] });
     const file = fileWith(keySet(), "keys.json");
     const config = withItems({ plugins: [{ name: "jwt", config: { jwks_file: file, algs: ["ES256"], iss: "i" } }] });
     const before = loaded(config);
     writeFileSync(file, keySet());
-    expect(routeDiff(before, loaded(config)).guardsLost).toMatchObject([{ guards: ["jwt"], altered: ["jwt"] }]);
+    expect((await routeDiff(before, loaded(config))).guardsLost).toMatchObject([{ guards: ["jwt"], altered: ["jwt"] }]);
   });
 
-  it("each route is listed once, with all guards that it lacks of several routes", () => {
+  it("each route is listed once, with all guards that it lacks of several routes", async () => {
     const before = of(shop({ routes: [{ name: "a", path: "/a", plugins: [key] }, { name: "b", path: "/b", plugins: [acl] }, { name: "rest", path: "/{rest*}" }] }));
     const after = of(shop({ routes: [{ name: "rest", path: "/{rest*}" }] }));
-    expect(diff(before, after).guardsLost).toMatchObject([{ route: "rest", guards: ["key_auth", "acl"], before: { route: "a" }, example: "GET http://any-host/shop/a" }]);
+    expect((await diff(before, after)).guardsLost).toMatchObject([{ route: "rest", guards: ["key_auth", "acl"], before: { route: "a" }, example: "GET http://any-host/shop/a" }]);
   });
 });
 
