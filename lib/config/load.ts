@@ -259,7 +259,8 @@ function withoutValues(text: string, resolved: ReadonlyMap<string, string>): str
   return shown;
 }
 
-function inKeyOrder(value: Json): Json {
+/** The same with the keys of every object in order, so that equal values have equal texts. */
+export function inKeyOrder(value: Json): Json {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(inKeyOrder);
   const keys = Object.keys(value).sort();

@@ -1,0 +1,132 @@
+/**
+ * Finds the requests that pass fewer guards under a new configuration than under the old one.
+ */
+import { hash } from "node:crypto";
+import type { NextTimeSlice } from "../../base/time_slices.ts";
+import { inKeyOrder } from "../../config/load.ts";
+import type { Json } from "../../config/json.ts";
+import type { PluginInstance } from "../../config/model.ts";
+import { parsePattern } from "../../route/pattern.ts";
+import { compileTable, type RouteTable, type TableEntry } from "../../route/table.ts";
+import type { DisplayedConfig, DisplayedPlugin } from "../displayed_config.ts";
+import { entryOf, type Loaded } from "../snapshot.ts";
+import type { RoutePlace } from "./route_diff.ts";
+
+/** A route of the new configuration that lacks guards which the route that had such a request before has. */
+export interface GuardsLost extends RoutePlace {
+  /** The kinds of the guards that are missing. A guard with another configuration is another guard. */
+  readonly guards: readonly string[];
+  /** Those of `guards` that the route has with another configuration. */
+  readonly altered: readonly string[];
+  /** The route of the old configuration; often the same. */
+  readonly before: RoutePlace;
+  /** "GET http://any-host/items/any-id"; null if no request reaches the route. */
+  readonly example: string | null;
+}
+
+interface Guard {
+  readonly kind: string;
+  /** Equal for the same kind with the same configuration, files and secrets included. */
+  readonly identity: string;
+}
+
+interface Guarded extends RoutePlace {
+  readonly guards: readonly Guard[];
+}
+
+interface Request {
+  readonly method: string;
+  readonly host: string;
+  readonly path: string;
+}
+
+/**
+ * Asks both route tables for requests that stand for all requests of each route of both configurations, so that a guarded path which
+ * another route takes over is found too; then compares the routes that have the same names.
+ */
+export async function guardsLost(before: Loaded, after: Loaded, slice: NextTimeSlice): Promise<GuardsLost[]> {
+  const found = new Map<Guarded, GuardsLost>();
+  const old = await guardedRoutes(before, slice);
+  const next = await guardedRoutes(after, slice);
+  const [oldTable, nextTable] = [compileTable(old), compileTable(next)];
+  let asked = 0;
+  for (const request of requestsFor([...old, ...next])) {
+    if (++asked % STEP === 0) await slice();
+    const was = routeOf(oldTable, request);
+    const is = was === null || was.guards.length === 0 ? null : routeOf(nextTable, request);
+    if (was !== null && is !== null) compare(was, is, request, found);
+  }
+  const named = new Map(old.map(({ target }) => [JSON.stringify([target.service, target.route]), target]));
+  for (const { target } of next) {
+    const was = named.get(JSON.stringify([target.service, target.route]));
+    if (was !== undefined) compare(was, target, null, found);
+  }
+  return next.flatMap(({ target }) => found.get(target) ?? []);
+}
+
+/** How many requests are asked about between two looks at the time. */
+const STEP = 64;
+
+/** Notes in `found` which guards of `was` are not in `is`. */
+function compare(was: Guarded, is: Guarded, request: Request | null, found: Map<Guarded, GuardsLost>): void {
+  const known = found.get(is);
+  const missing = was.guards.filter(({ identity }) => is.guards.every((guard) => guard.identity !== identity));
+  const guards = [...new Set([...(known?.guards ?? []), ...missing.map(({ kind }) => kind)])];
+  if (guards.length === (known?.guards.length ?? 0)) return;
+  const altered = guards.filter((kind) => is.guards.some((guard) => guard.kind === kind));
+  const example = request === null ? null : `${request.method} http://${request.host}${request.path}`;
+  const { service, route } = was;
+  found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example: known?.example ?? example });
+}
+
+function routeOf(table: RouteTable<Guarded>, { host, method, path }: Request): Guarded | null {
+  const found = table.find(host, method, path, false);
+  return found.kind === "route" ? found.target : null;
+}
+
+async function guardedRoutes({ config: { global, services }, shown, kinds }: Loaded, slice: NextTimeSlice): Promise<TableEntry<Guarded>[]> {
+  const guarding = new Set(kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
+  const guardsOf = (plugins: readonly PluginInstance[], displayed: readonly DisplayedPlugin[]): Guard[] =>
+    plugins.flatMap((plugin, i) => (plugin.enabled && guarding.has(plugin.name) ? guardOf(plugin, displayed[i]!) : []));
+  const displayed = shown as unknown as DisplayedConfig;
+  const globals = guardsOf(global.plugins, displayed.global.plugins);
+  const entries: TableEntry<Guarded>[] = [];
+  for (const [i, service] of services.entries()) {
+    const { plugins, routes } = displayed.services[i]!;
+    const outer = [...globals, ...guardsOf(service.plugins, plugins)];
+    for (const [j, route] of service.routes.entries()) {
+      const guards = [...outer, ...guardsOf(route.plugins, routes[j]!.plugins)];
+      entries.push(entryOf(service, route, { service: service.name, route: route.name, guards }));
+    }
+    await slice();
+  }
+  return entries;
+}
+
+/** What is written is compared too: JSON does not express all that a checked configuration may hold, such as patterns. */
+function guardOf({ name, config }: PluginInstance, displayed: DisplayedPlugin): Guard {
+  return { kind: name, identity: hash("sha256", JSON.stringify([name, inKeyOrder(displayed.config as Json), config])) };
+}
+
+/** For each route requests that fit its pattern and, if possible, nothing more specific. */
+function* requestsFor(entries: readonly TableEntry<Guarded>[]): Iterable<Request> {
+  const segments = new Map(entries.map((entry) => [entry, segmentsOf(entry)]));
+  const longest = [...segments.values()].reduce((most, { length }) => Math.max(most, length), 0);
+  const methods = [...new Set(["GET", ...entries.flatMap((entry) => entry.methods), ANY_METHOD])];
+  for (const [entry, pattern] of segments) {
+    const texts = pattern.map((segment) => (segment.kind === "literal" ? segment.text : `any-${segment.name}`));
+    const isOpen = pattern.at(-1)?.kind === "rest";
+    const paths = isOpen ? [texts, [...texts, ...Array.from({ length: longest }, () => texts.at(-1)!)]] : [texts];
+    for (const host of entry.hosts.length === 0 ? ["any-host"] : entry.hosts.map((each) => each.replace(/^\*/, "any-name"))) {
+      for (const path of paths) for (const method of entry.methods.length === 0 ? methods : entry.methods) yield { method, host, path: `/${path.join("/")}` };
+    }
+  }
+}
+
+/** Stands for the methods that no route names. */
+const ANY_METHOD = "ANY";
+
+function segmentsOf({ basePath, path }: TableEntry<Guarded>) {
+  const [base, own] = [parsePattern(basePath, "base_path"), parsePattern(path, "path")];
+  return "error" in base || "error" in own ? [] : [...base.segments, ...own.segments];
+}
