@@ -43,7 +43,7 @@ export interface Bypass<T> {
 }
 
 /** How many takers of one guarded route are looked for. */
-export const MOST_TAKERS = 100;
+export const MOST_TAKERS = 20;
 
 export interface Proof<T> {
   readonly unreachable: readonly Unreachable<T>[];
@@ -59,14 +59,15 @@ export interface Proof<T> {
  * as it is spelt or with each `%2F` read as "/". Path parameters (`;`) are not considered: `find` refuses them where they matter.
  */
 export function* proveRoutes<T>(entries: readonly TableEntry<T>[], guardsOf: (target: T) => ReadonlySet<string>): Generator<undefined, Proof<T>, undefined> {
-  const prover = new Prover(entries, guardsOf);
+  const prover = new Prover<T>(routesOf(entries), guardsOf);
+  yield* prover.prepare();
+  const order = new Map(entries.map((entry, i) => [entry, i]));
   const unreachable: Unreachable<T>[] = [];
   const bypasses: Bypass<T>[] = [];
-  for (const route of prover.routes) {
+  for (const route of prover.routes.toSorted((a, b) => order.get(a.entry)! - order.get(b.entry)!)) {
     yield;
     if (!prover.isReached(route)) unreachable.push(prover.hiding(route));
-    if (!prover.isBypassable(route)) continue;
-    const takers = yield* prover.takers(route);
+    const takers = prover.isBypassable(route) ? yield* prover.takers(route) : [];
     if (takers.length > 0) bypasses.push({ target: route.target, takers });
   }
   return { unreachable, bypasses };
@@ -75,8 +76,6 @@ export function* proveRoutes<T>(entries: readonly TableEntry<T>[], guardsOf: (ta
 /** A route with its place on each of its hosts. */
 interface Placed<T> extends Route<T> {
   readonly keys: readonly string[];
-  /** Equal for equal keys. */
-  readonly hosts: string;
   readonly guards: ReadonlySet<string>;
   readonly rank: string;
   readonly patterns: Pattern<T>[];
@@ -84,53 +83,92 @@ interface Placed<T> extends Route<T> {
 
 /** A pattern on one host: the routes are the very list that `HostTrees.find` returns. */
 interface Pattern<T> extends Indexed {
+  /** See `rankOf`: of two patterns that share a path, the one with the greater rank wins it. */
+  readonly rank: string;
   readonly routes: readonly Placed<T>[];
   /** Whether all its routes accept %2F; found out when it is needed first. */
   acceptsSlashes: boolean | undefined;
 }
 
+/** Patterns with `%2F` on one host that begin with the same literals. */
+interface Heads<T> extends Indexed {
+  /** All hosts of the routes. */
+  readonly keys: readonly string[];
+  readonly rank: string;
+  /** By the literal at the end; "": other ends. */
+  readonly byTail: Map<string, Set<Pattern<T>>>;
+}
+
 class Prover<T> {
-  /** In the order of the entries. */
   readonly routes: readonly Placed<T>[];
   readonly #trees = new HostTrees<Placed<T>>();
   readonly #patterns = new Map<readonly Placed<T>[], Pattern<T>>();
   readonly #index: PatternIndex<Pattern<T>>;
+  readonly #heads: PatternIndex<Heads<T>>;
   /** In segments. */
   readonly #longest: number;
   /** A segment, and a label of a host, that occur nowhere. */
-  readonly #segment: string;
+  #segment = "";
   readonly #label: string;
   /** The guards that every route has. */
   readonly #common: ReadonlySet<string>;
   readonly #haveSameHosts: boolean;
 
-  constructor(entries: readonly TableEntry<T>[], guardsOf: (target: T) => ReadonlySet<string>) {
+  constructor(routes: readonly Route<T>[], guardsOf: (target: T) => ReadonlySet<string>) {
     const keysOf = new Map<string, readonly string[]>();
-    const placed = routesOf(entries).map((route): Placed<T> => {
+    this.routes = routes.map((route) => {
       const hosts = route.entry.hosts.join();
       const keys = keysOf.get(hosts) ?? hostKeys(route.entry.hosts);
       keysOf.set(hosts, keys);
-      return { ...route, keys, hosts, guards: guardsOf(route.target), rank: rankOf(route), patterns: [] };
+      return { ...route, keys, guards: guardsOf(route.target), rank: rankOf(route), patterns: [] };
     });
-    for (const route of placed) {
+    const keys = new Set([...keysOf.values()].flat());
+    this.#index = new PatternIndex(keys);
+    this.#heads = new PatternIndex(keys);
+    this.#haveSameHosts = keysOf.size === 1;
+    this.#label = unused("localhost", new Set([...keys].flatMap((key) => key.split("."))));
+    this.#longest = routes.reduce((longest, { segments }) => Math.max(longest, segments.length), 0);
+    const common = new Set(this.routes[0]?.guards);
+    for (const { guards } of this.routes) for (const guard of common) if (!guards.has(guard)) common.delete(guard);
+    this.#common = common;
+  }
+
+  /** To be run before anything is asked. */
+  *prepare(): Generator<undefined, void, undefined> {
+    const heads = new Map<string, Heads<T>>();
+    const literals = new Set<string>();
+    for (const route of this.routes) {
+      yield;
+      for (const segment of route.segments) if (segment.kind === "literal") literals.add(segment.text);
       this.#trees.routesAt(route.entry.hosts, route.segments).forEach((routes, i) => {
         routes.push(route);
         let pattern = this.#patterns.get(routes);
         if (pattern === undefined) {
           pattern = { key: route.keys[i]!, segments: route.segments, rank: route.rank, routes, acceptsSlashes: undefined };
           this.#patterns.set(routes, pattern);
+          this.#index.add(pattern);
         }
         route.patterns.push(pattern);
+        if (route.entry.encodedSlashes) this.#addHead(heads, route, pattern);
       });
     }
-    const order = new Map(entries.map((entry, i) => [entry, i]));
-    this.routes = placed.toSorted((a, b) => order.get(a.entry)! - order.get(b.entry)!);
-    this.#index = new PatternIndex([...this.#patterns.values()]);
-    this.#longest = placed.reduce((longest, { segments }) => Math.max(longest, segments.length), 0);
-    this.#segment = unused("x", new Set(placed.flatMap(({ segments }) => segments.map((each) => (each.kind === "literal" ? each.text : "")))));
-    this.#label = unused("localhost", new Set([...keysOf.values()].flat().flatMap((key) => key.split("."))));
-    this.#common = placed.reduce((common, { guards }) => (common === guards ? common : new Set([...common].filter((guard) => guards.has(guard)))), placed[0]?.guards ?? new Set<string>());
-    this.#haveSameHosts = keysOf.size === 1;
+    this.#segment = unused("x", literals);
+  }
+
+  #addHead(heads: Map<string, Heads<T>>, { keys, rank }: Placed<T>, pattern: Pattern<T>): void {
+    const { key, segments } = pattern;
+    const end = segments.findIndex(({ kind }) => kind !== "literal");
+    if (end < 0) return;
+    const literals = segments.slice(0, end);
+    const name = JSON.stringify([key, keys, rank, literals]);
+    let head = heads.get(name);
+    if (head === undefined) {
+      heads.set(name, (head = { key, keys, rank, segments: literals, byTail: new Map<string, Set<Pattern<T>>>() }));
+      this.#heads.add(head);
+    }
+    const tail = literalAt(segments, segments.length - 1) ?? "";
+    const patterns = head.byTail.get(tail) ?? new Set();
+    head.byTail.set(tail, patterns.add(pattern));
   }
 
   isReached(route: Placed<T>): boolean {
@@ -163,42 +201,50 @@ class Prover<T> {
 
   /** The routes that take requests of a guarded one. */
   *takers(guarded: Placed<T>): Generator<undefined, readonly Taker<T>[], undefined> {
-    const takers: Taker<T>[] = [];
-    const { keys, hosts, segments, rank, guards } = guarded;
-    const { patterns, heads } = this.#index.meeting(keys, segments, this.#haveSameHosts ? rank : "");
-    const seen = new Set([guarded]);
-    const add = (route: Placed<T>, reason: BypassReason, request: SampleRequest) => {
-      takers.push({ target: route.target, reason, request });
-      return takers.length === MOST_TAKERS;
-    };
-    for (const pattern of patterns) {
-      yield;
+    const { keys, segments, rank, guards } = guarded;
+    const takers = new Map<Placed<T>, Taker<T>>();
+    // Of the patterns that can win a path of this one.
+    let acceptsSlashes = false;
+    let leastRank = rank;
+    this.#index.meeting(keys, segments, "whole", (pattern) => {
+      const isLess = pattern.rank < rank;
+      if (isLess && this.#haveSameHosts) return false;
+      if (!isLess || !keys.includes(pattern.key)) {
+        acceptsSlashes ||= this.#acceptsSlashes(pattern);
+        if (isLess && pattern.rank < leastRank) leastRank = pattern.rank;
+      }
       for (const route of pattern.routes) {
         // On the same hosts the more specific pattern wins every path that both match.
-        if ((pattern.rank < rank && route.hosts === hosts) || !lacks(route.guards, guards) || seen.has(route)) continue;
-        const found = this.#spelt(guarded, route);
-        if (found === null) continue;
-        seen.add(route);
-        if (add(route, found.reason, found.request)) return takers;
+        if (isLess && route.keys.every((key) => keys.includes(key))) continue;
+        if (route === guarded || !lacks(route.guards, guards) || takers.has(route)) continue;
+        const taker = this.#spelt(guarded, route);
+        if (taker !== null) takers.set(route, taker);
       }
-    }
+      return takers.size < MOST_TAKERS;
+    });
+    const heads: Heads<T>[] = [];
+    if (takers.size < MOST_TAKERS) this.#heads.meeting(keys, segments, "prefixes", (head) => heads.push(head) > 0);
     const openers = new Map<string, readonly (Pattern<T> | null)[]>();
-    for (const pattern of heads) {
+    for (const head of heads) {
       yield;
-      for (const route of pattern.routes) {
-        if (!route.entry.encodedSlashes || !lacks(route.guards, guards) || seen.has(route)) continue;
-        const request = this.#decoded(guarded, route, openers);
-        if (request === null) continue;
-        seen.add(route);
-        if (add(route, "%2F", request)) return takers;
+      // Where the guarded route is for all hosts of the head, a pattern that can win has been visited above.
+      if (!acceptsSlashes && leastRank >= head.rank && head.keys.every((key) => isCovered(key, keys))) continue;
+      const tail = literalAt(segments, segments.length - 1);
+      for (const patterns of tail === undefined ? head.byTail.values() : [head.byTail.get(tail) ?? [], head.byTail.get("") ?? []]) {
+        for (const route of [...patterns].flatMap(({ routes }) => routes)) {
+          if (takers.size >= MOST_TAKERS) return [...takers.values()];
+          if (route === guarded || !route.entry.encodedSlashes || !lacks(route.guards, guards) || takers.has(route)) continue;
+          const request = this.#decoded(guarded, route, openers);
+          if (request !== null) takers.set(route, { target: route.target, reason: "%2F", request });
+        }
       }
     }
-    return takers;
+    return [...takers.values()];
   }
 
   /** A request for the other route that the path of the guarded one matches as it is spelt; for one of its hosts, if there is such a request. */
-  #spelt(guarded: Placed<T>, route: Placed<T>): { readonly reason: BypassReason; readonly request: SampleRequest } | null {
-    let found: { readonly reason: BypassReason; readonly request: SampleRequest } | null = null;
+  #spelt(guarded: Placed<T>, route: Placed<T>): Taker<T> | null {
+    let found: Taker<T> | null = null;
     for (const pattern of route.patterns) {
       const isShared = guarded.keys.includes(pattern.key);
       if (found !== null && !isShared) continue;
@@ -206,7 +252,7 @@ class Prover<T> {
       const method = path === null ? null : methodTo(route, pattern);
       if (path === null || method === null) continue;
       const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? "method" : "specificity";
-      found = { reason, request: { method, host: this.#hostOf(pattern.key), path } };
+      found = { target: route.target, reason, request: { method, host: this.#hostOf(pattern.key), path } };
       if (isShared) break;
     }
     return found;
@@ -251,17 +297,15 @@ class Prover<T> {
    * `%2F`, then the others by rank. Null stands for none.
    */
   #openers(guarded: Placed<T>, key: string): readonly (Pattern<T> | null)[] {
+    const { keys, segments, rank } = guarded;
     const found: Pattern<T>[] = [];
     const chain = keysFrom(key);
-    const own = chain.find((each) => guarded.keys.includes(each));
+    const own = chain.find((each) => keys.includes(each));
     for (const each of chain) {
-      found.push(...this.#index.on(each, guarded.segments, each === own ? guarded.rank : "").patterns);
+      this.#index.on(each, segments, (pattern) => (each !== own || pattern.rank >= rank) && found.push(pattern) > 0);
       if (each === own) break;
     }
-    if (this.#index.hasBelow(key)) {
-      const below = this.#index.within(key, guarded.segments).patterns.filter((each) => each.key !== key);
-      found.push(...below.filter((each) => each.rank >= guarded.rank || !guarded.keys.includes(each.key)));
-    }
+    this.#index.below(key, segments, (pattern) => (pattern.rank < rank && keys.includes(pattern.key)) || found.push(pattern) > 0);
     const [accepting, others] = [true, false].map((accepts) => found.filter((each) => this.#acceptsSlashes(each) === accepts));
     others!.sort((a, b) => (a.rank < b.rank ? -1 : 1));
     return [...(own === undefined ? [null] : []), ...accepting!, ...others!];
@@ -316,6 +360,11 @@ function methodTo<T>(route: Placed<T>, { routes }: Pattern<T>): string | null {
 function lacks(guards: ReadonlySet<string>, needed: ReadonlySet<string>): boolean {
   if (guards !== needed) for (const guard of needed) if (!guards.has(guard)) return true;
   return false;
+}
+
+/** Whether a host is one of these or below one of them. */
+function isCovered(key: string, keys: readonly string[]): boolean {
+  return keys.includes("") || keysFrom(key).some((each) => keys.includes(each));
 }
 
 function isOpen(segments: readonly Segment[]): boolean {
