@@ -37,7 +37,7 @@ const json = async (words: readonly string[], environment: Record<string, string
 };
 
 describe("edge-gateway explain, by a file", () => {
-  it("prints the route, the candidates, each plugin's verdict and the upstreams with their shares as configured, and exits 0", async () => {
+  it("explain prints the route, the candidates, each plugin's verdict and the upstreams with their shares as configured, and exits 0", async () => {
     const config = fileWith(SHOP);
     const { code, stdout, stderr } = await explained(["GET", "/shop/items/7?x=1", "--config", config]);
     expect([code, stderr]).toEqual([0, ""]);
@@ -60,12 +60,12 @@ Upstreams, weighted, asked for /items/7?x=1
 `);
   });
 
-  it("prints why a request has no route, and exits 0", async () => {
+  it("explain prints why a request has no route, and exits 0", async () => {
     const { code, stdout, stderr } = await explained(["POST", "/shop/items", "-H", "Host: x.example", "--config", fileWith({ services: [{ name: "s", base_path: "/", upstreams, routes: [{ name: "r", path: "/shop/items", methods: ["GET"] }] }] })]);
     expect([code, stdout, stderr]).toEqual([0, "POST /shop/items gets 405 method_not_allowed\n  This path accepts GET, HEAD.\n\nCandidates\n  s / r  matches the path, but accepts only GET\n", ""]);
   });
 
-  it("sends the headers of every -H and the address of --from", async () => {
+  it("explain uses the headers of every -H and the address of --from", async () => {
     const config = fileWith(SHOP);
     const { plugins } = await json(["GET", "/shop/items/7", ...RIGHT, "-H", "X-A: 1", "--header", "X-A:2", "--config", config]);
     expect(plugins.map(({ verdict }: { verdict: string }) => verdict)).toEqual(['passes the request on as "web"', "passes the request on", "passes the request on"]);
@@ -73,7 +73,7 @@ Upstreams, weighted, asked for /items/7?x=1
     expect((await json(["GET", "/shop/x", ...RIGHT.slice(0, 2), "--from", "2001:db8::1", "--config", config])).plugins[1].verdict).toBe("answers 403 forbidden");
   });
 
-  it("prints with --json what the admin interface answers, with secrets masked", async () => {
+  it("explain prints with --json what the admin interface answers, with secrets masked", async () => {
     const explanation = await json(["GET", "/shop/items/7", "--config", fileWith(SHOP)]);
     expect(explanation).toMatchObject({
       route: "item",
@@ -86,7 +86,7 @@ Upstreams, weighted, asked for /items/7?x=1
     expect(await json(["GET", "/nowhere", "--config", fileWith(SHOP)])).toMatchObject({ route: null, service: null, candidates: [], plugins: [], upstreams: [] });
   });
 
-  it("dials nothing: no upstream, no server that a plugin asks", async () => {
+  it("explain with a file dials nothing: no upstream, and no server that a plugin asks", async () => {
     const { port, connections } = await backend();
     const plugins = [{ name: "forward_auth", config: { url: `http://127.0.0.1:${port}/check` } }, { name: "http_log", config: { http_endpoint: `http://127.0.0.1:${port}/log`, batch_size: 1 } }];
     const config = fileWith({ services: [{ name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port }], health: { enabled: true }, plugins, routes: [{ path: "/x" }] }] });
@@ -95,7 +95,7 @@ Upstreams, weighted, asked for /items/7?x=1
     expect(connections.total).toBe(0);
   });
 
-  it("takes the file from CONFIG_FILE_PATH, or gw.json of the working directory; ADMIN_URL alone asks no gateway", async () => {
+  it("explain takes the file from CONFIG_FILE_PATH, or gw.json of the working directory; ADMIN_URL alone asks no gateway", async () => {
     const config = fileWith(SHOP);
     expect((await json(["GET", "/shop/x"], { CONFIG_FILE_PATH: config, ADMIN_URL: "http://127.0.0.1:1", ...CREDENTIALS })).route).toBe("rest");
     const { code, stdout } = await program(["explain", "GET", "/shop/x"], { cwd: config.replace(/gw\.json$/, "") }).ended;
@@ -106,7 +106,7 @@ Upstreams, weighted, asked for /items/7?x=1
     ["{}", /gw\.json:1:1 +services +is required/],
     ["{", /gw\.json:1:2 /],
     [null, /^edge-gateway|gw\.json.*no such file/],
-  ])("exits 2 for a configuration that cannot be used: %s", async (text, message) => {
+  ])("explain exits 2 for a configuration that cannot be used: %s", async (text, message) => {
     const { code, stdout, stderr } = await explained(["GET", "/x", "--config", text === null ? "/nowhere/gw.json" : fileWith(text)]);
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(message);
@@ -114,7 +114,7 @@ Upstreams, weighted, asked for /items/7?x=1
 });
 
 describe("edge-gateway explain, by a running gateway", () => {
-  it("gives what the gateway in force answers, with its own state, by --admin and by the flags of reload", async () => {
+  it("explain asks the running gateway that --admin, or a flag of reload, names", async () => {
     const running = await runningProgram(SHOP, [], CREDENTIALS);
     const url = String(running.started.admin);
     const words = ["GET", "/shop/items/7", ...RIGHT, "-H", "X-A: 1", "-H", "X-A: 2"];
@@ -129,7 +129,7 @@ describe("edge-gateway explain, by a running gateway", () => {
     expect(text).toMatchObject({ code: 0, stderr: "", stdout: expect.stringMatching(/^GET \/nowhere gets 404 route_not_found\n {2}No service and route/) as string });
   });
 
-  it("exits 1 when nothing listens, the credentials are refused, or the gateway is too old for the command", async () => {
+  it("explain exits 1 when nothing listens, the credentials are refused, or the gateway is too old for the command", async () => {
     const nobody = `http://127.0.0.1:${await closedPort()}`;
     expect(await explained(["GET", "/x", "--admin", nobody], CREDENTIALS)).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining(`cannot ask ${nobody}: nothing listens there`) as string });
     const { url } = await fake(404, {});
@@ -140,7 +140,7 @@ describe("edge-gateway explain, by a running gateway", () => {
     expect(await explained(["GET", "/x", "--admin", wrong.url], CREDENTIALS)).toMatchObject({ code: 1, stderr: `edge-gateway: ${wrong.url} refused the user name or the password\n` });
   });
 
-  it("exits 2 when the gateway refuses the question", async () => {
+  it("explain exits 2 when the gateway refuses the question", async () => {
     const { url } = await fake(400, { code: "request_invalid", detail: "It is too long." });
     expect(await explained(["GET", "/x", "--admin", url], CREDENTIALS)).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${url} refused the question: It is too long.\n` });
   });
@@ -175,14 +175,14 @@ describe("the command line of explain", () => {
     [["GET", "/x", "--admin"], "--admin needs a value: URL"],
     [["GET", "/x", "--admin", "localhost:8081"], "--admin: expected a URL such as https://gateway.example.com:8081, without a path"],
     [["GET", "/x", "--admin", "http://127.0.0.1:1"], "ADMIN_USER is not set"],
-  ] as const)("exits 2 for %j", async (words, message) => {
+  ] as const)("explain exits 2 for %j", async (words, message) => {
     const { code, stdout, stderr } = await explained(words);
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toContain(`edge-gateway: ${message}`);
     expect(stderr).not.toContain("hunter2");
   });
 
-  it("other commands refuse -H and --json", async () => {
+  it("commands other than explain refuse -H and --from", async () => {
     for (const words of [["reload", "-H", "A: 1"], ["schema", "--header", "A: 1"], ["demo", "--from", "1.1.1.1"]]) {
       expect(await program(words).ended).toMatchObject({ code: 2, stderr: expect.stringMatching(/--(?:header|from) is not a known flag/) as string });
     }
@@ -192,19 +192,19 @@ describe("the command line of explain", () => {
 describe("the text of an explanation", () => {
   const question = { method: "GET", url: "/a/x" };
 
-  it("has no control characters of names and verdicts, which would act on the terminal", () => {
+  it("the text of an explanation has no control characters of names and verdicts, which would act on the terminal", () => {
     const wild = explanationView({ ...EXPLANATION, route: "\u001b[31mr", reasons: ["a\nb"], plugins: [{ ...EXPLANATION.plugins[0]!, verdict: "answers 401 \u009b1m" }] });
     expect(explanationText({ method: "GET", url: "/\u0007" }, wild, plain)).not.toMatch(/[^\n\P{Cc}]/u);
   });
 
-  it("has colours where they are asked for: good, bad and faint verdicts", () => {
+  it("the text of an explanation shows good, bad and unimportant verdicts in colours", () => {
     const view = explanationView({ ...EXPLANATION, plugins: ["passes the request on", "answers 401 key_missing", "not reached"].map((verdict) => ({ ...EXPLANATION.plugins[0]!, verdict })) });
     const text = explanationText(question, view, inColour);
     for (const part of ["\u001b[32mtakes the request\u001b[", "\u001b[32mpasses the request on\u001b[", "\u001b[31manswers 401 key_missing\u001b[", "\u001b[2mnot reached\u001b["]) expect(text).toContain(part);
     expect(explanationText(question, view, plain)).not.toContain("\u001b");
   });
 
-  it("has colours on a terminal only, and none with NO_COLOR (script as Linux has it)", async ({ skip }) => {
+  it("the text of an explanation has colours on a terminal only, and none with NO_COLOR (script as Linux has it)", async ({ skip }) => {
     if (process.platform !== "linux" || spawnSync("script", ["--version"]).status !== 0) skip();
     const config = fileWith(SHOP);
     const screen = async (environment: Record<string, string>) => {

@@ -296,6 +296,20 @@ describe("the effects of explain", () => {
     expect([...seen].sort()).toEqual(["200 ", "204 ", "400 bad_request", "400 path_ambiguous", "404 route_not_found", "405 method_not_allowed", "413 body_too_large", "414 uri_too_long", "417 expectation_failed", "431 headers_too_large"]);
   });
 
+  it("explain refuses a body that is not as long as its Content-Length, too large, or framed otherwise", async () => {
+    const { gateway: own } = await running(oneService(9, {}, { limits: { max_body_bytes: 10 } }));
+    const asked = async (body: string, headers: Question["headers"] = {}) => {
+      const { status, code, outcome } = await own.explain({ method: "POST", url: "/a/x", headers, body });
+      return status === null ? outcome : `${status} ${code}`;
+    };
+    expect(await asked("four")).toBe("matched");
+    expect(await asked("four", { "Content-Length": "4" })).toBe("matched");
+    expect(await asked("four", { "Content-Length": "5" })).toBe("400 bad_request");
+    expect(await asked("four", { "Content-Length": ["4", "4"] })).toBe("400 bad_request");
+    expect(await asked("more than ten")).toBe("413 body_too_large");
+    expect(await asked("four", { "Transfer-Encoding": "chunked" })).toBe("400 bad_request");
+  });
+
   it("explain reports that HTTP/1.1 answers 400 to a method that its parser does not know", async () => {
     for (const method of ["BREW", "get"]) expect((await explain(method, "/shop/items/7")).reasons.at(-1)).toBe(`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`);
     expect((await explain("PROPFIND", "/shop/items/7")).reasons.join()).not.toContain("HTTP/2");
