@@ -2,36 +2,21 @@
  * Reads the request to explain from the body of `POST /gateway/explain`, or reports the error.
  */
 import { isIP } from "node:net";
-import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Question } from "../gateway/explain.ts";
-import { headerValue } from "../http/headers.ts";
-import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
+import { readJsonBody, type Unreadable } from "./json_body.ts";
 
 const MAX_BYTES = 64 * 1024;
 
-export interface Unreadable {
-  readonly code: ErrorCode & ("bad_request" | "request_invalid" | "body_too_large");
-  readonly detail: string;
-}
-
 export async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {
-  if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? "")) return malformed("Send the request to explain as application/json.");
-  let body: Buffer;
-  try {
-    body = await readBody(inbound, MAX_BYTES);
-  } catch (error) {
-    if (!(error instanceof Fault)) return malformed("The body ended before its announced end.");
-    return { code: "body_too_large", detail: `The body may have at most ${MAX_BYTES} bytes.` };
-  }
+  const body = await readJsonBody(inbound, MAX_BYTES, "the request to explain");
+  if ("code" in body) return body;
   try {
     return explainRequestOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));
   } catch (error) {
     return malformed(error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8.");
   }
 }
-
-const JSON_TYPE = /^application\/json[ \t]*(?:;|$)/i;
 
 /** Reports every field that is wrong, in one sentence each. */
 function explainRequestOf(value: unknown): Question | Unreadable {

@@ -6,6 +6,8 @@ import { MASK } from "../config/references.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, TryFigures } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
+import type { DryRun } from "../gateway/proof/dry_run.ts";
+import { routeDiffView } from "../gateway/proof/route_diff.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
 /** The data and actions that the admin interface needs from the rest of the program. */
@@ -24,6 +26,8 @@ export interface AdminSource {
   metrics(): Readable;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;
+  /** Tries a reload without doing it. `text` is a whole configuration; null: the file, read again. */
+  dryRun(text: Buffer | null): Promise<DryRun>;
 }
 
 /** Whether secrets that are written in the configuration itself are shown. */
@@ -81,6 +85,18 @@ export function testsView(last: LastTests | null) {
   const { at, digest, report } = last;
   const tests = report.tests.map(({ name, passed, expected, found, differences }) => ({ name, passed, expected, found, differences }));
   return { at: moment(at), digest, passed: report.passed, failed: report.failed, tests };
+}
+
+export function dryRunView({ outcome, issues, warnings, tests, untested, diff, requests }: DryRun) {
+  return {
+    outcome,
+    issues,
+    warnings,
+    tests,
+    untested,
+    diff: diff === null ? null : routeDiffView(diff),
+    requests: requests === null ? null : { checked: requests.checked, other_route: requests.otherRoute, no_route: requests.noRoute, examples: requests.examples },
+  };
 }
 
 export function healthView({ services }: GatewayHealth) {

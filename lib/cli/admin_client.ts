@@ -27,14 +27,14 @@ export interface AdminAnswer {
 }
 
 /** `json` is the body, if there is one. */
-export type Ask = (method: string, path: string, json?: string) => Promise<AdminAnswer>;
+export type Ask = (method: string, path: string, json?: string | Buffer) => Promise<AdminAnswer>;
 
 /** Throws a `Failure` with exit code 1 when the gateway cannot be asked, or refuses the user. */
 export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise<T>): Promise<T> {
   const { url, user, password, ca, timeoutMs = 30_000, maxBytes = 16 * 1024 * 1024 } = target;
   const client = new HttpClient({ clock: systemClock, tls: ca === null ? undefined : { ca } });
-  const ask = async (method: string, path: string, headers: HeaderList, json?: string, ms = timeoutMs): Promise<AdminAnswer> => {
-    const body = json === undefined ? {} : { body: Buffer.from(json) };
+  const ask = async (method: string, path: string, headers: HeaderList, json?: string | Buffer, ms = timeoutMs): Promise<AdminAnswer> => {
+    const body = json === undefined ? {} : { body: typeof json === "string" ? Buffer.from(json) : json };
     try {
       const answer = await client.ask({ url: new URL(url + path), method, headers, timeoutMs: ms, maxBytes, ...body });
       return { status: answer.status, headers: answer.headers, json: objectIn(answer.body) };

@@ -6,6 +6,7 @@ import { ConfigError } from "../gateway/gateway.ts";
 import { notACommand, readArguments, refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
 import { schema, validate } from "./config_file.ts";
 import { demo } from "./demo.ts";
+import { diff } from "./diff.ts";
 import { explain } from "./explain.ts";
 import { Failure, type ExitCode } from "./failure.ts";
 import { hashPassword } from "./hash_password.ts";
@@ -13,6 +14,7 @@ import { helpText, helpTextOf } from "./help.ts";
 import { manager } from "./manager.ts";
 import { reload } from "./reload.ts";
 import { run } from "./run.ts";
+import { test } from "./test.ts";
 
 const help: Command = {
   operand: "[COMMAND]",
@@ -28,7 +30,7 @@ const help: Command = {
 
 /** In the order in which help lists them. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
-  run, demo, manager, validate, explain, reload, schema, "hash-password": hashPassword, help,
+  run, demo, manager, validate, test, explain, diff, reload, schema, "hash-password": hashPassword, help,
 };
 
 /** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */

@@ -112,6 +112,7 @@ function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts
         tests: () => gateway.lastTests,
         metrics: () => gateway.metricsStream(),
         reload,
+        dryRun: (text) => gateway.dryRun(text),
       },
     });
   } catch (error) {

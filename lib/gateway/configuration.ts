@@ -36,16 +36,22 @@ export interface ConfigurationOptions {
 }
 
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
-type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
+export type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
+
+/** `file` is for messages, and its folder is that of relative paths. */
+export type ConfigText = Extract<ConfigSource, { readonly text: unknown }>;
 
 /** A configuration that is refused; `message` lists every issue on a line of its own. */
 export class ConfigError extends Error {
   readonly issues: readonly ConfigIssue[];
+  /** The configuration file; undefined: it is a value. */
+  readonly file: string | undefined;
 
   constructor(issues: readonly ConfigIssue[], file: string | undefined) {
     super(formatIssues(issues, file));
     this.name = "ConfigError";
     this.issues = issues;
+    this.file = file;
   }
 }
 
@@ -87,18 +93,23 @@ export class Configuration {
   /** Called after a snapshot has replaced another one. */
   onReplaced: (before: Snapshot, next: Snapshot) => void = () => {};
 
-  /** Throws a `ConfigError` when the configuration is refused, a `TypeError` for other options. */
-  constructor(options: ConfigurationOptions, tools: ConfigurationTools) {
+  /** `text` takes the place of the content of `configFile`. Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
+  constructor(options: ConfigurationOptions, tools: ConfigurationTools, text?: ConfigText) {
     this.#options = options;
     this.#tools = tools;
     this.#kinds = allKinds(options.plugins ?? []);
     this.#modules = options.modules ?? new PluginModules();
     this.loadedAt = tools.clock.wall();
-    this.#source = this.#read(options.config);
+    this.#source = text ?? this.#read(options.config);
     const { loaded, inputs } = this.#load(this.#source);
     this.#inputs = inputs;
     this.snapshot = this.#enforce(loaded);
     this.receiving = receivingBy(this.snapshot.global, tools.clock);
+  }
+
+  /** For another `Configuration` of the same plugin kinds, modules and environment. */
+  get options(): ConfigurationOptions {
+    return { ...this.#options, modules: this.#modules };
   }
 
   /** See `Gateway.reload`. */

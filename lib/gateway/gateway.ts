@@ -25,6 +25,7 @@ import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
+import { dryRun, type DryRun } from "./proof/dry_run.ts";
 import type { TestReport } from "./proof/run_tests.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
@@ -242,6 +243,14 @@ export class Gateway {
    */
   test({ only }: { readonly only?: string } = {}): Promise<TestReport> {
     return this.#configuration.test(only);
+  }
+
+  /**
+   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Never rejects
+   * for errors in it.
+   */
+  dryRun(text: Buffer | null = null): Promise<DryRun> {
+    return dryRun(this.#configuration, this.#requests.recent.list(), text);
   }
 
   /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */

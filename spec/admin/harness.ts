@@ -6,6 +6,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import type { DryRun } from "../../lib/gateway/proof/dry_run.ts";
 import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 
@@ -145,6 +146,22 @@ export const HEALTH: GatewayHealth = {
   ],
 };
 
+export const DRY_RUN: DryRun = {
+  outcome: "accepted",
+  issues: [],
+  warnings: [],
+  tests: { passed: 2, failed: 0 },
+  untested: null,
+  diff: {
+    guardsLost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],
+    added: [],
+    removed: [],
+    changed: [],
+    other: [],
+  },
+  requests: { checked: 7, otherRoute: 2, noRoute: 1, examples: [] },
+};
+
 export const source: AdminSource = {
   proxyConfig: () => PROXY_CONFIG,
   settings: () => SETTINGS,
@@ -156,6 +173,7 @@ export const source: AdminSource = {
   explain: () => Promise.resolve(EXPLANATION),
   metrics: () => Readable.from(["# metrics\n"]),
   reload: () => Promise.resolve(TAKEN),
+  dryRun: () => Promise.resolve(DRY_RUN),
 };
 
 export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {

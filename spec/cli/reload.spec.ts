@@ -87,7 +87,7 @@ describe("edge-gateway reload", () => {
 
   it.each([
     [["reload"], {}, "ADMIN_USER is not set"],
-    [["reload", "gw.json"], CREDENTIALS, 'too many arguments for "reload": the gateway reloads'],
+    [["reload", "gw.json"], CREDENTIALS, "the gateway reloads the file that it was started with; another FILE is for --dry-run"],
     [["reload", "--insecure"], CREDENTIALS, "--insecure is not a known flag"],
     [["reload"], { ADMIN_USER: "a", ADMIN_PASSWORD: "scrypt$x" }, "is a hash"],
     [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "no such file"],

@@ -143,6 +143,8 @@ class Trial {
           this.#holder = null;
           return next(exchange);
         });
+        // The chain refuses what is no function.
+        if (typeof handler !== "function") return handler;
         return (exchange) => {
           this.#holder = name;
           return handler(exchange);
