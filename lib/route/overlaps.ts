@@ -367,6 +367,11 @@ function methodTo<T>(route: Placed<T>, { routes }: Pattern<T>): string | null {
   return [...named, unused("OTHER", new Set(named))].find(isTaken) ?? null;
 }
 
+function lacks(guards: ReadonlySet<string>, needed: ReadonlySet<string>): boolean {
+  if (guards !== needed) for (const guard of needed) if (!guards.has(guard)) return true;
+  return false;
+}
+
 /** Whether a host is one of these or below one of them. */
 function isCovered(key: string, keys: readonly string[]): boolean {
   return keys.includes("") || keysFrom(key).some((each) => keys.includes(each));
