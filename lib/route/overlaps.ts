@@ -86,6 +86,8 @@ interface Pattern<T> extends Indexed {
   /** See `rankOf`: of two patterns that share a path, the one with the greater rank wins it. */
   readonly rank: string;
   readonly routes: readonly Placed<T>[];
+  /** All hosts of its routes; null where they differ. */
+  keys: readonly string[] | null;
   /** Whether all its routes accept %2F; found out when it is needed first. */
   acceptsSlashes: boolean | undefined;
 }
@@ -144,10 +146,11 @@ class Prover<T> {
         routes.push(route);
         let pattern = this.#patterns.get(routes);
         if (pattern === undefined) {
-          pattern = { key: route.keys[i]!, segments: route.segments, rank: route.rank, routes, acceptsSlashes: undefined };
+          pattern = { key: route.keys[i]!, segments: route.segments, rank: route.rank, routes, keys: route.keys, acceptsSlashes: undefined };
           this.#patterns.set(routes, pattern);
           this.#index.add(pattern);
         }
+        if (pattern.keys !== route.keys) pattern.keys = null;
         route.patterns.push(pattern);
         if (route.entry.encodedSlashes) this.#addHead(heads, route, pattern);
       });
@@ -213,14 +216,15 @@ class Prover<T> {
         acceptsSlashes ||= this.#acceptsSlashes(pattern);
         if (isLess && pattern.rank < leastRank) leastRank = pattern.rank;
       }
+      // On the same hosts the more specific pattern wins every path that both match.
+      if (isLess && (pattern.keys === keys || pattern.keys?.every((key) => keys.includes(key)))) return true;
       for (const route of pattern.routes) {
-        // On the same hosts the more specific pattern wins every path that both match.
-        if (isLess && route.keys.every((key) => keys.includes(key))) continue;
+        if (takers.size === MOST_TAKERS) return false;
         if (route === guarded || !lacks(route.guards, guards) || takers.has(route)) continue;
         const taker = this.#spelt(guarded, route);
         if (taker !== null) takers.set(route, taker);
       }
-      return takers.size < MOST_TAKERS;
+      return true;
     });
     const heads: Heads<T>[] = [];
     if (takers.size < MOST_TAKERS) this.#heads.meeting(keys, segments, "prefixes", (head) => heads.push(head) > 0);
@@ -229,14 +233,11 @@ class Prover<T> {
       yield;
       // Where the guarded route is for all hosts of the head, a pattern that can win has been visited above.
       if (!acceptsSlashes && leastRank >= head.rank && head.keys.every((key) => isCovered(key, keys))) continue;
-      const tail = literalAt(segments, segments.length - 1);
-      for (const patterns of tail === undefined ? head.byTail.values() : [head.byTail.get(tail) ?? [], head.byTail.get("") ?? []]) {
-        for (const route of [...patterns].flatMap(({ routes }) => routes)) {
-          if (takers.size >= MOST_TAKERS) return [...takers.values()];
-          if (route === guarded || !route.entry.encodedSlashes || !lacks(route.guards, guards) || takers.has(route)) continue;
-          const request = this.#decoded(guarded, route, openers);
-          if (request !== null) takers.set(route, { target: route.target, reason: "%2F", request });
-        }
+      for (const route of endingLike(segments, head)) {
+        if (takers.size === MOST_TAKERS) return [...takers.values()];
+        if (route === guarded || !route.entry.encodedSlashes || !lacks(route.guards, guards) || takers.has(route)) continue;
+        const request = this.#decoded(guarded, route, openers);
+        if (request !== null) takers.set(route, { target: route.target, reason: "%2F", request });
       }
     }
     return [...takers.values()];
@@ -348,13 +349,22 @@ class Prover<T> {
   }
 }
 
+/** The routes whose patterns can end in the same segment as the given one. */
+function* endingLike<T>(segments: readonly Segment[], { byTail }: Heads<T>): Generator<Placed<T>> {
+  const tail = literalAt(segments, segments.length - 1);
+  const lists = tail === undefined ? byTail.values() : [byTail.get(tail) ?? [], byTail.get("") ?? []];
+  for (const patterns of lists) for (const { routes } of patterns) yield* routes;
+}
+
 const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /** A method that the route takes on this host; null if other routes of the pattern take all. The gateway answers CONNECT itself. */
 function methodTo<T>(route: Placed<T>, { routes }: Pattern<T>): string | null {
+  const isTaken = (method: string) => method !== "CONNECT" && routeFor(routes, method) === route;
+  const common = COMMON_METHODS.find(isTaken);
+  if (common !== undefined) return common;
   const named = methodsOf(routes);
-  const methods = [...COMMON_METHODS, ...named, unused("OTHER", new Set(named))];
-  return methods.find((method) => method !== "CONNECT" && routeFor(routes, method) === route) ?? null;
+  return [...named, unused("OTHER", new Set(named))].find(isTaken) ?? null;
 }
 
 function lacks(guards: ReadonlySet<string>, needed: ReadonlySet<string>): boolean {

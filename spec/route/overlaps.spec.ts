@@ -136,7 +136,7 @@ const METHODS = ["GET", "HEAD", "PUT", "POST"];
 const HOSTS = ["x.test", "y.test", "z.test", "other"];
 const PATHS = paths();
 
-/** All paths of up to three segments that decode to up to four, of a, b and c, and those of four segments without `%2F`. */
+/** All paths of up to three segments that decode to up to four, and of four segments that decode to up to three, of a, b and c. */
 function paths(): string[] {
   const texts = (count: number): string[] => (count === 0 ? [""] : texts(count - 1).flatMap((text) => ["a", "b", "c"].map((each) => `${text}%2F${each}`)));
   const segments = [0, 1, 2, 3, 4].map((count) => {
@@ -148,7 +148,7 @@ function paths(): string[] {
       ? [""]
       : segments.slice(0, decoded + 1).flatMap((list, count) => list.flatMap((segment) => from(raw - 1, decoded - count).map((rest) => `/${segment}${rest}`)));
   const plain = texts(4).map((text) => text.replaceAll("%2F", "/"));
-  return ["/", ...[1, 2, 3].flatMap((raw) => from(raw, 4)), ...plain];
+  return ["/", ...[1, 2, 3].flatMap((raw) => from(raw, 4)), ...from(4, 3), ...plain];
 }
 
 function answerOf(table: ReturnType<typeof compileTable<Target>>, method: string, host: string, path: string): Target | null {
