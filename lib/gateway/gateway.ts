@@ -147,9 +147,17 @@ export class Gateway {
     return this.#configuration.snapshot.counts;
   }
 
-  /** The files that the configuration in force names: certificates, keys, authorities, plugins' files and plugin modules, as absolute paths. */
+  /**
+   * The files that the configuration in force names, as absolute paths: certificates, keys, authorities, plugins' files, plugin modules and
+   * files with tests.
+   */
   get files(): readonly string[] {
     return this.#configuration.snapshot.files.map(({ path }) => path);
+  }
+
+  /** Those of `files` that hold tests: they are read again by `reload` only. */
+  get testFiles(): readonly string[] {
+    return this.#configuration.snapshot.testFiles;
   }
 
   /** Whether new requests should come here: false from `announceStop` or `close` on. */
@@ -259,7 +267,7 @@ export class Gateway {
   }
 
   /**
-   * Takes new content of `files` (of plugin modules never), under the configuration in force. Everything else stays as it was loaded,
+   * Takes new content of `files` (of plugin modules and `testFiles` never), under the configuration in force. Everything else stays as it was loaded,
    * whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate from
    * being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
    * the gateway has been closed.

@@ -67,7 +67,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
       if (bench.slices.isOver) await bench.slices.next();
       const test = chosen[i]!;
       const left = endsAt - performance.now();
-      const why = signal?.aborted ? STOPPED : left <= 0 ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
+      const why = signal?.aborted ? STOPPED : left < LEAST_MS ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
       const compared = why === null ? await runTest(test, bench, Math.min(maxTestMs, left)) : failure(why);
       results[i] = { name: test.name, passed: compared.differences.length === 0, expected: test.expected, ...compared };
     }
@@ -79,6 +79,8 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
 
 /** How many tests are under way at most. */
 const LANES = 8;
+/** Timers may fire a millisecond early. */
+const LEAST_MS = 2;
 const STOPPED = "not run: the run was stopped";
 
 /** For a `ConfigError`: an issue for each test that has failed. */
