@@ -17,10 +17,10 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
-import { failuresOf, runTests, type TestReport } from "./proof/run_tests.ts";
+import { failuresOf, runTests } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
+import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */

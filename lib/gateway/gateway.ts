@@ -25,13 +25,12 @@ import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
-import type { TestReport } from "./proof/run_tests.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastTests, Reloaded, ReloadCause, State } from "./status.ts";
+import type { GatewayStatus, LastTests, Reloaded, ReloadCause, State, TestReport } from "./status.ts";
 
 export { ConfigError } from "./configuration.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
