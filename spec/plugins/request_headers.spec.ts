@@ -55,7 +55,7 @@ describe("the four changes", () => {
 });
 
 describe("passing on", () => {
-  it("returns the same reply or promise that the next handler returned", () => {
+  it("request_headers returns the same reply or promise that the next handler returned", () => {
     const middleware = instance(requestHeaders, { remove: ["X"] });
     const promise = Promise.resolve(plainReply);
     expect(exercise(middleware, madeUpExchange()).returned).toBe(plainReply);
@@ -82,7 +82,7 @@ describe("configuration", () => {
     ["an empty list", { add: { "X-A": [] } }, /at least 1 item/],
     ["an unknown name in a value", { set: { "X-A": "${claims.sub}" } }, /set\["X-A"\]: .*did you mean \$\{claim\.sub\}/],
     ["an unknown field", { append: { "X-A": "1" } }, /append: is not a known field/],
-  ])("%s is a configuration error", (_, config, message) => {
+  ])("request_headers reports %s as a configuration error", (_, config, message) => {
     const { issues } = checked(requestHeaders.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);
