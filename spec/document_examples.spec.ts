@@ -213,7 +213,7 @@ function stepsOf(page: Document): Step[] {
           }
           const words = wordsOf(line);
           writeFileSync(join(folder, "gw.json"), inForce ?? "");
-          if (words[2] === "validate") return (await program(words.slice(2), { cwd: folder, environment: variables }).ended).stdout;
+          if (words[2] === "validate" || words[2] === "explain") return (await program(words.slice(2), { cwd: folder, environment: variables }).ended).stdout;
           if (words[2] === "--config") return startText(folder, variables);
           return null;
         }

@@ -20,7 +20,7 @@ export interface AdminSource {
   stats(extent: StatsExtent): GatewayStats;
   /** The last run of the configuration's tests; null before the first one. */
   tests(): LastTests | null;
-  explain(question: Question, secrets: Secrets): Explanation;
+  explain(question: Question, secrets: Secrets): Promise<Explanation>;
   metrics(): Readable;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;

@@ -6,7 +6,7 @@ import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settin
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  it.each(["run", "demo", "manager", "validate", "reload", "schema", "hash-password", "help"])("lists the command %s", (verb) => {
+  it.each(["run", "demo", "manager", "validate", "explain", "reload", "schema", "hash-password", "help"])("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 
@@ -27,6 +27,7 @@ describe("--help", () => {
     ["demo", ["--http-port", "--manager-port"], ["--config"]],
     ["manager", ["--manager-port", "--manager-backend-api-url", "--admin-hosts", "--server-cert-path", "--log-level"], ["--config", "--http-port", "--manager true"]],
     ["validate", ["--config", "[FILE]"], ["--http-port", "--admin"]],
+    ["explain", ["METHOD URL [FLAGS]", "-H, --header 'Name: value'", "--from IP", "--admin URL", "--json\n", "--config", "--admin-url", "--ca"], ["--http-port", "--admin-hosts"]],
     ["reload", ["--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["schema", ["--config"], ["--http-port"]],
     ["hash-password", ["standard input"], ["--"]],
