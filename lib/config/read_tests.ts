@@ -31,9 +31,9 @@ export function readTests(
   root: JsonNode,
   names: RouteNames,
   context: CheckContext,
-): { readonly tests: readonly ConfigTest[]; readonly issues: readonly Issue[] } {
+): { readonly tests: readonly ConfigTest[]; readonly testFiles: readonly string[]; readonly issues: readonly Issue[] } {
   const own = nodeAt(root, ["tests"]);
-  const inFiles = testFiles(root, context);
+  const inFiles = filesWithTests(root, context);
   const lists: readonly TestList[] = [...(own === undefined ? [] : [{ node: own, at: ["tests"], file: undefined, issues: context.issues }]), ...inFiles];
   const nameCheck = new NameCheck(names, context);
   let count = 0;
@@ -48,11 +48,12 @@ export function readTests(
     items(node).forEach((test, i) => nameCheck.test(test, [...at, i], list));
     return found === INVALID ? [] : file === undefined ? found : found.map((test) => ({ ...test, file }));
   });
-  return { tests, issues: inFiles.flatMap(({ file, issues }) => issues.sort(byPosition).map((issue) => ({ ...issue, file }))) };
+  const testFiles = inFiles.map(({ file }) => file);
+  return { tests, testFiles, issues: inFiles.flatMap(({ file, issues }) => issues.sort(byPosition).map((issue) => ({ ...issue, file }))) };
 }
 
 /** A file that cannot be read or parsed is reported, and does not hide the errors of the others. */
-function testFiles(root: JsonNode, context: CheckContext): (TestList & { readonly file: string })[] {
+function filesWithTests(root: JsonNode, context: CheckContext): (TestList & { readonly file: string })[] {
   const listed = nodeAt(root, ["test_files"]);
   if (listed === undefined) return [];
   TEST_FILES.check(listed, ["test_files"], context);

@@ -17,10 +17,10 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
-import { failuresOf, runTests, type TestReport } from "./proof/run_tests.ts";
+import { failuresOf, runTests } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
+import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -189,13 +189,13 @@ export class Configuration {
 
   /** See `Gateway.rereadFiles`. */
   rereadFiles(): boolean {
-    const { files, global } = this.snapshot;
+    const { files, testFiles, global } = this.snapshot;
     this.#isReread = true;
     if (files.length === 0 || this.#closing.signal.aborted) return false;
-    // Modules stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
-    const isModule = new Set(global.pluginModules.map(({ path }) => path.path));
+    // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
+    const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
     const kept = new Map(this.#inputs.files);
-    for (const { path } of files) if (!isModule.has(path)) kept.delete(path);
+    for (const { path } of files) if (!staying.has(path)) kept.delete(path);
     const { loaded, inputs } = this.#load(this.#source, { ...this.#inputs, files: kept });
     if (loaded.files.every(({ content }, i) => files[i]?.content.equals(content))) return false;
     this.#replace(this.#source, loaded, inputs);

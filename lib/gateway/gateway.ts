@@ -25,13 +25,12 @@ import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
-import type { TestReport } from "./proof/run_tests.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastTests, Reloaded, ReloadCause, State } from "./status.ts";
+import type { GatewayStatus, LastTests, Reloaded, ReloadCause, State, TestReport } from "./status.ts";
 
 export { ConfigError } from "./configuration.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
@@ -146,9 +145,17 @@ export class Gateway {
     return this.#configuration.snapshot.counts;
   }
 
-  /** The files that the configuration in force names: certificates, keys, authorities, plugins' files and plugin modules, as absolute paths. */
+  /**
+   * The files that the configuration in force names, as absolute paths: certificates, keys, authorities, plugins' files, plugin modules and
+   * files with tests.
+   */
   get files(): readonly string[] {
     return this.#configuration.snapshot.files.map(({ path }) => path);
+  }
+
+  /** Those of `files` that hold tests: they are read again by `reload` only. */
+  get testFiles(): readonly string[] {
+    return this.#configuration.snapshot.testFiles;
   }
 
   /** Whether new requests should come here: false from `announceStop` or `close` on. */
@@ -258,9 +265,9 @@ export class Gateway {
   }
 
   /**
-   * Applies new content of `files` (never of plugin modules), under the configuration in force. Everything else stays as it was loaded,
-   * whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate from
-   * being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
+   * Applies new content of `files` (never of plugin modules and `testFiles`), under the configuration in force. Everything else stays as it
+   * was loaded, whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate
+   * from being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
    * the gateway has been closed.
    */
   rereadFiles(): boolean {

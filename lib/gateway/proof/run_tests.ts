@@ -4,34 +4,18 @@
 import { messageOf } from "../../base/errors.ts";
 import { manualClock } from "../../base/manual_clock.ts";
 import { createTimeSlices } from "../../base/time_slices.ts";
-import type { Json } from "../../config/json.ts";
 import type { ConfigIssue } from "../../config/load.ts";
 import type { ConfigTest } from "../../config/tests.ts";
 import type { RouteTable } from "../../route/table.ts";
 import type { ReceiveOptions } from "../../server/receive.ts";
 import { collected } from "../inject.ts";
 import { receivingBy, viaNameOf, type Loaded, type RouteTarget } from "../snapshot.ts";
+import type { TestReport, TestResult } from "../status.ts";
 import { compare, type Compared, type Outcome } from "./comparison.ts";
 import { matchingTable, Scratch } from "./scratch.ts";
 import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
 
-export interface TestResult {
-  readonly name: string;
-  readonly passed: boolean;
-  /** `expect` as written. */
-  readonly expected: Json;
-  /** The same members with what was found; empty when there was no reply. */
-  readonly found: Json;
-  /** "status: expected 401, found 200", …; empty when it has passed. */
-  readonly differences: readonly string[];
-}
-
-export interface TestReport {
-  readonly passed: number;
-  readonly failed: number;
-  /** In the order of the configuration. */
-  readonly tests: readonly TestResult[];
-}
+export type { TestReport, TestResult };
 
 export interface RunOptions {
   /** Runs only the tests whose name contains this text. Default: all. */
@@ -67,7 +51,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
       if (bench.slices.isOver) await bench.slices.next();
       const test = chosen[i]!;
       const left = endsAt - performance.now();
-      const why = signal?.aborted ? STOPPED : left <= 0 ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
+      const why = signal?.aborted ? STOPPED : left < LEAST_MS ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
       const compared = why === null ? await runTest(test, bench, Math.min(maxTestMs, left)) : failure(why);
       results[i] = { name: test.name, passed: compared.differences.length === 0, expected: test.expected, ...compared };
     }
@@ -79,6 +63,8 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
 
 /** How many tests are under way at most. */
 const LANES = 8;
+/** Timers may fire a millisecond early. */
+const LEAST_MS = 2;
 const STOPPED = "not run: the run was stopped";
 
 /** For a `ConfigError`: an issue for each test that has failed. */

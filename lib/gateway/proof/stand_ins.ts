@@ -22,6 +22,9 @@ export interface Forwarded {
   readonly headers: HeaderList;
 }
 
+/** What a server answers that a plugin asks. */
+export type Answer = ConfigTest["answers"][number];
+
 /** The request of a test, received as from the network. */
 export function requestOf({ method, url, headers, body, clientIp, certificate }: ConfigTest["request"], receiving: ReceiveOptions): Inbound {
   const [, scheme, authority, rest] = ABSOLUTE.exec(url) ?? [null, null, null, url];
@@ -82,7 +85,7 @@ export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], se
 }
 
 /** Answers what plugins ask of other servers, by the exact URL; a server without an answer cannot be reached. */
-export function serversOf(answers: ConfigTest["answers"]): (request: ClientRequestOptions) => Promise<ClientAnswer> {
+export function serversOf(answers: readonly Answer[]): (request: ClientRequestOptions) => Promise<ClientAnswer> {
   const known = new Map(answers.map((answer) => [new URL(answer.url).href, answer]));
   return async ({ url, maxBytes, signal }) => {
     if (signal?.aborted) throw new ClientFailure("cancelled", "the request was given up");
