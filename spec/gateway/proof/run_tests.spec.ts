@@ -177,6 +177,8 @@ describe("the request of a test", () => {
     ["an ambiguous path", { url: "/a/x%2Fy" }, { status: 400, code: "path_ambiguous", service: null }],
     ["a path that leaves its folder", { url: "/a/%2e%2e/x" }, { status: 400 }],
     ["a target that is too long", { url: `/a/${"x".repeat(20_000)}` }, { status: 414, code: "uri_too_long" }],
+    ["headers that are too large", { headers: { "X-Long": "x".repeat(70_000) } }, { status: 431, code: "headers_too_large" }],
+    ["an expectation that cannot be met", { headers: { Expect: "tea" } }, { status: 417, code: "expectation_failed" }],
     ["a body that is too large", { method: "POST", body: "12345" }, { status: 413, code: "body_too_large" }],
     ["a length that is not the body's", { headers: { "Content-Length": "9" } }, { status: 400, code: "bad_request" }],
   ])("is refused before any route for %s, as the gateway does", async (_what, request, expected) => {
