@@ -32,6 +32,7 @@ export const validate: Command = {
   about: "Check a configuration, run its tests, and report all errors and warnings",
   settings: FILE_SETTINGS,
   flags,
+  exits: "0 valid",
   async run(given) {
     const file = namedFile(given, FILE_SETTINGS, flags);
     const isJson = given.flags.json !== undefined;

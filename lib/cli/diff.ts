@@ -16,6 +16,7 @@ export const diff: Command = {
   about: "Compare two configurations: guards lost, and routes added, removed and changed",
   settings: {},
   flags,
+  exits: "0 nothing differs, 1 something differs",
   async run(given) {
     refuseOtherFlags(given, {}, flags);
     const [old, next] = given.operands;

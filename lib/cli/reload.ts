@@ -24,6 +24,7 @@ export const reload: Command = {
   about: "Ask a running gateway to reload its configuration, and print what changed; with --dry-run what would change",
   settings: CLIENT_TABLE,
   flags,
+  exits: "0 done, 1 the gateway cannot be asked, or a dry run is refused",
   async run(given) {
     const { "dry-run": dryRun, ...shared } = given.flags;
     const [file] = given.operands;

@@ -24,6 +24,7 @@ export const test: Command = {
   about: "Run the tests of a configuration; nothing is started or dialled",
   settings: FILE_SETTINGS,
   flags,
+  exits: "0 all tests pass, 1 a test fails",
   async run(given) {
     const file = namedFile(given, FILE_SETTINGS, flags);
     const { only, json, junit } = given.flags as Readonly<Record<string, string | undefined>>;
