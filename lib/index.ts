@@ -29,8 +29,8 @@ export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.t
 export type { DryRun, MovedRequest, MovedRequests } from "./gateway/proof/dry_run.ts";
 export type { GuardsLost } from "./gateway/proof/guards_lost.ts";
 export type { RouteDiff, RoutePlace } from "./gateway/proof/route_diff.ts";
-export type { TestReport, TestResult } from "./gateway/proof/run_tests.ts";
-export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./gateway/status.ts";
+export type { ExplainedCandidate } from "./gateway/proof/route_reasons.ts";
+export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport, TestResult } from "./gateway/status.ts";
 export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/configuration.ts";
 export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";

@@ -26,6 +26,7 @@ describe("fields of the configuration", () => {
       ["global", schema.properties!.global!] as const,
       ...["Service", "Upstream", "Route", "Plugin"].map((name) => [name, definitions[name]!] as const),
     ].map(([name, node]) => [name, node, () => tableUnder(name, configuration)] as const),
+    ["Test", definitions.Test!, () => tableUnder("Tests", document("docs/proof.md"))] as const,
     ...builtinPlugins.map(({ name, schema: own }) => [name, own.jsonSchema() as Node, () => fieldTable(name)] as const),
   ];
 
@@ -212,7 +213,7 @@ describe("the documents", () => {
     expect(pages.filter((page) => page !== "README.md" && !links.includes(page))).toEqual([]);
   });
 
-  it("what ships links to nothing that does not ship", () => {
+  it("files in the package link to no file outside the package", () => {
     const { files } = JSON.parse(read("package.json")) as { files: string[] };
     const always = ["README.md", "LICENSE", "package.json"];
     const ships = (path: string) => always.includes(path) || files.some((each) => path === each || path.startsWith(`${each}/`));

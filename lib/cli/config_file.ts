@@ -10,7 +10,7 @@ import { SETTINGS, type SettingsTable } from "../config/settings_table.ts";
 import { ConfigError, type Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules, moduleKinds } from "../gateway/plugin_modules.ts";
 import { Candidate } from "../gateway/proof/candidate.ts";
-import type { TestReport } from "../gateway/proof/run_tests.ts";
+import type { TestReport } from "../gateway/status.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
 import { Failure } from "./failure.ts";

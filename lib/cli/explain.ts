@@ -3,7 +3,7 @@
  */
 import { isIP } from "node:net";
 import { explanationView } from "../admin/views.ts";
-import { TOKEN } from "../config/fields.ts";
+import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
 import { readValues, SETTINGS } from "../config/settings_table.ts";
 import type { Question } from "../gateway/explain.ts";
@@ -60,7 +60,7 @@ function questionOf({ operands: [method, url], flags: { from }, repeated }: Argu
     // The value is not repeated: it may be a credential.
     if (value === undefined) throw new Failure("-H: expected a header such as 'Host: api.example.com', found no colon", 2);
     if (!TOKEN.test(name)) throw new Failure(`-H: ${JSON.stringify(name)} is not the name of a header`, 2);
-    if (/[^\t\x20-\x7e\x80-\xff]/.test(value)) throw new Failure(`-H: the value of ${name} has a character that no header may have`, 2);
+    if (!FIELD_VALUE.test(value)) throw new Failure(`-H: the value of ${name} has a character that no header may have`, 2);
     headers.set(name, [...(headers.get(name) ?? []), value]);
   }
   return { method, url, headers: Object.fromEntries(headers), ...(from !== undefined && { clientIp: String(from) }) };

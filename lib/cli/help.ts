@@ -14,7 +14,7 @@ ${lines.join("")}
 
 ${FLAGS}:
 ${flagsText(SETTINGS)}
-Further flags of reload:
+Further flags of explain and reload, which ask a running gateway:
 ${flagsText(CLIENT_SETTINGS)}
 ${TRACES}
 ${exitCodes()}`;

@@ -1,5 +1,5 @@
 /**
- * `edge-gateway run`: starts what the settings ask for, reloads when files change or on a signal, and ends on a signal.
+ * `edge-gateway run`: starts the gateway and the interfaces of the settings, reloads when files change or on a signal, and ends on a signal.
  */
 import { resolve } from "node:path";
 import { systemClock, waitAtMost } from "../base/clock.ts";
@@ -29,7 +29,8 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
   const renew = createTlsRenewal(settings, log);
   const followFiles = ({ gateway }: Started) => {
-    namedFiles.follow(gateway.files);
+    testFiles.follow(gateway.testFiles);
+    namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
     reloadNamedFiles(gateway, log); // includes changes before the files were watched
   };
   const reload = async (started: Started, by: ReloadCause) => {
@@ -51,6 +52,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
     if (started.gateway.status.lastReload?.outcome === "refused") return reload(started, "file");
     return followFiles(started);
   }));
+  const testFiles = watchFiles(whenStarted((started) => reload(started, "file")));
   const onHangup = whenStarted((started) => reloadAll(started, "signal"));
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
@@ -67,7 +69,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
     await waitAtMost(output.close(), LINGER_MS);
     return code;
   } finally {
-    for (const watched of [configFile, tlsFiles, namedFiles]) watched.close();
+    for (const watched of [configFile, tlsFiles, namedFiles, testFiles]) watched.close();
     process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
   }
 }

@@ -4,7 +4,7 @@
 import { writeFileSync } from "node:fs";
 import type { Json } from "../config/json.ts";
 import { isMatches } from "../config/tests.ts";
-import type { TestReport, TestResult } from "../gateway/proof/run_tests.ts";
+import type { TestReport, TestResult } from "../gateway/status.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Command, FlagTable } from "./arguments.ts";
 import { counted, FILE_SETTINGS, namedFile, openCandidate } from "./config_file.ts";

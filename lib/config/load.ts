@@ -38,6 +38,8 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly config: Config;
       /** Of the field `tests`, then of each file of `test_files`. They are not part of what is displayed, and not of the digest. */
       readonly tests: readonly ConfigTest[];
+      /** Those of `files` that hold tests. */
+      readonly testFiles: readonly string[];
       /** For display: as configured, defaults filled in, references unresolved. */
       readonly shown: Json;
       /** The same with each literal secret masked. */
@@ -68,12 +70,12 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     const { at } = issue;
     issues.push({ at, message: withReferences(issue, nodeAt(root, at), resolved), position: positionAt(root, at) });
   }
-  const { tests, issues: inTestFiles } = readTests(parsed.node, names, context);
+  const { tests, testFiles, issues: inTestFiles } = readTests(parsed.node, names, context);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
   let copy: Json | undefined; // created on first use: rarely needed, and slow for a large configuration
-  return { ok: true, config, tests, shown, masked: () => (copy ??= masked(shown, secrets)), digest, files: [...files.values()], kinds };
+  return { ok: true, config, tests, testFiles, shown, masked: () => (copy ??= masked(shown, secrets)), digest, files: [...files.values()], kinds };
 }
 
 function masked(shown: Json, secrets: readonly Secret[]): Json {
@@ -215,9 +217,9 @@ function declarations(root: JsonNode, sources: Sources) {
     const hosts = texts(items(field(service, "hosts"))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];
     const serviceName = text(field(service, "name"));
-    const names = new Set<string>();
+    const names = byService.get(serviceName ?? "") ?? new Set<string>();
     if (serviceName !== undefined) byService.set(serviceName, names);
-    isComplete &&= serviceName !== undefined;
+    isComplete &&= serviceName !== undefined && field(service, "routes")?.kind === "array";
     const declaredService = { name: serviceName ?? formatPath(at), basePath, hosts, at };
     items(field(service, "routes")).forEach((route, j) => {
       const routePath = path(field(route, "path"));

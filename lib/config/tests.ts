@@ -2,8 +2,9 @@
  * The schema of the tests of a configuration: requests, and what is expected of them.
  */
 import { isIP } from "node:net";
+import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { linearPattern } from "../base/linear_pattern.ts";
-import { integer, METHOD, milliseconds, NAME, TOKEN } from "./fields.ts";
+import { integer, METHOD, milliseconds, NAME } from "./fields.ts";
 import { nodeAt, type Json, type Path, type Position } from "./json.ts";
 import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";
@@ -27,7 +28,7 @@ export interface TestCertificate {
 /** Tests are never displayed, so nothing is masked; messages do not repeat the text. */
 const SECRET = { secret: (text: string) => text } as const;
 
-const NULL: s.Schema<null, null> = define({ expects: "null", describe: undefined, kinds: ["null"], check: () => null, jsonSchema: () => ({ type: "null" }) });
+const NULL: s.Schema<null, null> = define({ expects: "null", kinds: ["null"], check: () => null, jsonSchema: () => ({ type: "null" }) });
 
 /** Any JSON; references are resolved in all its strings. */
 const ANY_JSON: s.Schema<Json, Json> = define({
@@ -40,7 +41,11 @@ const ANY_JSON: s.Schema<Json, Json> = define({
     if (node.kind === "string") return TEXT.check(node, at, context);
     return node.kind === "null" ? null : node.value;
   },
-  show: (node) => (node.kind === "array" ? LIST.show(node) : node.kind === "object" ? CLAIMS.show(node) : node.kind === "null" ? null : node.value),
+  show(node) {
+    if (node.kind === "array") return LIST.show(node);
+    if (node.kind === "object") return CLAIMS.show(node);
+    return node.kind === "null" ? null : node.value;
+  },
   jsonSchema: () => ({}),
 });
 const TEXT = s.string(SECRET);
@@ -71,12 +76,18 @@ function textOrNone(text: s.Schema<string, string>, describe: string) {
   return s.optional(s.anyOf([text, MATCHES, NULL], { describe }));
 }
 
-const HEADER_VALUE = s.string({ hint: "a text that a header can carry", check: (text) => (/^[\t\x20-\x7e\x80-\xff]*$/.test(text) ? undefined : ""), ...SECRET });
+const HEADER_VALUE = s.string({
+  hint: "a text that a header can carry",
+  check: (text) => (FIELD_VALUE.test(text) ? undefined : ""),
+  ...SECRET,
+});
 const HEADER_VALUES = s.anyOf([HEADER_VALUE, s.array(HEADER_VALUE, { min: 1 })]);
 const EXPECTED_HEADER = s.anyOf([HEADER_VALUE, s.array(HEADER_VALUE, { min: 1 }), MATCHES, NULL]);
 
-/** A record by names of headers. Wrong names are not repeated: in "Authorization: Basic c2VjcmV0" one holds a secret. */
-function headers<S extends s.AnySchema>(value: S, describe: string): s.Schema<Readonly<Record<string, s.Infer<S>>>, Readonly<Record<string, s.InputOf<S>>>> {
+type ByName<T> = Readonly<Record<string, T>>;
+
+/** Values by the name of the header. Wrong names are not repeated: the name "Authorization: Basic c2VjcmV0" contains a secret. */
+function headers<S extends s.AnySchema>(value: S, describe: string): s.Schema<ByName<s.Infer<S>>, ByName<s.InputOf<S>>> {
   const values = s.record(value, { describe });
   return {
     ...values,
@@ -84,52 +95,63 @@ function headers<S extends s.AnySchema>(value: S, describe: string): s.Schema<Re
       const before = context.issues.length;
       const seen = new Set<string>();
       for (const [name, { keyPosition: position }] of node.kind === "object" ? node.members : []) {
-        if (!TOKEN.test(name)) context.issues.push({ at, message: 'has a key that is not the name of a header: write "Name": "value"', position });
-        else if (seen.has(name.toLowerCase())) context.issues.push({ at: [...at, name], message: "occurs twice, in different cases", position });
-        seen.add(name.toLowerCase());
+        const lower = name.toLowerCase();
+        if (!TOKEN.test(name)) context.issues.push({ at, message: NO_HEADER_NAME, position });
+        else if (seen.has(lower)) context.issues.push({ at: [...at, name], message: "occurs twice, in different cases", position });
+        seen.add(lower);
       }
       return context.issues.length > before ? s.INVALID : values.check(node, at, context);
     },
   };
 }
 
+const NO_HEADER_NAME = 'has a key that is not the name of a header: write "Name": "value"';
+
 function body(describe: string) {
-  return s.optional({ ...ANY_JSON, describe, jsonSchema: () => ({ description: describe }) } satisfies typeof ANY_JSON);
+  return s.optional({ ...ANY_JSON, describe, jsonSchema: () => ({ description: describe }) });
 }
 
 /** `{"matches": "^a"}` is a pattern, any other object a body of JSON. */
 const EXPECTED_BODY: s.Schema<Json | Matches, Json> = {
   ...ANY_JSON,
   describe: "Body of the reply.",
-  check: (node, at, context) => (isMatches(ANY_JSON.show(node)) ? MATCHES : ANY_JSON).check(node, at, context),
+  check(node, at, context) {
+    const isPattern = node.kind === "object" && node.members.size === 1 && node.members.get("matches")?.value.kind === "string";
+    return (isPattern ? MATCHES : ANY_JSON).check(node, at, context);
+  },
   jsonSchema: () => ({ description: "Body of the reply." }),
 };
 
-/** Whether an expected value is a pattern. */
+/** Whether an expected value is a pattern, and not a text, a number, null or JSON. */
 export function isMatches(value: unknown): value is Matches {
   if (typeof value !== "object" || value === null) return false;
   return Object.keys(value).length === 1 && typeof (value as Partial<Matches>).matches === "string";
 }
 
-const isHttpUrl = (text: string) => {
-  if (!/^https?:\/\/[\x21\x22\x24-\x7e]+$/i.test(text) || !URL.canParse(text)) return false;
-  const { username, password } = new URL(text);
-  return username === "" && password === "";
-};
-
 const REQUEST_URL = s.string({
   hint: 'a path such as "/items?x=1", or an http:// or https:// URL, in printable ASCII, without "#", user name and password',
   describe: "Path with query, or an http(s) URL.",
-  check: (text) => (/^\/[\x21\x22\x24-\x7e]*$/.test(text) || isHttpUrl(text) ? undefined : ""),
+  check: (text) => (isSendable(text) && (text.startsWith("/") || isHttpUrl(text)) ? undefined : ""),
   ...SECRET,
 });
 
 const ANSWER_URL = s.string({
   hint: 'an http:// or https:// URL, in printable ASCII, without "#", user name and password',
   describe: "The exact URL that is asked.",
-  check: (text) => (isHttpUrl(text) ? undefined : ""),
+  check: (text) => (isSendable(text) && isHttpUrl(text) ? undefined : ""),
   ...SECRET,
 });
+
+/** Printable ASCII without "#": a fragment is never sent (RFC 9110 §7.1). */
+function isSendable(url: string): boolean {
+  return /^[\x21\x22\x24-\x7e]+$/.test(url);
+}
+
+function isHttpUrl(text: string): boolean {
+  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return false;
+  const { username, password } = new URL(text);
+  return username === "" && password === "";
+}
 
 const CLIENT_IP = s.string({
   hint: "an IP address",
@@ -137,7 +159,10 @@ const CLIENT_IP = s.string({
   check: (text) => (isIP(text) === 0 ? "" : text.includes("%") ? "leave the zone out" : undefined),
 });
 
-const SAN = s.string({ pattern: /^(?:DNS|URI|IP|email):./, hint: 'a name with its type (DNS, URI, IP or email) such as "DNS:billing.example.com"' });
+const SAN = s.string({
+  pattern: /^(?:DNS|URI|IP|email):./,
+  hint: 'a name with its type (DNS, URI, IP or email) such as "DNS:billing.example.com"',
+});
 
 const CERTIFICATE: s.Schema<TestCertificate | null, { readonly subject: string; readonly san?: readonly string[] }> = s.object(
   {
@@ -162,9 +187,8 @@ const REQUEST = s.object(
   { describe: "The request." },
 );
 
-const STATUS = integer(200, 599, 200, "Status of the reply.");
 const REPLY = {
-  status: STATUS,
+  status: integer(200, 599, 200, "Status of the reply."),
   headers: s.withDefault(headers(HEADER_VALUES, "Headers of the reply."), {}),
   body: body("Body of the reply."),
 };
@@ -206,11 +230,13 @@ const FIELDS = s.object(
         else report(`is the same URL as that of answers[${first}]`, "answers", i, "url");
       });
       if (isBrokenJson(request) && !expectsRefusal(expect)) {
-        report("is a text that is not JSON, although Content-Type says so: write JSON here, or expect a refusal (code, or a status 400–499)", "request", "body");
+        report(`is a text that is not JSON, although Content-Type says so: ${JSON_REMEDY}`, "request", "body");
       }
     },
   },
 );
+
+const JSON_REMEDY = "write JSON here, or expect a refusal (code, or a status 400–499)";
 
 type Fields = s.Infer<typeof FIELDS>;
 
@@ -235,7 +261,7 @@ const TEST: s.Schema<ConfigTest, s.InputOf<typeof FIELDS>> = {
   },
 };
 
-export const TESTS = s.array(s.named("Test", TEST), { max: MAX_TESTS, describe: "Requests, and what is expected of them; checked before the configuration is used." });
+export const TESTS = s.array(s.named("Test", TEST), { max: MAX_TESTS, describe: "Requests, and what is expected of them." });
 export const TEST_FILE = s.file({ describe: "A JSON file with an array of tests; relative to the configuration's folder." });
 export const TEST_FILES = s.array(TEST_FILE, { describe: "Files with further tests." });
 
@@ -251,6 +277,7 @@ function isBrokenJson({ headers, body }: Fields["request"]): boolean {
   }
 }
 
+/** Also true if a pattern leaves the status open. */
 function expectsRefusal({ code, status }: Fields["expect"]): boolean {
   if (typeof code === "string" || isMatches(code) || isMatches(status)) return true;
   return typeof status === "number" && status >= 400 && status < 500;

@@ -17,10 +17,10 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
-import { failuresOf, runTests, type TestReport } from "./proof/run_tests.ts";
+import { failuresOf, runTests } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
+import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -29,13 +29,13 @@ export interface ConfigurationOptions {
   readonly configFile?: string;
   /** Plugin kinds beside the built-in ones. */
   readonly plugins?: readonly AnyPlugin[];
-  /** What `loadPluginModules` returned for the same configuration; needed where it has `global.plugin_modules`. */
+  /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
   readonly modules?: PluginModules;
-  /** What `${env:NAME}` refers to. Default `process.env`. */
+  /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
-/** The parts of a gateway that a configuration is compiled with, and that follow a new one. */
+/** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
 export type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
 
 /** `file` is for messages, and its folder is that of relative paths. */
@@ -200,13 +200,13 @@ export class Configuration {
 
   /** See `Gateway.rereadFiles`. */
   rereadFiles(): boolean {
-    const { files, global } = this.snapshot;
+    const { files, testFiles, global } = this.snapshot;
     this.#isReread = true;
     if (files.length === 0 || this.#closing.signal.aborted) return false;
-    // Modules stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
-    const isModule = new Set(global.pluginModules.map(({ path }) => path.path));
+    // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
+    const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
     const kept = new Map(this.#inputs.files);
-    for (const { path } of files) if (!isModule.has(path)) kept.delete(path);
+    for (const { path } of files) if (!staying.has(path)) kept.delete(path);
     const { loaded, inputs } = this.#load(this.#source, { ...this.#inputs, files: kept });
     if (loaded.files.every(({ content }, i) => files[i]?.content.equals(content))) return false;
     this.#replace(this.#source, loaded, inputs);
@@ -257,7 +257,7 @@ export class Configuration {
     this.onReplaced(before, next);
   }
 
-  /** Compiles a configuration and brings it into force. Throws, and changes nothing, when a plugin or the access log's file refuses. */
+  /** Compiles a configuration and brings it into force. Throws, and changes nothing, if a plugin or the access log fails. */
   #enforce(loaded: Loaded): Snapshot {
     const { runtime, metrics, accessLog } = this.#tools;
     const next = compile(loaded, { ...this.#tools, onFault: this.#onFault });
@@ -282,7 +282,7 @@ export class Configuration {
     logFault(this.#tools.log, call, error, link);
     const { name, scope } = link;
     const { key, id, level, service, route } = scope;
-    // A request may outlive the configuration under which it came.
+    // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
     const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });

@@ -111,18 +111,18 @@ export async function explain(question: Question, displayed: Json, source: Expla
 }
 
 /**
- * Receives the question like a request from the network. Its framing headers are judged, but only a body that is given is read. Refuses
- * also what the parser of a listener refuses.
+ * Receives the question like a request from the network. Its framing headers are checked, but only the given body is read. Also
+ * refuses questions that the parser of a listener would refuse.
  */
 function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Question, receiving: ReceiveOptions): Inbound {
   const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((each) => [name, each] as const));
   const framing = lines.filter(([name]) => body === undefined && FRAMING.test(name)).flat();
   const others = lines.filter(([name]) => body !== undefined || !FRAMING.test(name)).flat();
-  const inbound = injected({ method, path: url, headers: others, remoteAddress: clientIp, ...(body === undefined ? {} : { body }) }, receiving);
+  const given = { method, path: url, headers: others, remoteAddress: clientIp, encrypted: /^https:/i.test(url), ...(body === undefined ? {} : { body }) };
+  const inbound = injected(given, receiving);
   const all = [...inbound.headers, ...framing];
   const refusal = refuseBytes(url, all, receiving) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
-  const scheme = /^https:/i.test(url) ? "https" : inbound.scheme;
-  return { ...inbound, scheme, refusal: refusal ?? (CONTINUE.test(headerValue(all, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION) };
+  return { ...inbound, refusal: refusal ?? (CONTINUE.test(headerValue(all, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION) };
 }
 
 const FRAMING = /^(?:content-length|transfer-encoding)$/i;
@@ -132,7 +132,7 @@ const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
 /** Counts as node does: the target, and names and values of headers, without separators. */
 function refuseBytes(url: string, headers: HeaderList, { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions): Refusal | null {
   if (url.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, url.length) < maxHeaderBytes) return null;
-  return { code: "headers_too_large", detail: `The request line and header fields may have ${maxHeaderBytes} bytes together.` };
+  return { code: "headers_too_large", detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.` };
 }
 
 function refuseLength(headers: HeaderList): Refusal | null {

@@ -26,13 +26,12 @@ import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
 import { dryRun, type DryRun } from "./proof/dry_run.ts";
-import type { TestReport } from "./proof/run_tests.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastTests, Reloaded, ReloadCause, State } from "./status.ts";
+import type { GatewayStatus, LastTests, Reloaded, ReloadCause, State, TestReport } from "./status.ts";
 
 export { ConfigError } from "./configuration.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
@@ -59,7 +58,6 @@ export class Gateway {
   readonly #listener: Listener;
   readonly #reported: ReportSource;
   #state: State = "serving";
-  #isActive = false;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
   #closing: Promise<"drained" | "cut"> | null = null;
@@ -134,7 +132,7 @@ export class Gateway {
     return this.#configuration.snapshot.shown;
   }
 
-  /** The same for people who may not see secrets: each literal secret is masked. */
+  /** The same for users who may not see secrets: each literal secret is masked. */
   get maskedConfig(): Json {
     return this.#configuration.snapshot.masked();
   }
@@ -148,9 +146,17 @@ export class Gateway {
     return this.#configuration.snapshot.counts;
   }
 
-  /** The files that the configuration in force names: certificates, keys, authorities, plugins' files and plugin modules, as absolute paths. */
+  /**
+   * The files that the configuration in force names, as absolute paths: certificates, keys, authorities, plugins' files, plugin modules and
+   * files with tests.
+   */
   get files(): readonly string[] {
     return this.#configuration.snapshot.files.map(({ path }) => path);
+  }
+
+  /** Those of `files` that hold tests: they are read again by `reload` only. */
+  get testFiles(): readonly string[] {
+    return this.#configuration.snapshot.testFiles;
   }
 
   /** Whether new requests should come here: false from `announceStop` or `close` on. */
@@ -217,7 +223,7 @@ export class Gateway {
     } catch (error) {
       throw this.#configuration.accessLogError(error);
     }
-    this.#activate();
+    this.#requests.activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
@@ -268,9 +274,9 @@ export class Gateway {
   }
 
   /**
-   * Takes new content of `files` (of plugin modules never), under the configuration in force. Everything else stays as it was loaded,
-   * whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate from
-   * being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
+   * Applies new content of `files` (never of plugin modules and `testFiles`), under the configuration in force. Everything else stays as it
+   * was loaded, whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate
+   * from being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
    * the gateway has been closed.
    */
   rereadFiles(): boolean {
@@ -357,8 +363,6 @@ export class Gateway {
 
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
-    if (this.#isActive || this.#isClosed()) return;
-    this.#isActive = true;
     this.#runtime.activate();
     this.#stats.start();
     try {

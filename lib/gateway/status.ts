@@ -1,9 +1,9 @@
 /**
- * Types of what a gateway reports: its state, reloads, certificates, plugin faults and warnings.
+ * Types of the reports of a gateway: its state, reloads, certificates, plugin faults and warnings.
  */
 import type { CertificateFacts } from "../base/pem.ts";
+import type { Json } from "../config/json.ts";
 import type { Change } from "./config_diff.ts";
-import type { TestReport } from "./proof/run_tests.ts";
 
 export interface Reloaded {
   readonly digest: string;
@@ -23,6 +23,24 @@ export type LastReload = {
   /** Of the configuration in force after the reload: the old one when it was refused. */
   readonly digest: string;
 } & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
+
+export interface TestResult {
+  readonly name: string;
+  readonly passed: boolean;
+  /** `expect` as written. */
+  readonly expected: Json;
+  /** The same members with what was found; empty when there was no reply. */
+  readonly found: Json;
+  /** "status: expected 401, found 200", …; empty when it has passed. */
+  readonly differences: readonly string[];
+}
+
+export interface TestReport {
+  readonly passed: number;
+  readonly failed: number;
+  /** In the order of the configuration. */
+  readonly tests: readonly TestResult[];
+}
 
 /** The last run of a configuration's tests. */
 export interface LastTests {

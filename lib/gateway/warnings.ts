@@ -12,7 +12,7 @@ export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "dige
   readonly shown: DisplayedConfig;
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
-  /** The kinds of plugins that decide who may ask. */
+  /** The kinds of plugins that decide who may send requests. */
   readonly guards: ReadonlySet<string>;
   /** Milliseconds since 1970. */
   readonly wall: number;

@@ -40,13 +40,13 @@ describe("POST /gateway/explain", () => {
     ["[]", "[]"],
     ["7", "7"],
     ["false", "false"],
-  ])("takes the client's address, headers of several lines, and a body, which is text or else JSON: %s", async (body, text) => {
+  ])("POST /gateway/explain accepts the client's address, headers of several lines, and a body, which is text or else JSON: %s", async (body, text) => {
     const { post, asked } = await loggedIn();
     expect((await post(`{"method":"POST","url":"/","headers":{"a":["1","2"]},"client_ip":"2001:db8::1","body":${body}}`)).status).toBe(200);
     expect(asked).toEqual([{ method: "POST", url: "/", headers: { a: ["1", "2"] }, clientIp: "2001:db8::1", body: text }]);
   });
 
-  it("null as client_ip or body is none", async () => {
+  it("POST /gateway/explain accepts null for no client_ip and no body", async () => {
     const { post, asked } = await loggedIn();
     expect((await post('{"method":"POST","url":"/","client_ip":null,"body":null}')).status).toBe(200);
     expect(asked).toEqual([{ method: "POST", url: "/", headers: {} }]);

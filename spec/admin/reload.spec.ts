@@ -156,6 +156,7 @@ describe("GET /gateway/status", () => {
       counts: { services: 1, routes: 1, upstreams: 1 },
       last_reload: null,
       last_change: null,
+      tests: { passed: 1, failed: 0 },
       plugin_faults: [],
       certificates: [],
       warnings: [],

@@ -45,12 +45,12 @@ describe("readArguments", () => {
     expect(read("-v", "demo")).toEqual({ command: "demo", isNamed: true, flags: { version: true }, repeated: {}, operands: [] });
   });
 
-  it("collects the values of a flag that may be repeated, in both spellings and in their order", () => {
+  it("readArguments collects the values of a flag that may be repeated, in both spellings and in their order", () => {
     const { flags, repeated, operands } = read("validate", "-H", "A: 1", "--header", "B: 2", "--header=-C: 3", "x");
     expect([repeated, flags.header, operands]).toEqual([{ header: ["A: 1", "B: 2", "-C: 3"] }, "-C: 3", ["x"]]);
   });
 
-  it("reads a flag that takes no value without the word behind it", () => {
+  it("readArguments reads a flag that takes no value without the word behind it", () => {
     expect(read("--json", "validate", "file")).toMatchObject({ command: "validate", flags: { json: true }, operands: ["file"] });
   });
 

@@ -48,8 +48,8 @@ describe("explain for a request that matches", () => {
   it("explain reports why the route matches, and which less specific routes match as well", async () => {
     const { reasons } = await explain("GET", "/shop/items/7");
     expect(reasons[0]).toBe('/shop/items/7 matches service "shop" (base_path /shop), route "item" (/items/{id}).');
-    expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) fits as well, but is less specific than route "item" of service "shop": a literal segment goes before/);
-    expect((await explain("DELETE", "/shop/items/7")).reasons).toContain("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
+    expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) matches as well, but is less specific than route "item" of service "shop": a literal segment comes before/);
+    expect((await explain("DELETE", "/shop/items/7")).reasons).toContain("No other route matches it: a literal segment would come before {name}, and {name} before {name*}.");
   });
 
   it("explain lists the plugins that run, in their order, without disabled ones and without secrets", async () => {
@@ -69,7 +69,7 @@ describe("explain for a request that matches", () => {
     }));
     const own = createGateway({ config: { services } });
     const why = async (host: string) => (await own.explain({ method: "GET", url: `http://${host}/v1/users` })).reasons.filter((reason) => reason.includes("less specific")).map((reason) => /"(s\d)".*specific than [^:]*: (.*)$/.exec(reason)!.slice(1));
-    const [hosts, all] = ["an exact host goes before one with *., and of these the longer first.", "services for certain hosts go first."];
+    const [hosts, all] = ["an exact host comes before a host with *., and a longer host with *. before a shorter one.", "services for certain hosts come first."];
     expect(await why("X.a.example.com:80")).toEqual([["s1", hosts], ["s0", hosts], ["s3", all]]);
     expect(await why("y.a.example.com")).toEqual([["s0", hosts], ["s3", all]]);
   });
@@ -77,7 +77,7 @@ describe("explain for a request that matches", () => {
   it("explain takes the host from the url, or from the headers", async () => {
     for (const asked of [await explain("GET", "http://api.example.com/v1/users"), await explain("GET", "/v1/users", { Host: "API.example.com:8008" })]) {
       expect([asked.service, asked.pattern, asked.forwarded]).toEqual(["api", "/v1/users", "/v1/users"]);
-      expect(asked.reasons).toContain("The service is for the hosts api.example.com: it goes before services for all hosts.");
+      expect(asked.reasons).toContain("The service is for the hosts api.example.com: it comes before services for all hosts.");
     }
   });
 
@@ -88,7 +88,7 @@ describe("explain for a request that matches", () => {
   });
 
   it("explain reports that HEAD uses the route for GET", async () => {
-    expect((await explain("HEAD", "/shop/items/7")).reasons).toContain("A route that takes GET takes HEAD, too.");
+    expect((await explain("HEAD", "/shop/items/7")).reasons).toContain("A route that accepts GET also accepts HEAD.");
   });
 });
 
@@ -113,36 +113,36 @@ describe("explain for a request that is refused", () => {
     expect(await explain(method, "/shop/items/7", headers)).toMatchObject({ outcome: "refused", status: 400, code: "bad_request" });
   });
 
-  it("for a 404 below a base_path, explain lists the routes there and suggests one", async () => {
+  it("explain lists, for a 404 below a base_path, the routes there and suggests one", async () => {
     const { status, code, path, reasons } = await explain("POST", "/shop");
     expect([status, code, path]).toEqual([404, "route_not_found", "/shop"]);
     expect(reasons[0]).toBe("No service and route of this gateway match the path.");
-    expect(reasons[1]).toBe('/shop begins as base_path /shop of service "shop" does, but fits none of its routes as a whole: /shop/items/{id}, /shop/{rest*}.');
+    expect(reasons[1]).toBe('/shop begins as base_path /shop of service "shop" does, but matches none of its routes as a whole: /shop/items/{id}, /shop/{rest*}.');
     expect((await explain("GET", "/v1/user", { Host: "api.example.com" })).reasons[1]).toMatch(/: \/v1\/users\. Did you mean \/v1\/users\?$/);
   });
 
-  it("for a 404 elsewhere, explain lists the base_paths and suggests one", async () => {
+  it("explain lists, for a 404 elsewhere, the base_paths and suggests one", async () => {
     expect((await explain("GET", "/shpo/items/7")).reasons[1]).toBe("/shpo/items/7 begins with the base_path of no service: there are /shop, /. Did you mean /shop?");
   });
 
-  it("for a 404 because of the host, explain names the hosts of the route", async () => {
+  it("explain names, for a 404 because of the host, the hosts of the route", async () => {
     expect((await explain("GET", "/v1/users", { Host: "other.example" })).reasons[1]).toBe(
-      'Route "v1" of service "api" (/v1/users) fits the path, but is for the hosts api.example.com only.',
+      'Route "v1" of service "api" (/v1/users) matches the path, but is for the hosts api.example.com only.',
     );
   });
 
-  it("for a 404 without services, explain reports that there are none", async () => {
+  it("explain reports, for a 404 without services, that there are none", async () => {
     expect((await createGateway({ config: { services: [] } }).explain({ method: "GET", url: "/" })).reasons[1]).toBe("The configuration has no services.");
   });
 
-  it("for a 405, explain names the methods of the route", async () => {
+  it("explain names, for a 405, the methods of the route", async () => {
     const { status, code, reasons } = await explain("PUT", "/shop/items/7");
     expect([status, code]).toEqual([405, "method_not_allowed"]);
     expect(reasons).toEqual([
       "This path accepts DELETE, GET, HEAD.",
-      'Route "item" of service "shop" (/shop/items/{id}) fits the path, but takes GET, DELETE.',
+      'Route "item" of service "shop" (/shop/items/{id}) matches the path, but accepts GET, DELETE.',
     ]);
-    expect((await explain("delete", "/shop/items/7")).reasons[1]).toMatch(/takes GET, DELETE\. Upper and lower case are not the same in methods: write DELETE\.$/);
+    expect((await explain("delete", "/shop/items/7")).reasons[1]).toMatch(/accepts GET, DELETE\. Upper and lower case are not the same in methods: write DELETE\.$/);
   });
 });
 
@@ -151,49 +151,49 @@ describe("the candidates of explain", () => {
     (await from.explain(question)).candidates.map(({ service, route, verdict }) => `${service}/${route} ${verdict}`);
   const upstreams = [{ host: "127.0.0.1", port: 9 }];
 
-  it("begin with the route that takes the request, then the less specific ones that fit as well", async () => {
-    const rest = 'fits as well, but is less specific than route "item" of service "shop": a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first';
+  it("the candidates of explain begin with the route that takes the request, then the less specific routes that match as well", async () => {
+    const rest = 'matches as well, but is less specific than route "item" of service "shop": a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first';
     expect(await verdicts({ method: "GET", url: "/shop/items/7" })).toEqual(["shop/item takes the request", `shop/rest ${rest}`]);
   });
 
-  it("name the methods of a route that fits the path but not the method", async () => {
-    expect(await verdicts({ method: "DELETE", url: "/shop/items/7" })).toEqual(["shop/item takes the request", "shop/rest fits the path, but takes only GET"]);
-    expect(await verdicts({ method: "PUT", url: "/shop/items/7" })).toEqual(["shop/item fits the path, but takes GET, DELETE", "shop/rest fits the path, but takes only GET"]);
+  it("the candidates of explain include routes of other methods, with their methods", async () => {
+    expect(await verdicts({ method: "DELETE", url: "/shop/items/7" })).toEqual(["shop/item takes the request", "shop/rest matches the path, but accepts only GET"]);
+    expect(await verdicts({ method: "PUT", url: "/shop/items/7" })).toEqual(["shop/item matches the path, but accepts GET, DELETE", "shop/rest matches the path, but accepts only GET"]);
   });
 
-  it("name the hosts of routes that fit the path, whether another route takes the request or none", async () => {
-    expect(await verdicts({ method: "GET", url: "/v1/users" })).toEqual(["api/v1 fits the path, but is for the hosts api.example.com only"]);
+  it("the candidates of explain include routes for other hosts, with their hosts, whether another route takes the request or none", async () => {
+    expect(await verdicts({ method: "GET", url: "/v1/users" })).toEqual(["api/v1 matches the path, but is for the hosts api.example.com only"]);
     const services = ["one", "two"].map((name) => ({ name, base_path: "/", ...(name === "one" && { hosts: ["one.example"] }), upstreams, routes: [{ name: "r", path: "/x" }] }));
     const own = createGateway({ config: { services } });
-    expect(await verdicts({ method: "GET", url: "/x" }, own)).toEqual(["two/r takes the request", "one/r fits the path, but is for the hosts one.example only"]);
+    expect(await verdicts({ method: "GET", url: "/x" }, own)).toEqual(["two/r takes the request", "one/r matches the path, but is for the hosts one.example only"]);
     expect(await verdicts({ method: "GET", url: "http://one.example/x" }, own)).toEqual([
       "one/r takes the request",
-      'two/r fits as well, but is less specific than route "r" of service "one": services for certain hosts go first',
+      'two/r matches as well, but is less specific than route "r" of service "one": services for certain hosts come first',
     ]);
   });
 
-  it("name the routes below the base_path when none fits, and nothing elsewhere", async () => {
+  it("the candidates of explain are the routes below the base_path when no pattern matches, and none outside of every base_path", async () => {
     expect(await verdicts({ method: "POST", url: "/shop" })).toEqual(["shop/item has another path: /shop/items/{id}", "shop/rest has another path: /shop/{rest*}"]);
     expect(await verdicts({ method: "GET", url: "/nowhere" })).toEqual([]);
     expect(await verdicts({ method: "GET", url: "/shop/%zz" })).toEqual([]);
   });
 
-  it("name the routes because of which a spelling is refused, also where their pattern fits the decoded path only", async () => {
+  it("the candidates of explain include the routes because of which a spelling is refused, also if only the decoded path matches them", async () => {
     const services = [
       { name: "in", base_path: "/admin", upstreams, routes: [{ name: "users", path: "/users" }] },
       { name: "out", base_path: "/", upstreams, encoded_slashes: "allow" as const, path_parameters: "allow" as const, routes: [{ name: "rest", path: "/{rest*}" }] },
     ];
     const own = createGateway({ config: { services } });
-    const rest = "out/rest would take it, but is less specific: host and path alone decide";
-    expect(await verdicts({ method: "GET", url: "/admin%2Fusers" }, own)).toEqual([rest, 'in/users would fit the path with “/” for %2F, and its service does not accept %2F ("encoded_slashes")']);
+    const rest = "out/rest would accept it, but is less specific: host and path alone decide";
+    expect(await verdicts({ method: "GET", url: "/admin%2Fusers" }, own)).toEqual([rest, 'in/users would match the path with “/” for %2F, and its service does not allow %2F ("encoded_slashes")']);
     expect(await verdicts({ method: "GET", url: "/admin;x/users" }, own)).toEqual([
       rest,
-      'in/users would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters")',
+      'in/users would match the path without its parameters after “;”, and its service does not allow such paths on other routes ("path_parameters")',
     ]);
-    expect(await verdicts({ method: "GET", url: "/shop/items/a%2Fb" })).toContain('shop/item fits the path, but its service does not accept %2F ("encoded_slashes")');
+    expect(await verdicts({ method: "GET", url: "/shop/items/a%2Fb" })).toContain('shop/item matches the path, but its service does not allow %2F ("encoded_slashes")');
   });
 
-  it("are at most 100, and five of those for other hosts", async () => {
+  it("explain lists at most 100 candidates, at most five of them for other hosts", async () => {
     const routes = Array.from({ length: 120 }, (_, i) => ({ name: `r${i}`, path: `/${["x", "{a}"][i & 1]!}/${"x/".repeat(i >> 1)}{rest*}` }));
     const url = `/x${"/x".repeat(70)}`;
     const own = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams, routes }] } });
@@ -294,6 +294,20 @@ describe("the effects of explain", () => {
       seen.add(expected.slice(0, 2).join(" "));
     }
     expect([...seen].sort()).toEqual(["200 ", "204 ", "400 bad_request", "400 path_ambiguous", "404 route_not_found", "405 method_not_allowed", "413 body_too_large", "414 uri_too_long", "417 expectation_failed", "431 headers_too_large"]);
+  });
+
+  it("explain refuses a body that is not as long as its Content-Length, too large, or framed otherwise", async () => {
+    const { gateway: own } = await running(oneService(9, {}, { limits: { max_body_bytes: 10 } }));
+    const asked = async (body: string, headers: Question["headers"] = {}) => {
+      const { status, code, outcome } = await own.explain({ method: "POST", url: "/a/x", headers, body });
+      return status === null ? outcome : `${status} ${code}`;
+    };
+    expect(await asked("four")).toBe("matched");
+    expect(await asked("four", { "Content-Length": "4" })).toBe("matched");
+    expect(await asked("four", { "Content-Length": "5" })).toBe("400 bad_request");
+    expect(await asked("four", { "Content-Length": ["4", "4"] })).toBe("400 bad_request");
+    expect(await asked("more than ten")).toBe("413 body_too_large");
+    expect(await asked("four", { "Transfer-Encoding": "chunked" })).toBe("400 bad_request");
   });
 
   it("explain reports that HTTP/1.1 answers 400 to a method that its parser does not know", async () => {

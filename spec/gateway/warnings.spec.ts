@@ -95,7 +95,7 @@ describe("the gateway's status", () => {
     expect(JSON.stringify(gateway.status)).not.toMatch(/BEGIN|PRIVATE/);
   });
 
-  it("warns of mtls at any level until a listener asks for certificates", async () => {
+  it("the gateway's status warns of mtls at any level until a listener asks for certificates", async () => {
     const mtls = [{ name: "mtls" }];
     for (const parts of [{ plugins: mtls }, { routes: [{ path: "/x", plugins: mtls }] }]) {
       const { gateway } = await running(oneService(9, parts as never));
@@ -105,7 +105,7 @@ describe("the gateway's status", () => {
     }
   });
 
-  it("warns of a rate limit by a header before every guard, at any level, and of no other limits", async () => {
+  it("the gateway's status warns of a rate limit by a header before every guard, at any level, and of no other limits", async () => {
     const limit = (limit_by = "header:X-Tenant") => ({ name: "rate_limit", config: { limit_min: 5, limit_by } });
     const guard = (enabled = true) => ({ name: "key_auth", enabled, config: { key: "k" } });
     const warned = async (global: object[], service: object[], route: object[]) => {

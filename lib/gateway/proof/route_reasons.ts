@@ -1,5 +1,5 @@
 /**
- * Explains why a request takes one route and not another: each route that fits its path, or nearly, and what speaks for or against it.
+ * Explains why a request takes one route and not another: each route whose pattern matches its path, or nearly, and why it gets the request or does not.
  */
 import { suggest } from "../../base/suggest.ts";
 import { headerValue } from "../../http/headers.ts";
@@ -21,7 +21,7 @@ export interface Asked {
 export interface ExplainedCandidate {
   readonly service: string;
   readonly route: string;
-  /** What speaks for or against it, with the route as the subject: "takes the request", "fits the path, but takes only POST". */
+  /** With the route as the subject: "takes the request", "matches the path, but accepts only POST". */
   readonly verdict: string;
 }
 
@@ -36,7 +36,7 @@ export interface ExplainedRoute {
   readonly place: Place | null;
   /** Sentences. */
   readonly reasons: readonly string[];
-  /** The routes whose patterns fit the path, the most specific first; then some that nearly fit. At most 100. */
+  /** The routes whose patterns match the path, the most specific first; then some that nearly match. At most 100. */
   readonly candidates: readonly ExplainedCandidate[];
 }
 
@@ -108,33 +108,33 @@ function verdictOf(place: Match, known: Known): string {
   if (place === winner) return "takes the request";
   if (deciding.some(({ route }) => route === place.route)) return whyNot(place, known);
   if (!place.takes(wantedMethod(asked.inbound))) return otherMethods(place, asked.inbound.method);
-  if (winner === null) return "would take it, but is less specific: host and path alone decide";
-  return `fits as well, but is less specific than route "${winner.route.name}" of service "${winner.service.name}": ${whyBehind(place, winner)}`;
+  if (winner === null) return "would accept it, but is less specific: host and path alone decide";
+  return `matches as well, but is less specific than route "${winner.route.name}" of service "${winner.service.name}": ${whyBehind(place, winner)}`;
 }
 
 function whyBehind({ host }: Match, winner: Match): string {
-  if (host === winner.host) return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
-  return host === "" ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
+  if (host === winner.host) return "a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first";
+  return host === "" ? "services for certain hosts come first" : "an exact host comes before a host with *., and a longer host with *. before a shorter one";
 }
 
 /** Of a route because of which the request is refused. */
 function whyNot(place: Place, { found, asked, isFit }: Known): string {
   if (found.kind !== "refused") return otherMethods(place, asked.inbound.method);
   if (found.refusal === ENCODED_SLASH) {
-    const fits = isFit.has(place.route) ? "fits the path, but" : "would fit the path with “/” for %2F, and";
-    return `${fits} its service does not accept %2F ("encoded_slashes")`;
+    const fits = isFit.has(place.route) ? "matches the path, but" : "would match the path with “/” for %2F, and";
+    return `${fits} its service does not allow %2F ("encoded_slashes")`;
   }
-  return 'would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters")';
+  return 'would match the path without its parameters after “;”, and its service does not allow such paths on other routes ("path_parameters")';
 }
 
 function otherMethods({ route }: Place, method: string): string {
   const methods = methodsOf(route);
   const meant = methods.includes(method.toUpperCase()) ? `. Upper and lower case are not the same in methods: write ${method.toUpperCase()}` : "";
-  return `fits the path, but takes ${methods.length === 1 ? "only " : ""}${methods.join(", ")}${meant}`;
+  return `matches the path, but accepts ${methods.length === 1 ? "only " : ""}${methods.join(", ")}${meant}`;
 }
 
 function otherHosts({ service }: Place): string {
-  return `fits the path, but is for the hosts ${hostsOf(service).join(", ")} only`;
+  return `matches the path, but is for the hosts ${hostsOf(service).join(", ")} only`;
 }
 
 function whyThis(winner: Match, known: Known): string[] {
@@ -146,20 +146,20 @@ function whyThis(winner: Match, known: Known): string[] {
     reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
   }
   const hosts = hostsOf(service).join(", ");
-  if (hosts !== "") reasons.push(`The service is for the hosts ${hosts}: it goes before services for all hosts.`);
+  if (hosts !== "") reasons.push(`The service is for the hosts ${hosts}: it comes before services for all hosts.`);
   const methods = methodsOf(route);
   if (methods.length > 0 && !methods.includes(inbound.method)) {
-    const preflight = `The preflight is for a method that the route takes: ${methods.join(", ")}.`;
-    reasons.push(inbound.method === "HEAD" ? "A route that takes GET takes HEAD, too." : preflight);
+    const preflight = `The preflight is for a method that the route accepts: ${methods.join(", ")}.`;
+    reasons.push(inbound.method === "HEAD" ? "A route that accepts GET also accepts HEAD." : preflight);
   }
   const losers = known.fits.filter((place) => place !== winner && place.takes(wantedMethod(inbound)));
   for (const place of losers.slice(0, MOST_NAMED)) reasons.push(sentence(place, verdictOf(place, known)));
-  if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes fit as well, and are less specific.`);
-  if (losers.length === 0) reasons.push("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
+  if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes match as well, and are less specific.`);
+  if (losers.length === 0) reasons.push("No other route matches it: a literal segment would come before {name}, and {name} before {name*}.");
   return reasons;
 }
 
-/** The routes that refuse, and the less specific ones that would take the request. */
+/** The routes that refuse, and the less specific routes that would accept the request. */
 function whyRefused(known: Known): string[] {
   const { deciding, fits, asked } = known;
   const decides = new Set(deciding.map(({ route }) => route));
@@ -198,7 +198,7 @@ function noRoute(service: DisplayedService, path: string): string {
   const patterns = [...new Set(service.routes.map((route) => patternOf({ service, route })))];
   if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
   const place = `${path} begins as base_path ${service.base_path} of service "${service.name}" does`;
-  return `${place}, but fits none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MOST_COMPARED)))}`;
+  return `${place}, but matches none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MOST_COMPARED)))}`;
 }
 
 function some(names: readonly string[]): string {

@@ -1,37 +1,21 @@
 /**
  * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply with what it expects.
  */
-import { setImmediate } from "node:timers/promises";
 import { messageOf } from "../../base/errors.ts";
 import { manualClock } from "../../base/manual_clock.ts";
-import type { Json } from "../../config/json.ts";
+import { createTimeSlices } from "../../base/time_slices.ts";
 import type { ConfigIssue } from "../../config/load.ts";
 import type { ConfigTest } from "../../config/tests.ts";
 import type { RouteTable } from "../../route/table.ts";
 import type { ReceiveOptions } from "../../server/receive.ts";
 import { collected } from "../inject.ts";
 import { receivingBy, viaNameOf, type Loaded, type RouteTarget } from "../snapshot.ts";
+import type { TestReport, TestResult } from "../status.ts";
 import { compare, type Compared, type Outcome } from "./comparison.ts";
 import { matchingTable, Scratch } from "./scratch.ts";
 import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
 
-export interface TestResult {
-  readonly name: string;
-  readonly passed: boolean;
-  /** `expect` as written. */
-  readonly expected: Json;
-  /** The same members with what was found; empty when there was no reply. */
-  readonly found: Json;
-  /** "status: expected 401, found 200", …; empty when it has passed. */
-  readonly differences: readonly string[];
-}
-
-export interface TestReport {
-  readonly passed: number;
-  readonly failed: number;
-  /** In the order of the configuration. */
-  readonly tests: readonly TestResult[];
-}
+export type { TestReport, TestResult };
 
 export interface RunOptions {
   /** Runs only the tests whose name contains this text. Default: all. */
@@ -57,19 +41,19 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
-  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, breathe: breather(), stopped };
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped };
   const endsAt = performance.now() + maxTotalMs;
   const results: TestResult[] = [];
   let next = 0;
   // A test that waits, for the hash of a password for instance, does not hold up the others.
   const lane = async () => {
     for (let i = next++; i < chosen.length; i = next++) {
+      if (bench.slices.isOver) await bench.slices.next();
       const test = chosen[i]!;
       const left = endsAt - performance.now();
-      const why = signal?.aborted ? STOPPED : left <= 0 ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
+      const why = signal?.aborted ? STOPPED : left < LEAST_MS ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
       const compared = why === null ? await runTest(test, bench, Math.min(maxTestMs, left)) : failure(why);
       results[i] = { name: test.name, passed: compared.differences.length === 0, expected: test.expected, ...compared };
-      await bench.breathe();
     }
   };
   await Promise.all(Array.from({ length: LANES }, lane));
@@ -79,6 +63,8 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
 
 /** How many tests are under way at most. */
 const LANES = 8;
+/** Timers may fire a millisecond early. */
+const LEAST_MS = 2;
 const STOPPED = "not run: the run was stopped";
 
 /** For a `ConfigError`: an issue for each test that has failed. */
@@ -96,7 +82,7 @@ interface Bench {
   readonly table: RouteTable<RouteTarget>;
   readonly receiving: ReceiveOptions;
   readonly wall: number;
-  readonly breathe: () => Promise<void>;
+  readonly slices: ReturnType<typeof timeSlices>;
   readonly stopped: Promise<Compared>;
 }
 
@@ -143,8 +129,6 @@ class Trial {
           this.#holder = null;
           return next(exchange);
         });
-        // The chain refuses what is no function.
-        if (typeof handler !== "function") return handler;
         return (exchange) => {
           this.#holder = name;
           return handler(exchange);
@@ -160,10 +144,11 @@ class Trial {
 
   async run(): Promise<Compared> {
     const { times, everyMs } = this.#test.request;
+    const { slices } = this.#bench;
     for (let sent = 1; sent < times && !this.#isClosed; sent++) {
       await this.#send();
       this.#clock.advance(everyMs);
-      await this.#bench.breathe();
+      if (slices.isOver) await slices.next();
     }
     const { fault, ...outcome } = await this.#send();
     const compared = compare(this.#test, outcome);
@@ -208,13 +193,18 @@ function inSeconds(ms: number): string {
   return `${Math.round(ms) / 1000} s`;
 }
 
-/** Returns a function that lets the event loop turn, if the last turn is some milliseconds ago. */
-function breather(): () => Promise<void> {
-  let turnedAt = performance.now();
-  return async () => {
-    if (performance.now() - turnedAt < SLICE_MS) return;
-    await setImmediate();
-    turnedAt = performance.now();
+/** Lets the event loop turn now and then, as the tests of a large configuration take long together. */
+function timeSlices() {
+  const nextSlice = createTimeSlices();
+  let begunAt = performance.now();
+  return {
+    get isOver() {
+      return performance.now() - begunAt > SLICE_MS;
+    },
+    async next() {
+      await nextSlice();
+      begunAt = performance.now();
+    },
   };
 }
 

@@ -22,6 +22,9 @@ export interface Forwarded {
   readonly headers: HeaderList;
 }
 
+/** What a server answers that a plugin asks. */
+export type Answer = ConfigTest["answers"][number];
+
 /** The request of a test, received as from the network. */
 export function requestOf({ method, url, headers, body, clientIp, certificate }: ConfigTest["request"], receiving: ReceiveOptions): Inbound {
   const [, scheme, authority, rest] = ABSOLUTE.exec(url) ?? [null, null, null, url];
@@ -45,8 +48,9 @@ const ABSOLUTE = /^(https?):\/\/([^/?]*)(.*)$/i;
 
 /** A verified certificate with this subject. */
 function shown({ subject, san }: TestCertificate): ClientCertificate {
-  // The first CN is the most specific one; escapes are those of RFC 4514 §2.4, without bytes in hex.
-  const name = /(?:^|[,+])\s*CN=((?:\\.|[^,+\\])*)/i.exec(subject)?.[1]?.replace(/\\(.)/g, "$1");
+  // RFC 4514 §2: the most specific first, "," and "+" between them; escapes are undone, except for bytes in hex.
+  const attributes = subject.match(/(?:\\.|[^,+\\])+/g) ?? [];
+  const name = attributes.map((each) => each.trim()).find((each) => /^CN=/i.test(each))?.slice(3).replace(/\\(.)/g, "$1");
   return { verified: true, reason: null, subject, commonName: name || null, names: san, fingerprint: hash("sha256", JSON.stringify([subject, san])), keyUses: [] };
 }
 
@@ -81,7 +85,7 @@ export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], se
 }
 
 /** Answers what plugins ask of other servers, by the exact URL; a server without an answer cannot be reached. */
-export function serversOf(answers: ConfigTest["answers"]): (request: ClientRequestOptions) => Promise<ClientAnswer> {
+export function serversOf(answers: readonly Answer[]): (request: ClientRequestOptions) => Promise<ClientAnswer> {
   const known = new Map(answers.map((answer) => [new URL(answer.url).href, answer]));
   return async ({ url, maxBytes, signal }) => {
     if (signal?.aborted) throw new ClientFailure("cancelled", "the request was given up");

@@ -22,7 +22,7 @@ async function verdicts(plugins: readonly object[], question: Partial<Question> 
 }
 
 describe("the verdict on a plugin", () => {
-  it("is that it passes the request on, up to the plugin that answers; those behind it are not reached", async () => {
+  it("explain says that plugins pass the request on, up to the plugin that answers; the plugins behind it are not reached", async () => {
     const config: ConfigInput = oneService(
       9,
       { plugins: [KEY, { name: "acl", enabled: false, config: { blacklist: ["10.0.0.1"] } }, LIMIT], routes: [{ path: "/{rest*}", plugins: [LIMIT] }] },
@@ -46,17 +46,17 @@ describe("the verdict on a plugin", () => {
     expect((await asked({ clientIp: "10.0.0.1" }))[0]).toEqual(["global", "acl", "answers 403 forbidden"]);
   });
 
-  it("names the headers that it sets and removes, without their values", async () => {
+  it("the verdict on a plugin names the headers that it sets and removes, without their values", async () => {
     const edits = { name: "request_headers", config: { set: { "X-User": "s3cret", "X-B": "new" }, add: { "x-c": "2" }, remove: ["Cookie"], rename: { "X-Old": "X-New" } } };
     const headers = { Cookie: "a=b", "X-Old": "1", "X-B": "old", "X-C": "1", "X-Same": "1" };
     expect(await verdicts([edits], { headers })).toEqual(["request_headers: passes the request on, sets X-New, x-c, X-User, X-B, removes Cookie, X-Old"]);
   });
 
-  it("names the place that an answer redirects to", async () => {
+  it("the verdict on a plugin that redirects names the location", async () => {
     expect(await verdicts([{ name: "redirect", config: { location: "https://new.example/x", status: 308 } }])).toEqual(["redirect: answers 308 to https://new.example/x"]);
   });
 
-  it("gives the status alone of an answer without a code, and the code of a plugin that throws a client's fault", async () => {
+  it("the verdict on a plugin has the status alone of an answer without a code, and the code of a client's fault that the plugin throws", async () => {
     const refusing = kind(() => () => ({ status: 418, headers: [], body: null }));
     expect(await verdicts([{ name: "own" }], {}, [refusing])).toEqual(["own: answers 418"]);
     const faulty = kind(() => async () => Promise.reject(new Fault("body_too_large", "too large")));
@@ -67,11 +67,11 @@ describe("the verdict on a plugin", () => {
     ["throws", () => () => { throw new Error("it is broken"); }, "answers 500 internal: it is broken"],
     ["rejects", () => () => Promise.reject(new Error("it is broken")), "answers 500 internal: it is broken"],
     ["returns no reply", () => () => ({}) as never, "answers 500 internal: it returned no reply"],
-  ] as const)("says so of a plugin that %s", async (_, middleware, verdict) => {
+  ] as const)("the verdict on a plugin that %s is a 500 with the reason", async (_, middleware, verdict) => {
     expect(await verdicts([KEY, { name: "own" }], { headers: RIGHT }, [kind(middleware as unknown as Middleware)])).toEqual(['key_auth: passes the request on as "web"', `own: ${verdict}`]);
   });
 
-  it("is about the body of the question, which plugins can read", async () => {
+  it("plugins can read the body of the question that explain gets", async () => {
     const shape = { name: "request_validation", config: { body: { type: "object", required: ["id"] } } };
     const ask = (body: string) => verdicts([shape], { method: "POST", headers: { "Content-Type": "application/json" }, body });
     expect(await ask('{"id":1}')).toEqual(["request_validation: passes the request on"]);
@@ -79,7 +79,7 @@ describe("the verdict on a plugin", () => {
     expect(await verdicts([{ name: "request_size_limit", config: { max_payload_size: 3 } }], { method: "POST", body: "four" })).toEqual(["request_size_limit: answers 413 body_too_large"]);
   });
 
-  it("is about the client's address behind a trusted proxy, and about the scheme of the url", async () => {
+  it("plugins get the client's address behind a trusted proxy, and the scheme of the url that explain is asked about", async () => {
     const seen: string[] = [];
     const looking = kind((next) => (exchange) => (seen.push(`${exchange.scheme} ${exchange.clientAddress} ${exchange.authority}`), next(exchange)));
     const config = oneService(9, { plugins: [{ name: "own" }] as never }, { trusted_proxies: ["10.0.0.0/8"] });
@@ -89,7 +89,7 @@ describe("the verdict on a plugin", () => {
     expect(seen).toEqual(["https 203.0.113.7 shop.example", "http 2001:db8::1 localhost"]);
   });
 
-  it("is that it answers a preflight, on the route that the preflight is for", async () => {
+  it("explain says that a CORS plugin answers a preflight, on the route that the preflight is for", async () => {
     const cors = { name: "cors", config: { allow_origins: ["https://a.example"] } };
     const gateway = createGateway({ config: oneService(9, { routes: [{ name: "put", path: "/x", methods: ["PUT"], plugins: [cors] }, { name: "all", path: "/{rest*}" }] }) });
     const headers = { Origin: "https://a.example", "Access-Control-Request-Method": "PUT" };
@@ -98,7 +98,7 @@ describe("the verdict on a plugin", () => {
 });
 
 describe("a plugin that would ask another server", () => {
-  it("is not believed: its verdict names the server, without its path and query, and the request goes on behind it", async () => {
+  it("a plugin that would ask another server is not believed: its verdict names the server, without path and query, and the request goes on behind it", async () => {
     const { port, connections } = await backend();
     const auth = { name: "forward_auth", config: { url: `http://127.0.0.1:${port}/s3cret?token=s3cret` } };
     const lines = await verdicts([auth, LIMIT, { name: "request_termination", config: { status: 410 } }]);
@@ -107,7 +107,7 @@ describe("a plugin that would ask another server", () => {
     expect(connections.total).toBe(0);
   });
 
-  it("is believed where it decides without asking: a missing token needs no keys", async () => {
+  it("a plugin that can ask another server is believed where it decides without asking: a missing token needs no keys", async () => {
     const { port, connections } = await backend();
     const jwt = { name: "jwt", config: { alg: "RS256", jwks_uri: `http://127.0.0.1:${port}/keys` } };
     expect(await verdicts([jwt, LIMIT])).toEqual(["jwt: answers 401 token_missing", "rate_limit: not reached"]);
@@ -117,7 +117,7 @@ describe("a plugin that would ask another server", () => {
     expect(connections.total).toBe(0);
   });
 
-  it("lets the request go on once, also if it passes the request on itself, before or after it asks", async () => {
+  it("the request goes on once behind a plugin that asks another server, also if the plugin passes it on itself", async () => {
     let behind = 0;
     const counting = tooled(() => (next) => (exchange) => (behind++, next(exchange)), "behind");
     const ask = { url: new URL("http://127.0.0.1:1/x"), timeoutMs: 1, maxBytes: 1 };
@@ -147,7 +147,7 @@ describe("a plugin that would ask another server", () => {
     }
   });
 
-  it("that asks when it is created gets no answer, and what it answers because of that does not count", async () => {
+  it("a plugin that asks another server when it is created gets no answer, and its own answer does not count", async () => {
     const prefetching = tooled(({ client }) => {
       const keys = client().ask({ url: new URL("https://keys.example/a"), timeoutMs: 1, maxBytes: 1 });
       keys.catch(() => {});
@@ -160,7 +160,7 @@ describe("a plugin that would ask another server", () => {
     expect(await verdicts([KEY, { name: "own" }], {}, [prefetching])).toEqual(["key_auth: answers 401 key_missing", "own: not reached"]);
   });
 
-  it("after the reply, as http_log does, passes the request on, and sends nothing", async () => {
+  it("a plugin that sends something after the reply, as http_log does, passes the request on, and sends nothing", async () => {
     const { port, connections } = await backend();
     expect(await verdicts([{ name: "http_log", config: { http_endpoint: `http://127.0.0.1:${port}/`, batch_size: 1 } }])).toEqual(["http_log: passes the request on"]);
     expect(connections.total).toBe(0);
@@ -168,7 +168,7 @@ describe("a plugin that would ask another server", () => {
 });
 
 describe("a plugin that hangs", () => {
-  it("has not answered within 2 s: the explanation does not wait longer, and the plugin's request is aborted", async () => {
+  it("explain waits 2 s for a plugin that hangs, says so, and aborts its request", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     onTestFinished(() => void vi.useRealTimers());
     let signal: AbortSignal | null = null;
@@ -187,7 +187,7 @@ describe("a plugin that hangs", () => {
 });
 
 describe("the state of the gateway in force", () => {
-  it("is not touched: no quota is spent, no reply is stored, and nothing that a plugin holds stays open", async () => {
+  it("explain does not touch the state of the gateway: no quota is spent, no reply is stored, and nothing that a plugin holds stays open", async () => {
     const { port, seen } = await backend((_request, response) => void response.writeHead(200, { "Cache-Control": "max-age=60" }).end("ok"));
     const open = new Set<object>();
     const holding = tooled(({ keep }) => {
@@ -211,13 +211,13 @@ describe("the state of the gateway in force", () => {
     expect(await asked()).toEqual(passed);
   });
 
-  it("is explained also while it serves, and many questions at once do not disturb each other", async () => {
+  it("explain answers many questions at once, and each plugin has its own state in each of them", async () => {
     const gateway = createGateway({ config: oneService(9, { plugins: [KEY, LIMIT] }) });
     const asked = await Promise.all(Array.from({ length: 50 }, (_, i) => gateway.explain({ method: "GET", url: "/a/x", ...(i % 2 === 0 && { headers: RIGHT }) })));
     for (const [i, { plugins }] of asked.entries()) expect(plugins[1]!.verdict).toBe(i % 2 === 0 ? "passes the request on" : "not reached");
   });
 
-  it("a plugin that can be created only once is not run: the explanation says why, and has all else", async () => {
+  it("explain says why plugins cannot be run where one can be created only once, and explains everything else", async () => {
     let created = 0;
     const single = definePlugin({
       name: "own",
@@ -233,7 +233,7 @@ describe("the state of the gateway in force", () => {
     expect(reasons).toContain('The plugins cannot be run here: plugin own of service "s" cannot be created: the port is in use.');
   });
 
-  it("each plugin is created once and gets the request once", async () => {
+  it("explain creates each plugin of the route once, and gives it the request once", async () => {
     const events: string[] = [];
     const watching = tooled(() => (events.push("created"), (next) => (exchange) => (events.push("called"), next(exchange))));
     const gateway = createGateway({ config: oneService(9, { plugins: [{ name: "own" }] as never }), plugins: [watching] });
@@ -242,7 +242,7 @@ describe("the state of the gateway in force", () => {
     expect(events).toEqual(["created", "called"]);
   });
 
-  it("what the upstream is asked for is what the plugins make of it", async () => {
+  it("explain shows the path that the upstream is asked for as plugins have changed it", async () => {
     const rewriting = kind((next) => (exchange) => next(exchange.with({ upstreamPath: "/other", query: "?y=2" })));
     const gateway = createGateway({ config: oneService(9, { plugins: [{ name: "own" }] as never }), plugins: [rewriting] });
     expect((await gateway.explain({ method: "GET", url: "/a/x?z" })).forwarded).toBe("/other?y=2");
