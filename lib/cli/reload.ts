@@ -4,7 +4,7 @@
 import type { dryRunView } from "../admin/views.ts";
 import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
 import type { Change } from "../gateway/config_diff.ts";
-import type { RoutePlace } from "../gateway/proof/route_diff.ts";
+import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import type { Command, FlagTable } from "./arguments.ts";
 import { counted } from "./config_file.ts";
