@@ -14,6 +14,8 @@ export interface Command {
   readonly settings: SettingsTable;
   /** Its other flags, by name. A name means the same in every command. */
   readonly flags?: FlagTable;
+  /** What its exit codes 0 and 1 mean, for help: "0 all tests pass, 1 a test fails". Default: those of `run`. */
+  readonly exits?: string;
   /** Advice when there are more arguments than allowed. */
   readonly remedy?: string;
   /** Throws a `Failure` or a `ConfigError`. */

@@ -10,7 +10,7 @@ import { SETTINGS, type SettingsTable } from "../config/settings_table.ts";
 import { ConfigError, type Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules, moduleKinds } from "../gateway/plugin_modules.ts";
 import { Candidate } from "../gateway/proof/candidate.ts";
-import type { TestReport } from "../gateway/proof/run_tests.ts";
+import type { TestReport } from "../gateway/status.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
 import { Failure } from "./failure.ts";
@@ -32,6 +32,7 @@ export const validate: Command = {
   about: "Check a configuration, run its tests, and report all errors and warnings",
   settings: FILE_SETTINGS,
   flags,
+  exits: "0 valid",
   async run(given) {
     const file = namedFile(given, FILE_SETTINGS, flags);
     const isJson = given.flags.json !== undefined;

@@ -2,7 +2,8 @@
  * `edge-gateway diff`: compares what two configurations do with requests, guards that are lost first.
  */
 import type { Candidate } from "../gateway/proof/candidate.ts";
-import { routeDiff, routeDiffView, type RoutePlace } from "../gateway/proof/route_diff.ts";
+import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
+import { routeDiff, routeDiffView } from "../gateway/proof/route_diff.ts";
 import { refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
 import { openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";
@@ -16,6 +17,7 @@ export const diff: Command = {
   about: "Compare two configurations: guards lost, and routes added, removed and changed",
   settings: {},
   flags,
+  exits: "0 nothing differs, 1 something differs",
   async run(given) {
     refuseOtherFlags(given, {}, flags);
     const [old, next] = given.operands;

@@ -17,20 +17,20 @@ ${flagsText(SETTINGS)}
 Further flags of explain and reload, which ask a running gateway:
 ${flagsText(CLIENT_SETTINGS)}
 ${TRACES}
-${EXIT_CODES}`;
+${exitCodes()}`;
 }
 
-export function helpTextOf(name: string, { operand, about, settings, flags }: Command): string {
+export function helpTextOf(name: string, { operand, about, settings, flags, exits }: Command): string {
   const hasSettings = Object.keys(settings).length > 0;
   const usage = ["edge-gateway", name, operand, hasSettings || flags !== undefined ? "[FLAGS]" : undefined].filter((word) => word !== undefined);
   const own = flags === undefined ? "" : `\nFlags:\n${ownFlagsText(flags)}`;
   const shared = hasSettings ? `\n${FLAGS}:\n${flagsText(settings)}` : "";
-  return `Usage: ${usage.join(" ")}\n\n${about}.\n${own}${shared}${"httpPort" in settings ? `\n${TRACES}` : ""}\n${EXIT_CODES}`;
+  return `Usage: ${usage.join(" ")}\n\n${about}.\n${own}${shared}${"httpPort" in settings ? `\n${TRACES}` : ""}\n${exitCodes(exits)}`;
 }
 
 const FLAGS = "Flags, each with its environment variable; flags win";
 const TRACES = "Traces are sent to OTEL_EXPORTER_OTLP_ENDPOINT; OpenTelemetry's other variables are read, too.\n";
-const EXIT_CODES = "Exit codes: 0 done, 1 failed while running, 2 wrong command line, settings or configuration.\n";
+const exitCodes = (exits = "0 done, 1 failed while running") => `Exit codes: ${exits}, 2 wrong command line, settings or configuration.\n`;
 
 function flagsText(settings: SettingsTable): string {
   const rows = Object.values(settings).map((row) => {

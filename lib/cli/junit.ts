@@ -1,7 +1,7 @@
 /**
  * Writes the results of tests as JUnit XML, which CI servers display.
  */
-import type { TestReport } from "../gateway/proof/run_tests.ts";
+import type { TestReport } from "../gateway/status.ts";
 
 /** One suite, named like the configuration file. */
 export function junitXml({ passed, failed, tests }: TestReport, file: string): string {

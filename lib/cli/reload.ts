@@ -4,7 +4,7 @@
 import type { dryRunView } from "../admin/views.ts";
 import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
 import type { Change } from "../gateway/config_diff.ts";
-import type { RoutePlace } from "../gateway/proof/route_diff.ts";
+import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import type { Command, FlagTable } from "./arguments.ts";
 import { counted } from "./config_file.ts";
@@ -24,6 +24,7 @@ export const reload: Command = {
   about: "Ask a running gateway to reload its configuration, and print what changed; with --dry-run what would change",
   settings: CLIENT_TABLE,
   flags,
+  exits: "0 done, 1 the gateway cannot be asked, or a dry run is refused",
   async run(given) {
     const { "dry-run": dryRun, ...shared } = given.flags;
     const [file] = given.operands;

@@ -4,7 +4,7 @@
 import { writeFileSync } from "node:fs";
 import type { Json } from "../config/json.ts";
 import { isMatches } from "../config/tests.ts";
-import type { TestReport, TestResult } from "../gateway/proof/run_tests.ts";
+import type { TestReport, TestResult } from "../gateway/status.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Command, FlagTable } from "./arguments.ts";
 import { counted, FILE_SETTINGS, namedFile, openCandidate } from "./config_file.ts";
@@ -24,6 +24,7 @@ export const test: Command = {
   about: "Run the tests of a configuration; nothing is started or dialled",
   settings: FILE_SETTINGS,
   flags,
+  exits: "0 all tests pass, 1 a test fails",
   async run(given) {
     const file = namedFile(given, FILE_SETTINGS, flags);
     const { only, json, junit } = given.flags as Readonly<Record<string, string | undefined>>;

@@ -10,7 +10,8 @@ import type { RecentRequest } from "../serve.ts";
 import type { Snapshot } from "../snapshot.ts";
 import type { Warning } from "../status.ts";
 import { Candidate } from "./candidate.ts";
-import { routeDiff, type RouteDiff, type RoutePlace } from "./route_diff.ts";
+import type { RoutePlace } from "./guards_lost.ts";
+import { routeDiff, type RouteDiff } from "./route_diff.ts";
 
 export interface DryRun {
   readonly outcome: "accepted" | "refused";

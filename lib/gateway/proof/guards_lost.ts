@@ -10,7 +10,11 @@ import { parsePattern } from "../../route/pattern.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../../route/table.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../displayed_config.ts";
 import { entryOf, type Loaded } from "../snapshot.ts";
-import type { RoutePlace } from "./route_diff.ts";
+
+export interface RoutePlace {
+  readonly service: string;
+  readonly route: string;
+}
 
 /** A route of the new configuration that lacks guards which the route that had such a request before has. */
 export interface GuardsLost extends RoutePlace {

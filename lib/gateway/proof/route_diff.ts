@@ -6,12 +6,7 @@ import type { Json } from "../../config/json.ts";
 import { placedChanges, type PlacedChange } from "../config_diff.ts";
 import type { DisplayedConfig, DisplayedRoute, DisplayedService } from "../displayed_config.ts";
 import type { Loaded } from "../snapshot.ts";
-import { guardsLost, type GuardsLost } from "./guards_lost.ts";
-
-export interface RoutePlace {
-  readonly service: string;
-  readonly route: string;
-}
+import { guardsLost, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
 
 export interface RouteDiff {
   readonly guardsLost: readonly GuardsLost[];
