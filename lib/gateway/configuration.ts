@@ -17,9 +17,10 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import { configWarnings } from "./proof/config_warnings.ts";
 import { logFault } from "./serve.ts";
 import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
+import type { ConfigWarning, GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -64,6 +65,9 @@ export class Configuration {
   snapshot: Snapshot;
   #source: ConfigSource;
   #inputs: Inputs;
+  #loaded: Loaded;
+  /** About the snapshot; computed when they are needed first. */
+  #warnings: readonly ConfigWarning[] | null = null;
   /** How requests are received; made once for all requests of the snapshot. */
   receiving: ReceiveOptions;
   /** When the snapshot was loaded, in milliseconds since 1970. */
@@ -86,8 +90,14 @@ export class Configuration {
     this.#source = this.#read(options.config);
     const { loaded, inputs } = this.#load(this.#source);
     this.#inputs = inputs;
+    this.#loaded = loaded;
     this.snapshot = this.#enforce(loaded);
     this.receiving = receivingBy(this.snapshot, tools.clock);
+  }
+
+  /** See `Gateway.configWarnings`. */
+  get configWarnings(): readonly ConfigWarning[] {
+    return (this.#warnings ??= configWarnings(this.#loaded));
   }
 
   /** See `Gateway.reload`. */
@@ -174,6 +184,8 @@ export class Configuration {
     const next = this.#enforce(loaded);
     this.#source = source;
     this.#inputs = inputs;
+    this.#loaded = loaded;
+    this.#warnings = null;
     this.snapshot = next;
     this.receiving = receivingBy(next, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
