@@ -164,7 +164,7 @@ describe("a configuration with errors", () => {
   });
 });
 
-/** The commands that are run in the folder of the page, where old.json is its first configuration. */
+/** The commands that are run in the folder of the page. */
 const OFFLINE: readonly string[] = ["validate", "test", "explain", "diff"];
 
 interface Step {
@@ -180,21 +180,19 @@ function stepsOf(page: Document): Step[] {
   writeFileSync(join(folder, "password.txt"), "a password\n");
   const environment: Record<string, string> = {};
   let text: string | null = page.path === "README.md" ? null : read("examples/quickstart.json");
-  let first: string | null = null;
   let cookie = "";
   let running = new Map<"traffic" | "admin", Promise<Running>>();
   const steps: Step[] = [];
   for (const { info, text: block } of page.blocks) {
     if (info === "json") {
       text = JSON.stringify(asConfiguration(block)) === JSON.stringify(JSON.parse(block)) ? block : JSON.stringify(asConfiguration(block));
-      first ??= text;
       running = new Map();
     } else if (info === "sh") {
       for (const [, name, value] of block.matchAll(/export (\w+)=("[^"$]*"|[^\s"]+)/g)) environment[name!] = value!.replaceAll('"', "");
     } else if (info === "console") {
       for (const part of block.split(/^\$ /m).slice(1)) {
         const [command = "", ...expected] = part.replace(/\n$/, "").split("\n");
-        const [inForce, old, variables, servers] = [text, first, { ...environment }, running];
+        const [inForce, variables, servers] = [text, { ...environment }, running];
         const needs = /:8081\//.test(block) ? "admin" : "traffic";
         const start = () => (inForce === null ? startDemo() : needs === "admin" ? startProgram(folder, inForce) : startGateway(inForce, variables));
         const started = () => {
@@ -218,8 +216,11 @@ function stepsOf(page: Document): Step[] {
           }
           const words = wordsOf(line);
           writeFileSync(join(folder, "gw.json"), inForce ?? "");
-          writeFileSync(join(folder, "old.json"), old ?? "");
-          if (OFFLINE.includes(words[2]!)) return (await program(words.slice(2), { cwd: folder, environment: variables }).ended).stdout;
+          if (words[0] === "sed") return spawnSync("sh", ["-c", line], { cwd: folder, encoding: "utf8" }).stdout;
+          if (OFFLINE.includes(words[2]!)) {
+            const { stderr, stdout } = await program(words.slice(2), { cwd: folder, environment: variables }).ended;
+            return stderr + stdout;
+          }
           if (words[2] === "--config") return startText(folder, variables);
           return null;
         }
