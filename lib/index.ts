@@ -31,7 +31,7 @@ export type { GuardsLost, RoutePlace } from "./gateway/proof/guards_lost.ts";
 export type { RouteDiff } from "./gateway/proof/route_diff.ts";
 export type { ExplainedCandidate } from "./gateway/proof/route_reasons.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport, TestResult } from "./gateway/status.ts";
-export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
+export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/configuration.ts";
 export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigures } from "./observe/stats.ts";

@@ -8,6 +8,7 @@ import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
 import type { DryRun } from "../gateway/proof/dry_run.ts";
 import { routeDiffView } from "../gateway/proof/route_diff.ts";
+import type { Warning } from "../gateway/status.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
 /** The data and actions that the admin interface needs from the rest of the program. */
@@ -56,6 +57,10 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
   return { services, plugins, global };
 }
 
+export function warningView({ code, path, message, example, remedy, service, route }: Warning) {
+  return { code, path, message, example, remedy, service, route };
+}
+
 /** Times in the format of RFC 3339. */
 export function statusView(status: GatewayStatus) {
   const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, tests } = status;
@@ -75,7 +80,7 @@ export function statusView(status: GatewayStatus) {
     certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
       return { where, path, names, common_name: commonName, not_after: moment(notAfter) };
     }),
-    warnings: status.warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
+    warnings: status.warnings.map(warningView),
   };
 }
 
@@ -91,7 +96,7 @@ export function dryRunView({ outcome, issues, warnings, tests, untested, diff, r
   return {
     outcome,
     issues,
-    warnings,
+    warnings: warnings.map(warningView),
     tests,
     untested,
     diff: diff === null ? null : routeDiffView(diff),

@@ -3,6 +3,7 @@
  */
 import { readFileSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
+import { createTimeSlices } from "../base/time_slices.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
 import type { Call } from "../http/exchange.ts";
@@ -17,10 +18,11 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
 import { failuresOf, runTests } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
+import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -71,6 +73,8 @@ export class Configuration {
   snapshot: Snapshot;
   #source: ConfigSource;
   #inputs: Inputs;
+  /** About the snapshot; computed when they are needed first. */
+  #warnings: readonly ConfigWarning[] | null = null;
   /** How requests are received; made once for all requests of the snapshot. */
   receiving: ReceiveOptions;
   /** When the snapshot was loaded, in milliseconds since 1970. */
@@ -112,6 +116,11 @@ export class Configuration {
     return { ...this.#options, modules: this.#modules };
   }
 
+  /** See `Gateway.configWarnings`. */
+  get configWarnings(): readonly ConfigWarning[] {
+    return (this.#warnings ??= configWarnings(this.snapshot));
+  }
+
   /** See `Gateway.reload`. */
   reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
     // The last in the queue reads the same source, as it is by then.
@@ -133,9 +142,12 @@ export class Configuration {
       const source = this.#read(config);
       const { loaded, inputs } = this.#load(source);
       await this.#runTests(loaded, source);
+      // In slices before the configuration is in force: status and log need them at once afterwards.
+      const warnings = await configWarningsInSlices(loaded, createTimeSlices());
       this.#checkOpen();
       const before = this.snapshot;
       this.#replace(source, loaded, inputs);
+      this.#warnings = warnings;
       this.#proven = Promise.resolve();
       if (this.#isReread) this.#rereadLater();
       this.loadedAt = at;
@@ -251,6 +263,7 @@ export class Configuration {
     const next = this.#enforce(loaded);
     this.#source = source;
     this.#inputs = inputs;
+    this.#warnings = null;
     this.snapshot = next;
     this.receiving = receivingBy(next.global, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);

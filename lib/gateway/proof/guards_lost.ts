@@ -1,14 +1,11 @@
 /**
  * Finds the requests that pass fewer guards under a new configuration than under the old one.
  */
-import { hash } from "node:crypto";
 import type { NextTimeSlice } from "../../base/time_slices.ts";
-import { inKeyOrder } from "../../config/load.ts";
-import type { Json } from "../../config/json.ts";
-import type { Config, PluginInstance } from "../../config/model.ts";
+import type { Config } from "../../config/model.ts";
 import { parsePattern, type Segment } from "../../route/pattern.ts";
-import type { DisplayedConfig, DisplayedPlugin } from "../displayed_config.ts";
-import type { Snapshot } from "../snapshot.ts";
+import type { Loaded, Snapshot } from "../snapshot.ts";
+import { written } from "./written.ts";
 
 export interface RoutePlace {
   readonly service: string;
@@ -44,7 +41,7 @@ interface Request {
 }
 
 /** A configuration with its route table. */
-export type Compared = Pick<Snapshot, "config" | "shown" | "kinds" | "table">;
+export type Compared = Pick<Snapshot, keyof Loaded | "table">;
 
 /**
  * Asks both route tables for requests that stand for all requests of each route of both configurations, so that a guarded path which
@@ -95,28 +92,14 @@ function routeOf({ table }: Compared, routes: GuardedRoutes, { host, method, pat
   return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
 }
 
-async function guardedRoutes({ config: { global, services }, shown, kinds }: Compared, slice: NextTimeSlice): Promise<GuardedRoutes> {
-  const guarding = new Set(kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
-  const guardsOf = (plugins: readonly PluginInstance[], displayed: readonly DisplayedPlugin[]): Guard[] =>
-    plugins.flatMap((plugin, i) => (plugin.enabled && guarding.has(plugin.name) ? guardOf(plugin, displayed[i]!) : []));
-  const displayed = shown as unknown as DisplayedConfig;
-  const globals = guardsOf(global.plugins, displayed.global.plugins);
-  const found = new Map<string, Guarded>();
-  for (const [i, service] of services.entries()) {
-    const { plugins, routes } = displayed.services[i]!;
-    const outer = [...globals, ...guardsOf(service.plugins, plugins)];
-    for (const [j, route] of service.routes.entries()) {
-      const guards = [...outer, ...guardsOf(route.plugins, routes[j]!.plugins)];
-      found.set(keyOf(service.name, route.name), { service: service.name, route: route.name, guards });
-    }
-    await slice();
-  }
-  return found;
-}
-
-/** What is written is compared too: JSON does not express all that a checked configuration may hold, such as patterns. */
-function guardOf({ name, config }: PluginInstance, displayed: DisplayedPlugin): Guard {
-  return { kind: name, identity: hash("sha256", JSON.stringify([name, inKeyOrder(displayed.config as Json), config])) };
+async function guardedRoutes(compared: Compared, slice: NextTimeSlice): Promise<GuardedRoutes> {
+  const steps = written(compared);
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) await slice();
+  return new Map(step.value.routes.map(({ service, route, plugins }) => {
+    const guards = plugins.flatMap(({ kind, guard }) => (guard === null ? [] : { kind: kind.name, identity: guard }));
+    return [keyOf(service.name, route.name), { service: service.name, route: route.name, guards }];
+  }));
 }
 
 /** For each route requests that fit its pattern and, if possible, nothing more specific. */
