@@ -49,6 +49,7 @@ describe("configSchema", () => {
       global: {
         name: "edge-gateway",
         underscoreHeaders: "drop",
+        acceptWarnings: [],
         plugins: [],
         pluginModules: [],
         trustedProxies: [],
