@@ -96,7 +96,7 @@ export function dryRunView({ outcome, issues, warnings, tests, untested, diff, r
   return {
     outcome,
     issues,
-    warnings,
+    warnings: warnings.map(warningView),
     tests,
     untested,
     diff: diff === null ? null : routeDiffView(diff),

@@ -3,14 +3,15 @@
  * plugin modules.
  */
 import { messageOf } from "../base/errors.ts";
-import { formatPath } from "../config/json.ts";
-import type { ConfigIssue } from "../config/load.ts";
+import { formatPath, parseJson, positionAt } from "../config/json.ts";
+import { readConfigFile, type ConfigIssue } from "../config/load.ts";
 import { configJsonSchema } from "../config/model.ts";
 import { SETTINGS, type SettingsTable } from "../config/settings_table.ts";
 import { ConfigError, type Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules, moduleKinds } from "../gateway/plugin_modules.ts";
 import { Candidate } from "../gateway/proof/candidate.ts";
-import type { TestReport } from "../gateway/status.ts";
+import { configWarnings } from "../gateway/proof/config_warnings.ts";
+import type { ConfigWarning, TestReport } from "../gateway/status.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
 import { Failure } from "./failure.ts";
@@ -73,10 +74,17 @@ async function validated(file: string, runsTests: boolean): Promise<Validated> {
   try {
     const error = runsTests ? await configuration.prove().then(() => null, (failed: ConfigError) => failed) : null;
     const { counts, digest } = configuration.snapshot;
-    return { counts, digest, tests: configuration.lastTests?.report ?? null, warnings: candidate.warnings, error };
+    return { counts, digest, tests: configuration.lastTests?.report ?? null, warnings: placed(configWarnings(configuration.snapshot), file), error };
   } finally {
     await candidate.close();
   }
+}
+
+/** With the positions of what they are about. */
+function placed(warnings: readonly ConfigWarning[], file: string): ShownWarning[] {
+  const read = warnings.length === 0 ? null : readConfigFile(file);
+  const node = read?.ok ? parseJson(read.text).node : null;
+  return warnings.map((warning) => ({ ...warning, position: node === null ? null : positionAt(node, warning.at) }));
 }
 
 /** "1 service, 2 routes, 3 upstreams; 31 tests passed; 2 warnings; digest 0123456789ab" */

@@ -12,7 +12,7 @@ import { diffLines } from "./diff.ts";
 import { accepted, Failure, readNamedFile, type ExitCode } from "./failure.ts";
 import { printable, withoutControls } from "./terminal.ts";
 import { readAuthorities } from "./tls_files.ts";
-import { warningLines, type ShownWarning } from "./warning_text.ts";
+import { warningLines } from "./warning_text.ts";
 
 const flags: FlagTable = {
   "dry-run": { value: null, help: "Only print whether FILE, or the gateway's own file, would be accepted, and what would change." },
@@ -46,7 +46,7 @@ export const reload: Command = {
 
 const DRY_RUN = "/gateway/reload?dry_run=true";
 
-type DryRunJson = Omit<ReturnType<typeof dryRunView>, "warnings"> & { readonly warnings: readonly ShownWarning[] };
+type DryRunJson = ReturnType<typeof dryRunView>;
 
 /** `file`: the one that was sent; null: the gateway's own. */
 function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null, url: string): ExitCode {

@@ -261,8 +261,7 @@ function withoutValues(text: string, resolved: ReadonlyMap<string, string>): str
   return shown;
 }
 
-/** The same with the keys of every object in order, so that equal values have equal texts. */
-export function inKeyOrder(value: Json): Json {
+function inKeyOrder(value: Json): Json {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(inKeyOrder);
   const keys = Object.keys(value).sort();

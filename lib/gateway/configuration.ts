@@ -3,6 +3,7 @@
  */
 import { readFileSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
+import { createTimeSlices } from "../base/time_slices.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
 import type { Call } from "../http/exchange.ts";
@@ -17,7 +18,7 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
-import { configWarnings } from "./proof/config_warnings.ts";
+import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
 import { failuresOf, runTests } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
@@ -72,7 +73,6 @@ export class Configuration {
   snapshot: Snapshot;
   #source: ConfigSource;
   #inputs: Inputs;
-  #loaded: Loaded;
   /** About the snapshot; computed when they are needed first. */
   #warnings: readonly ConfigWarning[] | null = null;
   /** How requests are received; made once for all requests of the snapshot. */
@@ -107,7 +107,6 @@ export class Configuration {
     this.#source = text ?? this.#read(options.config);
     const { loaded, inputs } = this.#load(this.#source);
     this.#inputs = inputs;
-    this.#loaded = loaded;
     this.snapshot = this.#enforce(loaded);
     this.receiving = receivingBy(this.snapshot.global, tools.clock);
   }
@@ -119,7 +118,7 @@ export class Configuration {
 
   /** See `Gateway.configWarnings`. */
   get configWarnings(): readonly ConfigWarning[] {
-    return (this.#warnings ??= configWarnings(this.#loaded));
+    return (this.#warnings ??= configWarnings(this.snapshot));
   }
 
   /** See `Gateway.reload`. */
@@ -143,9 +142,12 @@ export class Configuration {
       const source = this.#read(config);
       const { loaded, inputs } = this.#load(source);
       await this.#runTests(loaded, source);
+      // In slices before the configuration is in force: status and log need them at once afterwards.
+      const warnings = await configWarningsInSlices(loaded, createTimeSlices());
       this.#checkOpen();
       const before = this.snapshot;
       this.#replace(source, loaded, inputs);
+      this.#warnings = warnings;
       this.#proven = Promise.resolve();
       if (this.#isReread) this.#rereadLater();
       this.loadedAt = at;
@@ -261,7 +263,6 @@ export class Configuration {
     const next = this.#enforce(loaded);
     this.#source = source;
     this.#inputs = inputs;
-    this.#loaded = loaded;
     this.#warnings = null;
     this.snapshot = next;
     this.receiving = receivingBy(next.global, this.#tools.clock);

@@ -106,7 +106,7 @@ export function targetOf(service: ServiceName, { name, path }: Route, { handler,
   return { service, route: { name, path, audience }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
-export function entryOf<T>(service: Service, { path, methods }: Route, target: T): TableEntry<T> {
+export function entryOf(service: Service, { path, methods }: Route, target: RouteTarget): TableEntry<RouteTarget> {
   const { basePath, hosts } = service;
   return { basePath, hosts, path, methods, encodedSlashes: service.encodedSlashes === "allow", pathParameters: service.pathParameters === "allow", target };
 }

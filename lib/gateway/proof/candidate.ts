@@ -6,7 +6,6 @@ import { silentLog } from "../../base/log.ts";
 import { AccessLog } from "../../observe/access_log.ts";
 import { Metrics } from "../../observe/metrics.ts";
 import { Configuration, type ConfigText, type ConfigurationOptions } from "../configuration.ts";
-import type { Position } from "../../config/json.ts";
 import { Runtime } from "../runtime.ts";
 
 export class Candidate {
@@ -27,11 +26,6 @@ export class Candidate {
       this.#runtime.destroy();
       throw error;
     }
-  }
-
-  /** About the configuration alone, with their places in the file. */
-  get warnings(): readonly { code: string; path: string | null; message: string; example: string | null; remedy: string; position: Position | null }[] {
-    return [];
   }
 
   /** Closes what its plugins hold. */

@@ -3,13 +3,14 @@
  */
 import { dirname, join } from "node:path";
 import { messageOf } from "../../base/errors.ts";
-import { paced, type NextTimeSlice } from "../../base/time_slices.ts";
+import { createTimeSlices, paced, type NextTimeSlice } from "../../base/time_slices.ts";
 import { hasReference } from "../../config/references.ts";
 import { ConfigError, type Configuration } from "../configuration.ts";
 import type { RecentRequest } from "../serve.ts";
 import type { Snapshot } from "../snapshot.ts";
 import type { Warning } from "../status.ts";
 import { Candidate } from "./candidate.ts";
+import { configWarningsInSlices } from "./config_warnings.ts";
 import type { RoutePlace } from "./guards_lost.ts";
 import { routeDiff, type RouteDiff } from "./route_diff.ts";
 
@@ -74,7 +75,7 @@ export async function dryRun(current: Configuration, recent: readonly RecentRequ
     return {
       outcome: issues.length === 0 ? "accepted" : "refused",
       issues,
-      warnings: [],
+      warnings: await configWarningsInSlices(snapshot, createTimeSlices()),
       tests: passed + failed === 0 ? null : { passed, failed },
       untested,
       diff: await routeDiff(before, snapshot, slice),

@@ -1,15 +1,11 @@
 /**
  * Finds the requests that pass fewer guards under a new configuration than under the old one.
  */
-import { hash } from "node:crypto";
 import type { NextTimeSlice } from "../../base/time_slices.ts";
-import { inKeyOrder } from "../../config/load.ts";
-import type { Json } from "../../config/json.ts";
-import type { PluginInstance } from "../../config/model.ts";
-import { parsePattern } from "../../route/pattern.ts";
-import { compileTable, type RouteTable, type TableEntry } from "../../route/table.ts";
-import type { DisplayedConfig, DisplayedPlugin } from "../displayed_config.ts";
-import { entryOf, type Loaded } from "../snapshot.ts";
+import type { Config } from "../../config/model.ts";
+import { parsePattern, type Segment } from "../../route/pattern.ts";
+import type { Loaded, Snapshot } from "../snapshot.ts";
+import { written } from "./written.ts";
 
 export interface RoutePlace {
   readonly service: string;
@@ -44,28 +40,29 @@ interface Request {
   readonly path: string;
 }
 
+/** A configuration with its route table. */
+export type Compared = Pick<Snapshot, keyof Loaded | "table">;
+
 /**
  * Asks both route tables for requests that stand for all requests of each route of both configurations, so that a guarded path which
  * another route takes over is found too; then compares the routes that have the same names.
  */
-export async function guardsLost(before: Loaded, after: Loaded, slice: NextTimeSlice): Promise<GuardsLost[]> {
+export async function guardsLost(before: Compared, after: Compared, slice: NextTimeSlice): Promise<GuardsLost[]> {
   const found = new Map<Guarded, GuardsLost>();
   const old = await guardedRoutes(before, slice);
   const next = await guardedRoutes(after, slice);
-  const [oldTable, nextTable] = [compileTable(old), compileTable(next)];
   let asked = 0;
-  for (const request of requestsFor([...old, ...next])) {
+  for (const request of requestsFor([before.config, after.config])) {
     if (++asked % STEP === 0) await slice();
-    const was = routeOf(oldTable, request);
-    const is = was === null || was.guards.length === 0 ? null : routeOf(nextTable, request);
+    const was = routeOf(before, old, request);
+    const is = was === null || was.guards.length === 0 ? null : routeOf(after, next, request);
     if (was !== null && is !== null) compare(was, is, request, found);
   }
-  const named = new Map(old.map(({ target }) => [JSON.stringify([target.service, target.route]), target]));
-  for (const { target } of next) {
-    const was = named.get(JSON.stringify([target.service, target.route]));
-    if (was !== undefined) compare(was, target, null, found);
+  for (const [key, is] of next) {
+    const was = old.get(key);
+    if (was !== undefined) compare(was, is, null, found);
   }
-  return next.flatMap(({ target }) => found.get(target) ?? []);
+  return [...next.values()].flatMap((each) => found.get(each) ?? []);
 }
 
 /** How many requests are asked about between two looks at the time. */
@@ -83,46 +80,41 @@ function compare(was: Guarded, is: Guarded, request: Request | null, found: Map<
   found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example: known?.example ?? example });
 }
 
-function routeOf(table: RouteTable<Guarded>, { host, method, path }: Request): Guarded | null {
+/** By `keyOf`, in the order of the configuration. */
+type GuardedRoutes = ReadonlyMap<string, Guarded>;
+
+function keyOf(service: string, route: string): string {
+  return JSON.stringify([service, route]);
+}
+
+function routeOf({ table }: Compared, routes: GuardedRoutes, { host, method, path }: Request): Guarded | null {
   const found = table.find(host, method, path, false);
-  return found.kind === "route" ? found.target : null;
+  return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
 }
 
-async function guardedRoutes({ config: { global, services }, shown, kinds }: Loaded, slice: NextTimeSlice): Promise<TableEntry<Guarded>[]> {
-  const guarding = new Set(kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
-  const guardsOf = (plugins: readonly PluginInstance[], displayed: readonly DisplayedPlugin[]): Guard[] =>
-    plugins.flatMap((plugin, i) => (plugin.enabled && guarding.has(plugin.name) ? guardOf(plugin, displayed[i]!) : []));
-  const displayed = shown as unknown as DisplayedConfig;
-  const globals = guardsOf(global.plugins, displayed.global.plugins);
-  const entries: TableEntry<Guarded>[] = [];
-  for (const [i, service] of services.entries()) {
-    const { plugins, routes } = displayed.services[i]!;
-    const outer = [...globals, ...guardsOf(service.plugins, plugins)];
-    for (const [j, route] of service.routes.entries()) {
-      const guards = [...outer, ...guardsOf(route.plugins, routes[j]!.plugins)];
-      entries.push(entryOf(service, route, { service: service.name, route: route.name, guards }));
-    }
-    await slice();
-  }
-  return entries;
-}
-
-/** What is written is compared too: JSON does not express all that a checked configuration may hold, such as patterns. */
-function guardOf({ name, config }: PluginInstance, displayed: DisplayedPlugin): Guard {
-  return { kind: name, identity: hash("sha256", JSON.stringify([name, inKeyOrder(displayed.config as Json), config])) };
+async function guardedRoutes(compared: Compared, slice: NextTimeSlice): Promise<GuardedRoutes> {
+  const steps = written(compared);
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) await slice();
+  return new Map(step.value.routes.map(({ service, route, plugins }) => {
+    const guards = plugins.flatMap(({ kind, guard }) => (guard === null ? [] : { kind: kind.name, identity: guard }));
+    return [keyOf(service.name, route.name), { service: service.name, route: route.name, guards }];
+  }));
 }
 
 /** For each route requests that fit its pattern and, if possible, nothing more specific. */
-function* requestsFor(entries: readonly TableEntry<Guarded>[]): Iterable<Request> {
-  const segments = new Map(entries.map((entry) => [entry, segmentsOf(entry)]));
-  const longest = [...segments.values()].reduce((most, { length }) => Math.max(most, length), 0);
-  const methods = [...new Set(["GET", ...entries.flatMap((entry) => entry.methods), ANY_METHOD])];
-  for (const [entry, pattern] of segments) {
+function* requestsFor(configs: readonly Config[]): Iterable<Request> {
+  const routes = configs.flatMap(({ services }) => services.flatMap((service) => service.routes.map((route) => ({ service, route }))));
+  const methods = [...new Set(["GET", ...routes.flatMap(({ route }) => route.methods), ANY_METHOD])];
+  // Longer than every pattern: each "/" of a pattern begins a segment.
+  const longest = routes.reduce((most, { service, route }) => Math.max(most, `${service.basePath}${route.path}`.split("/").length), 0);
+  for (const { service, route } of routes) {
+    const pattern = segmentsOf(service.basePath, route.path);
     const texts = pattern.map((segment) => (segment.kind === "literal" ? segment.text : `any-${segment.name}`));
     const isOpen = pattern.at(-1)?.kind === "rest";
     const paths = isOpen ? [texts, [...texts, ...Array.from({ length: longest }, () => texts.at(-1)!)]] : [texts];
-    for (const host of entry.hosts.length === 0 ? ["any-host"] : entry.hosts.map((each) => each.replace(/^\*/, "any-name"))) {
-      for (const path of paths) for (const method of entry.methods.length === 0 ? methods : entry.methods) yield { method, host, path: `/${path.join("/")}` };
+    for (const host of service.hosts.length === 0 ? ["any-host"] : service.hosts.map((each) => each.replace(/^\*/, "any-name"))) {
+      for (const path of paths) for (const method of route.methods.length === 0 ? methods : route.methods) yield { method, host, path: `/${path.join("/")}` };
     }
   }
 }
@@ -130,7 +122,7 @@ function* requestsFor(entries: readonly TableEntry<Guarded>[]): Iterable<Request
 /** Stands for the methods that no route names. */
 const ANY_METHOD = "ANY";
 
-function segmentsOf({ basePath, path }: TableEntry<Guarded>) {
+function segmentsOf(basePath: string, path: string): readonly Segment[] {
   const [base, own] = [parsePattern(basePath, "base_path"), parsePattern(path, "path")];
   return "error" in base || "error" in own ? [] : [...base.segments, ...own.segments];
 }

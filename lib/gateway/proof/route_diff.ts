@@ -5,8 +5,7 @@ import { paced, type NextTimeSlice } from "../../base/time_slices.ts";
 import type { Json } from "../../config/json.ts";
 import { placedChanges, type PlacedChange } from "../config_diff.ts";
 import type { DisplayedConfig, DisplayedRoute, DisplayedService } from "../displayed_config.ts";
-import type { Loaded } from "../snapshot.ts";
-import { guardsLost, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
+import { guardsLost, type Compared, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
 
 export interface RouteDiff {
   readonly guardsLost: readonly GuardsLost[];
@@ -19,7 +18,7 @@ export interface RouteDiff {
 }
 
 /** From `before` to `after`. Empty exactly when both are the same, except for `guardsLost`, which also compares the content of files. */
-export async function routeDiff(before: Loaded, after: Loaded, slice: NextTimeSlice = paced()): Promise<RouteDiff> {
+export async function routeDiff(before: Compared, after: Compared, slice: NextTimeSlice = paced()): Promise<RouteDiff> {
   return { guardsLost: await guardsLost(before, after, slice), ...(await changesOfRoutes(before.shown, after.shown, slice)) };
 }
 

@@ -3,8 +3,9 @@ import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../../lib/config/load.ts";
 import type { ConfigInput } from "../../../lib/config/model.ts";
+import type { Compared } from "../../../lib/gateway/proof/guards_lost.ts";
+import { matchingTable } from "../../../lib/gateway/proof/scratch.ts";
 import { routeDiff, routeDiffView } from "../../../lib/gateway/proof/route_diff.ts";
-import type { Loaded } from "../../../lib/gateway/snapshot.ts";
 import { builtinPlugins } from "../../../lib/plugins/builtin.ts";
 import { checkRoutes } from "../../../lib/route/checks.ts";
 import { fileWith } from "../../support/process.ts";
@@ -12,10 +13,10 @@ import { fileWith } from "../../support/process.ts";
 type ServiceInput = ConfigInput["services"][number];
 type PluginInput = NonNullable<ServiceInput["plugins"]>[number];
 
-function loaded(config: ConfigInput, environment: Record<string, string> = {}): Loaded {
+function loaded(config: ConfigInput, environment: Record<string, string> = {}): Compared {
   const result = loadConfig({ value: config }, { kinds: builtinPlugins, environment, checkRoutes });
   if (!result.ok) throw new Error(JSON.stringify(result.issues));
-  return result;
+  return { ...result, table: matchingTable(result) };
 }
 
 const diff = (before: ConfigInput, after: ConfigInput) => routeDiff(loaded(before), loaded(after));
