@@ -203,6 +203,15 @@ describe("what stands in for other servers in a test", () => {
     expect(await verdict(config, test({ expect: { status: 503, code: "upstream_unavailable", upstream_path: null } }))).toBe(true);
   });
 
+  it("a request that could not be written to the upstream gets 500, as it would", async () => {
+    const breaks = definePlugin({
+      name: "breaks",
+      schema: schema.object({}),
+      create: () => (next) => (exchange) => next(exchange.with({ headers: ["X-Two", "1\r\nX-Smuggled: 2"] })),
+    });
+    expect(await verdict(guardedBy({ name: "breaks" }), test({ expect: { status: 500, code: "internal", upstream_path: null } }), [breaks])).toBe(true);
+  });
+
   it("a request body is checked against its schema before it reaches the upstream", async () => {
     const validation = { name: "request_validation", config: { body: { type: "object", required: ["id"] } } };
     const posted = (body: object, expected: TestInput["expect"]) =>
@@ -291,6 +300,7 @@ describe("a plugin that is at fault in a test", () => {
     schema: schema.object({ how: schema.string() }),
     create({ how }) {
       if (how === "create") throw new Error("it cannot be created");
+      if (how === "handler") return () => undefined as never;
       return (next) => async (exchange) => {
         if (how === "throw") throw new Error("it is broken");
         if (how === "hang") return new Promise(() => {});
@@ -308,6 +318,7 @@ describe("a plugin that is at fault in a test", () => {
     ["throw", ["status: expected 200, found 500", "the gateway logs: it is broken"]],
     ["nothing", ["status: expected 200, found 500", "the gateway logs: a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"]],
     ["create", ['plugin bad of service "create" cannot be created: it cannot be created']],
+    ["handler", ['the plugins of route "/" of service "handler" cannot be put together: plugin bad: what "create" returns has to give a handler: (next) => (exchange) => next(exchange)']],
     ["hang", ["no reply within 0.03 s: plugin bad did not answer (timers of plugins stand still in a test)"]],
     ["hold", ["no reply within 0.03 s: a plugin did not return the upstream's reply"]],
   ])("fails its test, and the other tests go on: %s", async (how, differences) => {
