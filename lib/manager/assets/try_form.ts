@@ -5,8 +5,19 @@ import type { ExplainRequest } from "./api.ts";
 
 export type TryForm = { readonly request: ExplainRequest } | { readonly errors: readonly FieldError[] };
 
+/** The texts of the fields. `headers` has one header per line: "Name: value". */
+export interface TryInput {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: string;
+  /** "" is the gateway's default. */
+  readonly clientIp: string;
+  /** "": none. */
+  readonly body: string;
+}
+
 export interface FieldError {
-  readonly field: "method" | "url" | "headers";
+  readonly field: keyof TryInput;
   readonly message: string;
 }
 
@@ -15,8 +26,8 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** RFC 9110 §5.5: no control characters except the tab. */
 const FIELD_VALUE = /^[^\u0000-\u0008\u000a-\u001f\u007f]*$/;
 
-/** `headers` has one header per line: "Name: value". Several lines of one name are mergedHistory (RFC 9110 §5.3). */
-export function readTryForm(form: { readonly method: string; readonly url: string; readonly headers: string }): TryForm {
+/** Several lines of one header are joined (RFC 9110 §5.3). */
+export function readTryForm(form: TryInput): TryForm {
   const errors: FieldError[] = [];
   const method = form.method.trim();
   const url = form.url.trim();
@@ -28,7 +39,15 @@ export function readTryForm(form: { readonly method: string; readonly url: strin
   const problem = urlError(url);
   if (problem !== null) errors.push({ field: "url", message: problem });
   const headers = readHeaderLines(form.headers, errors);
-  return errors.length > 0 ? { errors } : { request: { method, url, headers } };
+  const clientIp = form.clientIp.trim();
+  if (clientIp !== "" && !isAddress(clientIp)) errors.push({ field: "clientIp", message: `“${clientIp}” is not an IP address such as 203.0.113.9 or 2001:db8::1.` });
+  if (errors.length > 0) return { errors };
+  return { request: { method, url, headers, ...(clientIp !== "" && { client_ip: clientIp }), ...(form.body !== "" && { body: form.body }) } };
+}
+
+function isAddress(text: string): boolean {
+  if (/^\d{1,3}(?:\.\d{1,3}){3}$/.test(text)) return text.split(".").every((part) => Number(part) <= 255);
+  return text.includes(":") && /^[0-9a-f:.]+$/i.test(text) && URL.canParse(`http://[${text}]/`);
 }
 
 function urlError(url: string): string | null {
@@ -56,7 +75,7 @@ function readHeaderLines(text: string, errors: FieldError[]): Readonly<Record<st
     else {
       const key = name.toLowerCase();
       const before = headers.get(key);
-      // Cookies are mergedHistory with a semicolon (RFC 6265 §5.4).
+      // Cookies are joined with a semicolon (RFC 6265 §5.4).
       if (before === undefined) headers.set(key, { name, value });
       else before.value += `${key === "cookie" ? "; " : ", "}${value}`;
     }

@@ -1,0 +1,65 @@
+/**
+ * Writes tests of the configuration as JSON.
+ */
+import type { Explanation, ExplainRequest } from "./api.ts";
+import { answering, verdictOf } from "./verdicts.ts";
+
+/** A test as `tests` of the configuration has it, with the members that are written here. */
+export interface TestJson {
+  readonly name: string;
+  readonly request: {
+    readonly method: string;
+    readonly url: string;
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly body?: string;
+    readonly client_ip?: string;
+  };
+  readonly expect: { readonly status?: number; readonly code?: string; readonly service?: string; readonly route?: string };
+}
+
+/** Shown to users who have no tests yet. */
+export const EXAMPLE_TEST: TestJson = {
+  name: "orders need a key",
+  request: { method: "GET", url: "http://api.example.com/orders/7" },
+  expect: { status: 401, code: "key_missing" },
+};
+
+/**
+ * A test that expects what was explained. It expects no status if a plugin asks another machine: that depends on the `answers` of the
+ * test. A request that reaches the upstream gets the 200 that tests assume.
+ */
+export function testOf(request: ExplainRequest, { outcome, status, code, service, route, plugins }: Explanation): TestJson {
+  const { method, url, headers, body, client_ip: clientIp } = request;
+  const asked = {
+    method,
+    url,
+    ...(Object.keys(headers).length > 0 && { headers }),
+    ...(body !== undefined && { body }),
+    ...(clientIp !== undefined && { client_ip: clientIp }),
+  };
+  const place = outcome === "refused" ? {} : { service: service ?? "", route: route ?? "" };
+  const answer = outcome === "refused" ? { status, code } : asksOthers(plugins) ? null : answering(plugins);
+  if (answer !== null) return { name: `${method} ${url} gets ${reply(answer)}`, request: asked, expect: { ...expected(answer), ...place } };
+  const expect = asksOthers(plugins) ? place : { status: 200, ...place };
+  return { name: `${method} ${url} reaches ${service}, ${route}`, request: asked, expect };
+}
+
+/** Whether the status depends on the answer of another machine, or the gateway sent no verdicts. */
+export function asksOthers(plugins: Explanation["plugins"]): boolean {
+  const kinds = plugins.map((plugin) => verdictOf(plugin).kind);
+  const end = kinds.indexOf("answers");
+  return kinds.slice(0, end < 0 ? kinds.length : end).some((kind) => kind === "asks" || kind === "unknown");
+}
+
+interface Answer {
+  readonly status: number | null;
+  readonly code: string | null;
+}
+
+function expected({ status, code }: Answer): TestJson["expect"] {
+  return { ...(status !== null && { status }), ...(code !== null && { code }) };
+}
+
+function reply({ status, code }: Answer): string {
+  return [status, code].filter((part) => part !== null).join(" ");
+}

@@ -1,0 +1,65 @@
+/**
+ * Prepares results of tests for display: their order, and what was expected beside what was found.
+ */
+import type { TestResult } from "./api.ts";
+
+/** One line of a comparison. */
+export interface Comparison {
+  /** "status", "headers.WWW-Authenticate" */
+  readonly name: string;
+  readonly expected: string;
+  readonly found: string;
+  readonly differs: boolean;
+}
+
+/** Failed tests first, otherwise in the order of the configuration. */
+export function failedFirst(tests: readonly TestResult[]): readonly TestResult[] {
+  return [...tests.filter(({ passed }) => !passed), ...tests.filter(({ passed }) => passed)];
+}
+
+/** A line for each expectation, headers one by one. */
+export function comparisonsOf({ expected, found, differences }: TestResult): readonly Comparison[] {
+  return namesIn(expected).map(({ name, path }) => ({
+    name,
+    expected: textOf(at(expected, path)),
+    found: textOf(at(found, path)),
+    differs: differences.some((each) => each.startsWith(`${name}:`)),
+  }));
+}
+
+/** Differences that belong to no line, such as a test that did not end. */
+export function otherDifferences(result: TestResult): readonly string[] {
+  const names = comparisonsOf(result).map(({ name }) => `${name}:`);
+  return result.differences.filter((each) => !names.some((name) => each.startsWith(name)));
+}
+
+/** The text that a search looks at. */
+export function searchTextOf({ name, differences }: TestResult): string {
+  return [name, ...differences].join(" ").toLowerCase();
+}
+
+const HEADERS = new Set(["headers", "upstream_headers"]);
+
+function namesIn(expected: unknown): readonly { readonly name: string; readonly path: readonly string[] }[] {
+  return Object.entries(isRecord(expected) ? expected : {}).flatMap(([member, value]) => {
+    if (!HEADERS.has(member) || !isRecord(value)) return [{ name: member, path: [member] }];
+    return Object.keys(value).map((header) => ({ name: `${member}.${header}`, path: [member, header] }));
+  });
+}
+
+function at(value: unknown, path: readonly string[]): unknown {
+  return path.reduce((inner, name) => (isRecord(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), value);
+}
+
+/** Text as it is, a pattern as "matches ^Key", and null as "none". */
+function textOf(value: unknown): string {
+  if (value === null || value === undefined) return "none";
+  if (value === "") return '""';
+  if (typeof value === "string") return value;
+  if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string") return `matches ${value.matches}`;
+  return JSON.stringify(value);
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
