@@ -69,7 +69,7 @@ export interface Certificate {
   readonly not_after: string;
 }
 
-/** A warning for operators. Gateways before 0.3 send no `path`, `example` and `remedy`. */
+/** A warning for operators. Older gateways send no `path`, `example` and `remedy`. */
 export interface Warning {
   /** "guard_bypassed", "certificate_expires", "upstream_down", "reload_refused", … */
   readonly code: string;
@@ -100,7 +100,7 @@ export interface Status {
   readonly plugin_faults: readonly { readonly plugin: string; readonly id: string | null; readonly level: string; readonly service: string | null; readonly route: string | null; readonly count: number }[];
   readonly certificates: readonly Certificate[];
   readonly warnings: readonly Warning[];
-  /** The last run of the configuration's tests; null: it has none. Absent from gateways before 0.3. */
+  /** The last run of the configuration's tests; null: it has none. Older gateways send none. */
   readonly tests?: { readonly passed: number; readonly failed: number } | null;
 }
 
@@ -208,7 +208,7 @@ export interface Explanation {
   readonly params: Readonly<Record<string, string>>;
   /** Path and query as the upstream gets them. */
   readonly forwarded: string | null;
-  /** Routes whose patterns fit the path, the most specific first, and near misses. Absent from gateways before 0.3. */
+  /** Routes whose patterns fit the path, the most specific first, and near misses. Older gateways send none. */
   readonly candidates?: readonly Candidate[];
   /** In the order in which they run. */
   readonly plugins: readonly ExplainedPlugin[];
@@ -228,7 +228,7 @@ export interface ExplainedPlugin {
   readonly name: string;
   readonly id: string | null;
   readonly config: Readonly<Record<string, unknown>>;
-  /** "passes the request on", "answers 401 key_missing", "not reached", … Absent from gateways before 0.3. */
+  /** "passes the request on", "answers 401 key_missing", "not reached", … Older gateways send none. */
   readonly verdict?: string;
 }
 

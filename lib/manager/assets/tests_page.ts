@@ -2,7 +2,7 @@
  * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
  */
 import { ApiError, ask, type Status, type TestResult, type TestRun } from "./api.ts";
-import { createAges, loading } from "./components.ts";
+import { breakable, createAges, loading } from "./components.ts";
 import { copyText } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { number } from "./format.ts";
@@ -145,7 +145,7 @@ function comparison(test: TestResult): readonly HTMLElement[] {
   const others = otherDifferences(test);
   const rows = comparisonsOf(test).map(({ name, expected, found, differs }) => {
     const difference = differs && el("span", { class: "badge badge--bad" }, "differs");
-    return el("tr", {}, el("th", { scope: "row" }, el("code", {}, name), " ", difference), value(expected), value(found));
+    return el("tr", {}, el("th", { scope: "row" }, el("code", {}, ...breakable(name)), " ", difference), value(expected), value(found));
   });
   const head = el("tr", {}, el("th", { scope: "col" }, "Field"), el("th", { scope: "col" }, "Expected"), el("th", { scope: "col" }, "Found"));
   const table = el("table", { class: "table table--fixed", "aria-label": `Expected and found: ${test.name}` }, el("thead", {}, head), el("tbody", {}, ...rows));

@@ -2,7 +2,7 @@
  * Shows warnings: each with the problem, an example of a request, the remedy, and a link to the page of the item.
  */
 import type { Warning } from "./api.ts";
-import { setOptional, stateBadge } from "./components.ts";
+import { breakable, setOptional, stateBadge } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
 import { number } from "./format.ts";
 import type { Part } from "./tables.ts";
@@ -50,9 +50,9 @@ function warningRow(warning: Warning): HTMLElement {
       { class: "warning" },
       el("p", {}, message),
       example !== null && el("p", {}, "Example: ", el("code", {}, example)),
-      remedy !== undefined && el("p", {}, remedy),
+      remedy !== undefined && el("p", {}, "Remedy: ", remedy),
       // As `global.accept_warnings` names it.
-      el("p", { class: "muted" }, el("code", {}, path === null ? code : `${code}:${path}`)),
+      el("p", { class: "muted" }, el("code", {}, ...breakable(path === null ? code : `${code}:${path}`))),
     ),
     target !== null && target.hash !== location.hash && el("a", { href: target.hash }, target.text),
   );
