@@ -34,6 +34,7 @@ export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigure
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";
+export type { Client, ClientAnswer, ClientFailure, ClientRequestOptions, ClientTls, HttpClientOptions } from "./http/client.ts";
 export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
 export { headerValue, headerValues, hasHeader, withHeader, withAddedHeader, withoutHeader, type HeaderList } from "./http/headers.ts";

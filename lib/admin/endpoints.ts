@@ -192,7 +192,7 @@ export class Endpoints {
   async #explain(inbound: Inbound): Promise<Reply> {
     const request = await readExplainRequest(inbound);
     if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
-    return json(200, explanationView(this.#options.source.explain(request, this.#secrets)));
+    return json(200, explanationView(await this.#options.source.explain(request, this.#secrets)));
   }
 
   async #reload({ call, clientAddress }: Inbound): Promise<Reply> {

@@ -18,7 +18,7 @@ export interface AdminSource {
   status(): GatewayStatus;
   health(): GatewayHealth;
   stats(extent: StatsExtent): GatewayStats;
-  explain(question: Question, secrets: Secrets): Explanation;
+  explain(question: Question, secrets: Secrets): Promise<Explanation>;
   metrics(): Readable;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;

@@ -3,7 +3,7 @@
  */
 import { version } from "../base/version.ts";
 import { ConfigError } from "../gateway/gateway.ts";
-import { notACommand, readArguments, refuseOtherFlags, type Command } from "./arguments.ts";
+import { notACommand, readArguments, refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
 import { schema, validate } from "./config_file.ts";
 import { demo } from "./demo.ts";
 import { Failure, type ExitCode } from "./failure.ts";
@@ -35,14 +35,15 @@ export async function main(words: readonly string[]): Promise<ExitCode> {
   // The gateway keeps running if the reader of its output ends (`| head`, a log collector that restarts).
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
-    const given = readArguments(words, Object.keys(COMMANDS));
+    const own = Object.assign({}, ...Object.values(COMMANDS).map(({ flags }) => flags)) as FlagTable;
+    const given = readArguments(words, Object.keys(COMMANDS), own);
     const command = COMMANDS[given.command]!;
     if (given.flags.help !== undefined) return printHelp(given.isNamed ? given.command : "help");
     if (given.flags.version !== undefined) {
       process.stdout.write(`${version}\n`);
       return 0;
     }
-    if (given.operands.length > (command.operand === undefined ? 0 : 1)) {
+    if (given.operands.length > (command.operand?.split(" ").length ?? 0)) {
       // The arguments are not repeated: one may be a password.
       const { remedy = `edge-gateway ${given.command} --help shows its usage` } = command;
       throw new Failure(`too many arguments for "${given.command}": ${remedy}`, 2);

@@ -6,6 +6,7 @@ import type { Change } from "../gateway/config_diff.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import type { Command } from "./arguments.ts";
 import { accepted, type ExitCode } from "./failure.ts";
+import { printable } from "./terminal.ts";
 import { readAuthorities } from "./tls_files.ts";
 
 /** 0: reloaded. 2: refused, the old configuration stays in force. 1: the gateway cannot be asked. */
@@ -44,9 +45,4 @@ function print(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode 
 
 function linesOf(changes: readonly (Partial<Change> | null)[]): string[] {
   return changes.map((each) => `${String(each?.change).padEnd(9)}${String(each?.name)}`);
-}
-
-/** Replaces control characters, which would act on the terminal. */
-function printable(lines: readonly string[]): string {
-  return `${lines.map((line) => line.replace(/\p{Cc}/gu, "?")).join("\n")}\n`;
 }

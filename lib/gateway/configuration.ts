@@ -18,7 +18,7 @@ import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import { logFault } from "./serve.ts";
-import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
+import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
 
 export interface ConfigurationOptions {
@@ -87,7 +87,7 @@ export class Configuration {
     const { loaded, inputs } = this.#load(this.#source);
     this.#inputs = inputs;
     this.snapshot = this.#enforce(loaded);
-    this.receiving = receivingBy(this.snapshot, tools.clock);
+    this.receiving = receivingBy(this.snapshot.global, tools.clock);
   }
 
   /** See `Gateway.reload`. */
@@ -175,7 +175,7 @@ export class Configuration {
     this.#source = source;
     this.#inputs = inputs;
     this.snapshot = next;
-    this.receiving = receivingBy(next, this.#tools.clock);
+    this.receiving = receivingBy(next.global, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
     this.onReplaced(before, next);
   }
@@ -221,8 +221,4 @@ function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
     kinds.push(kind);
   }
   return kinds;
-}
-
-function receivingBy({ isTrusted, global }: Snapshot, clock: Clock): ReceiveOptions {
-  return { clock, isTrusted, limits: global.limits, underscores: global.underscoreHeaders };
 }

@@ -8,6 +8,7 @@ import { SharedMemory } from "../base/shared_memory.ts";
 import { loadConfig } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import type { Infer, InputOf, Schema } from "../config/schema.ts";
+import { HttpClient } from "../http/client.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -148,6 +149,8 @@ function toolsFor(options: ExerciseOptions, clock: ManualClock, lines: LogLine[]
       return kept.get(key) as T;
     },
     verdicts: new SharedMemory(MOST_VERDICT_BYTES),
+    client: (settings) => new HttpClient({ clock, ...settings }),
+    verifiedClaims: null,
   };
 }
 

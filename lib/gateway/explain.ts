@@ -3,20 +3,20 @@
  * The answer comes from the data path itself (`serve.ts`), run with a handler that sends nothing; only the sentences are written here.
  */
 import { METHODS } from "node:http";
-import { suggest } from "../base/suggest.ts";
 import type { Json } from "../config/json.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { RouteMeter } from "../observe/metrics.ts";
 import { runningOrder } from "../plugins/plugin.ts";
-import { ENCODED_SLASH, readTarget, type Target } from "../route/path.ts";
-import { compileTable, type Candidate, type Found } from "../route/table.ts";
+import { readTarget } from "../route/path.ts";
+import type { Found } from "../route/table.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
-import type { DisplayedConfig, DisplayedPlugin, DisplayedRoute, DisplayedService } from "./displayed_config.ts";
+import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import { injected } from "./inject.ts";
+import { explainRoute, patternOf, type ExplainedCandidate } from "./proof/route_reasons.ts";
 import type { ReportSource } from "./reports.ts";
 import { serve, type ServeTools } from "./serve.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
@@ -27,7 +27,11 @@ export interface Question {
   /** "/shop/items?x=1", or an absolute http(s) URL. */
   readonly url: string;
   /** Without `Host` and with a `url` that names none, the host is "localhost". */
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  /** The address that connects to the gateway. Default "127.0.0.1". */
+  readonly clientIp?: string;
+  /** Default: none, whatever a Content-Length says. */
+  readonly body?: string;
 }
 
 export interface Explanation {
@@ -37,6 +41,8 @@ export interface Explanation {
   readonly code: string | null;
   /** Sentences on why this route matches, or why none does. */
   readonly reasons: readonly string[];
+  /** The routes whose patterns fit the path, the most specific first; then some that nearly fit. */
+  readonly candidates: readonly ExplainedCandidate[];
   /** Normalised; null when the path is refused. */
   readonly path: string | null;
   readonly service: string | null;
@@ -63,7 +69,7 @@ export interface ExplainedPlugin {
 type ExplainSource = ServeTools & Pick<ReportSource, "runtime"> & { readonly configuration: Pick<Configuration, "snapshot" | "receiving"> };
 
 /** `displayed` is the configuration of the snapshot, with secrets masked or not. */
-export function explain(question: Question, displayed: Json, source: ExplainSource): Explanation {
+export async function explain(question: Question, displayed: Json, source: ExplainSource): Promise<Explanation> {
   const { method, url } = question;
   const { snapshot, receiving } = source.configuration;
   const inbound = received(question, receiving);
@@ -71,13 +77,14 @@ export function explain(question: Question, displayed: Json, source: ExplainSour
   const shown = displayed as unknown as DisplayedConfig;
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
   const { reply, found } = walk(inbound, snapshot, source);
-  if (asked === null || found?.kind !== "route") {
+  const answer = asked === null || found === null ? { place: null, reasons: [], candidates: [] } : explainRoute(found, asked);
+  const { place, candidates } = answer;
+  const path = asked === null ? null : asked.target.path;
+  if (place === null || found?.kind !== "route") {
     const { code, detail } = problemOf(reply);
-    const reasons = [detail, ...(asked === null || found === null ? [] : [...whyNone(found, asked), ...ofMethod(method)])];
-    return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, path: asked === null ? null : asked.target.path };
+    const reasons = [detail, ...answer.reasons, ...(found === null ? [] : ofMethod(method))];
+    return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, candidates, path };
   }
-  const { path, query } = asked.target;
-  const place = placesOf(shown).find((each) => isAt(found.target, each))!;
   const { service, route } = place;
   const upstreams = source.runtime.upstreamSets.find((each) => each.service === service.name);
   const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
@@ -85,13 +92,14 @@ export function explain(question: Question, displayed: Json, source: ExplainSour
     outcome: "matched",
     status: null,
     code: null,
-    reasons: [...whyThis(place, asked), ...unserved, ...ofMethod(method)],
+    reasons: [...answer.reasons, ...unserved, ...ofMethod(method)],
+    candidates,
     path,
     service: service.name,
     route: route.name,
-    pattern: patternOf(service, route),
+    pattern: patternOf(place),
     params: { ...found.params },
-    forwarded: found.upstreamPath + query,
+    forwarded: found.upstreamPath + asked!.target.query,
     plugins: pluginsOf({ global: shown.global, service, route }, snapshot.kinds),
     strategy: service.load_balancing_strategy,
     upstreams: upstreams === undefined ? [] : withShares(upstreams),
@@ -99,12 +107,14 @@ export function explain(question: Question, displayed: Json, source: ExplainSour
 }
 
 /**
- * Receives the question like a request from the network, except for the body, of which a question has the length only. Refuses also
- * what the parser of a listener refuses.
+ * Receives the question like a request from the network. Its framing headers are judged, but only a body that is given is read. Refuses
+ * also what the parser of a listener refuses.
  */
-function received({ method, url, headers = {} }: Question, receiving: ReceiveOptions): Inbound {
-  const framing = Object.entries(headers).filter(([name]) => FRAMING.test(name)).flat();
-  const inbound = injected({ method, path: url, headers: Object.entries(headers).filter(([name]) => !FRAMING.test(name)).flat() }, receiving);
+function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Question, receiving: ReceiveOptions): Inbound {
+  const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((each) => [name, each] as const));
+  const framing = lines.filter(([name]) => body === undefined && FRAMING.test(name)).flat();
+  const others = lines.filter(([name]) => body !== undefined || !FRAMING.test(name)).flat();
+  const inbound = injected({ method, path: url, headers: others, remoteAddress: clientIp, ...(body === undefined ? {} : { body }) }, receiving);
   const all = [...inbound.headers, ...framing];
   const refusal = refuseBytes(url, all, receiving) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
   return { ...inbound, refusal: refusal ?? (CONTINUE.test(headerValue(all, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION) };
@@ -128,14 +138,6 @@ function refuseLength(headers: HeaderList): Refusal | null {
 /** A method that listeners refuse: node's HTTP/1 parser has a fixed list. */
 function ofMethod(method: string): string[] {
   return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
-}
-
-interface Asked {
-  readonly inbound: Inbound;
-  readonly target: Target;
-  readonly authority: string;
-  readonly table: Snapshot["table"];
-  readonly shown: DisplayedConfig;
 }
 
 const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
@@ -162,144 +164,11 @@ function problemOf({ body }: Reply): { readonly code: string; readonly detail: s
   return { code, detail: detail ?? `${title}.` };
 }
 
-/** A route as it is displayed. */
-interface Place {
-  readonly service: DisplayedService;
-  readonly route: DisplayedRoute;
-}
-
-/** A route whose pattern matches the path. */
-type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes">;
-
-/** The routes whose patterns match the path, in the order of the configuration. */
-function matches({ target: { path }, authority, table, shown }: Asked, hosts: "its host" | "any host" = "its host"): Match[] {
-  const candidates = table.candidates(hosts === "any host" ? null : authority, path);
-  return placesOf(shown).flatMap((place) => {
-    const candidate = candidates.find(({ target }) => isAt(target, place));
-    return candidate === undefined ? [] : [{ ...place, host: candidate.host, takes: candidate.takes }];
-  });
-}
-
-function placesOf({ services }: DisplayedConfig): Place[] {
-  return services.flatMap((service) => service.routes.map((route) => ({ service, route })));
-}
-
-function isAt(target: RouteTarget, { service, route }: Place): boolean {
-  return target.service.name === service.name && target.route.name === route.name;
-}
-
-/** The rest is only counted. */
-const MOST_NAMED = 5;
-/** Bounds the search for similar names: the work for each grows with the square of its length. */
-const MOST_COMPARED = 500;
-
-function whyThis({ service, route }: Place, asked: Asked): string[] {
-  const { path, authority } = asked.target;
-  const { method, target } = asked.inbound;
-  const reasons = [`${path} matches service "${service.name}" (base_path ${service.base_path}), route "${route.name}" (${route.path}).`];
-  if (path !== target.replace(/\?.*$/s, "") && authority === null) {
-    reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
-  }
-  const hosts = hostsOf(service).join(", ");
-  if (hosts !== "") reasons.push(`The service is for the hosts ${hosts}: it goes before services for all hosts.`);
-  const methods = methodsOf(route);
-  if (methods.length > 0 && !methods.includes(method)) {
-    const preflight = `The preflight is for a method that the route takes: ${methods.join(", ")}.`;
-    reasons.push(method === "HEAD" ? "A route that takes GET takes HEAD, too." : preflight);
-  }
-  const all = matches(asked);
-  const winner = all.find((place) => place.route === route)!;
-  const losers = all.filter((place) => place !== winner && place.takes(wantedMethod(asked.inbound)));
-  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, winner)}.`);
-  if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes fit as well, and are less specific.`);
-  if (losers.length === 0) reasons.push("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
-  return reasons;
-}
-
-function whyBehind({ host }: Match, winner: Match): string {
-  if (host === winner.host) return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
-  return host === "" ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
-}
-
 function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[] {
   const reasons: string[] = [];
   if (circuitBreaker?.state === "open") reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
   if (!upstreams.some(({ usable }) => usable)) reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
   return reasons;
-}
-
-function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
-  if (found.kind === "method" || found.kind === "refused") return whyRefused(found, asked);
-  const { target: { path }, shown } = asked;
-  const elsewhere = matches(asked, "any host");
-  if (elsewhere.length > 0) {
-    const only = (place: Place) => `${nameOf(place)} fits the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`;
-    return elsewhere.slice(0, MOST_NAMED).map(only);
-  }
-  const near = servicesAbove(asked);
-  if (near.length === 0) return shown.services.length === 0 ? ["The configuration has no services."] : [noBase(path, shown)];
-  return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
-}
-
-/** The routes that refuse, and the less specific ones that would take the request. */
-function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked): string[] {
-  const decides = (place: Place) => found.routes.some((target) => isAt(target, place));
-  const places = matches(asked);
-  const reasons = placesOf(asked.shown).filter(decides).slice(0, MOST_NAMED).map((place) => {
-    if (found.kind === "method") return otherMethods(place, asked.inbound.method);
-    if (found.refusal === ENCODED_SLASH) {
-      const fits = places.some(({ route }) => route === place.route) ? "fits the path, but" : "would fit the path with “/” for %2F, and";
-      return `${nameOf(place)} ${fits} its service does not let %2F through ("encoded_slashes").`;
-    }
-    return `${nameOf(place)} would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").`;
-  });
-  const others = places.filter((place) => !decides(place) && place.takes(wantedMethod(asked.inbound)));
-  for (const place of others.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} would take it, but is less specific: host and path alone decide.`);
-  return reasons;
-}
-
-function otherMethods(place: Place, method: string): string {
-  const methods = methodsOf(place.route);
-  const meant = methods.includes(method.toUpperCase()) ? ` Upper and lower case are not the same in methods: write ${method.toUpperCase()}.` : "";
-  return `${nameOf(place)} fits the path, but takes ${methods.length === 1 ? "only " : ""}${methods.join(", ")}.${meant}`;
-}
-
-/** The services whose base_path the path begins with, whatever their routes. */
-function servicesAbove({ target: { path }, authority, shown: { services } }: Asked): DisplayedService[] {
-  const anything = (service: DisplayedService, below: string) => {
-    const rules = { methods: [], encodedSlashes: true, pathParameters: true };
-    return { basePath: service.base_path, hosts: hostsOf(service), path: below, target: service, ...rules };
-  };
-  const table = compileTable(services.flatMap((service) => [anything(service, "/"), anything(service, "/{edge_gateway_rest*}")]));
-  const found = new Set(table.candidates(authority, path).map(({ target }) => target));
-  return services.filter((service) => found.has(service));
-}
-
-function noBase(path: string, { services }: DisplayedConfig): string {
-  const bases = [...new Set(services.map(({ base_path }) => base_path))];
-  const meant = suggest(path.split("/", 2)[1]!, bases.slice(0, MOST_COMPARED).map((base) => base.split("/")[1] ?? ""));
-  const nearest = bases.find((base) => base.split("/")[1] === meant);
-  return `${path} begins with the base_path of no service: there are ${some(bases)}.${didYouMean(nearest)}`;
-}
-
-function noRoute(service: DisplayedService, path: string): string {
-  const patterns = [...new Set(service.routes.map((route) => patternOf(service, route)))];
-  if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
-  const place = `${path} begins as base_path ${service.base_path} of service "${service.name}" does`;
-  return `${place}, but fits none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MOST_COMPARED)))}`;
-}
-
-function some(names: readonly string[]): string {
-  return names.slice(0, MOST_NAMED).join(", ") + (names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "");
-}
-
-function didYouMean(name: string | undefined): string {
-  return name === undefined ? "" : ` Did you mean ${name}?`;
-}
-
-/** A preflight is matched by the method that it asks about if a plugin handles preflights; to name routes, that is assumed. */
-function wantedMethod({ method, headers }: Inbound): string {
-  return method === "OPTIONS" ? (headerValue(headers, "access-control-request-method") ?? method) : method;
 }
 
 function pluginsOf(levels: Readonly<Record<ExplainedPlugin["level"], { readonly plugins: readonly DisplayedPlugin[] }>>, kinds: Snapshot["kinds"]): ExplainedPlugin[] {
@@ -317,25 +186,4 @@ function withShares(upstreamSet: UpstreamSet): Explanation["upstreams"] {
   const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? upstreamSet.peers[i]!.weightNow : 0));
   const sum = weights.reduce((all, weight) => all + weight, 0);
   return upstreams.map((upstream, i) => ({ ...upstream, share: sum === 0 ? 0 : weights[i]! / sum }));
-}
-
-function nameOf({ service, route }: Place): string {
-  return `Route "${route.name}" of service "${service.name}" (${patternOf(service, route)})`;
-}
-
-function patternOf({ base_path: base }: DisplayedService, { path }: DisplayedRoute): string {
-  const whole = withoutFinalSlash(base) + withoutFinalSlash(path);
-  return whole === "" ? "/" : whole;
-}
-
-function withoutFinalSlash(path: string): string {
-  return path.endsWith("/") ? path.slice(0, -1) : path;
-}
-
-function hostsOf({ hosts }: DisplayedService): readonly string[] {
-  return hosts ?? [];
-}
-
-function methodsOf({ methods }: DisplayedRoute): readonly string[] {
-  return methods ?? [];
 }

@@ -208,7 +208,7 @@ export class Gateway {
   }
 
   /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
-  explain(question: Question, secrets: "shown" | "masked" = "shown"): Explanation {
+  explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 

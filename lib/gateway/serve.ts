@@ -120,7 +120,7 @@ export class Requests {
 }
 
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
-export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse what two readers could read in two ways.

@@ -72,7 +72,15 @@ export class ClientFailure extends Error {
   }
 }
 
-export class HttpClient {
+/** Sends requests of the gateway's own. */
+export interface Client {
+  /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
+  ask(options: ClientRequestOptions): Promise<ClientAnswer>;
+  /** Keeps no connection from now on. Requests in progress finish normally. */
+  close(): void;
+}
+
+export class HttpClient implements Client {
   readonly #clock: Clock;
   readonly #options: http.AgentOptions;
   readonly #tls: ClientTls | undefined;
@@ -86,7 +94,6 @@ export class HttpClient {
     this.#options = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS };
   }
 
-  /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
   ask(options: ClientRequestOptions): Promise<ClientAnswer> {
     this.#pending++;
     return new Promise<ClientAnswer>((resolve, reject) => this.#send(options, resolve, reject)).finally(() => {
@@ -95,7 +102,6 @@ export class HttpClient {
     });
   }
 
-  /** Keeps no connection from now on. Requests in progress finish normally. */
   close(): void {
     this.#isClosed = true;
     if (this.#pending === 0) this.#closeAll();

@@ -105,6 +105,7 @@ export const EXPLANATION: Explanation = {
   status: null,
   code: null,
   reasons: ["Because."],
+  candidates: [{ service: "a", route: "r", verdict: "takes the request" }],
   path: "/a/x",
   service: "a",
   route: "r",
@@ -144,7 +145,7 @@ export const source: AdminSource = {
   status: () => STATUS,
   health: () => HEALTH,
   stats: () => STATS,
-  explain: () => EXPLANATION,
+  explain: () => Promise.resolve(EXPLANATION),
   metrics: () => Readable.from(["# metrics\n"]),
   reload: () => Promise.resolve(TAKEN),
 };

@@ -138,6 +138,6 @@ describe("a reload that changes the guards of a route", () => {
 it("explain lists a cache where it runs: behind the last guard", async () => {
   const config = onRoute(9, [bot, { name: "rate_limit", config: { limit_min: 5 } }], [CACHE, { name: "key_auth", config: { key: "k" } }]);
   const { gateway } = await running(config);
-  const { plugins } = gateway.explain({ method: "GET", url: "/a/x" });
+  const { plugins } = await gateway.explain({ method: "GET", url: "/a/x" });
   expect(plugins.map(({ name }) => name)).toEqual(["key_auth", "bot_protection", "response_cache", "rate_limit"]);
 });
