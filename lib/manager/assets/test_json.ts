@@ -17,6 +17,8 @@ export interface TestJson {
   readonly expect: { readonly status?: number; readonly code?: string; readonly service?: string; readonly route?: string };
 }
 
+const MAX_NAME_LENGTH = 200;
+
 /** Shown to users who have no tests yet. */
 export const EXAMPLE_TEST: TestJson = {
   name: "orders need a key",
@@ -39,9 +41,9 @@ export function testOf(request: ExplainRequest, { outcome, status, code, service
   };
   const place = outcome === "refused" ? {} : { service: service ?? "", route: route ?? "" };
   const answer = outcome === "refused" ? { status, code } : asksOthers(plugins) ? null : answering(plugins);
-  if (answer !== null) return { name: `${method} ${url} gets ${reply(answer)}`, request: asked, expect: { ...expected(answer), ...place } };
-  const expect = asksOthers(plugins) ? place : { status: 200, ...place };
-  return { name: `${method} ${url} reaches ${service}, ${route}`, request: asked, expect };
+  const name = `${method} ${url} ${answer === null ? `reaches ${service}, ${route}` : `gets ${reply(answer)}`}`.slice(0, MAX_NAME_LENGTH);
+  if (answer !== null) return { name, request: asked, expect: { ...expected(answer), ...place } };
+  return { name, request: asked, expect: asksOthers(plugins) ? place : { status: 200, ...place } };
 }
 
 /** Whether the status depends on the answer of another machine, or the gateway sent no verdicts. */

@@ -23,8 +23,8 @@ export interface FieldError {
 
 /** RFC 9110 §5.6.2 */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** RFC 9110 §5.5: no control characters except the tab. */
-const FIELD_VALUE = /^[^\u0000-\u0008\u000a-\u001f\u007f]*$/;
+/** RFC 9110 §5.5: bytes without control characters, except the tab. */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** Several lines of one header are joined (RFC 9110 §5.3). */
 export function readTryForm(form: TryInput): TryForm {
@@ -55,6 +55,8 @@ function urlError(url: string): string | null {
   if (/\s/.test(url)) return "A path contains no spaces: write %20 instead.";
   if (!url.startsWith("/") && !/^https?:\/\/[^/?#]/i.test(url))
     return "A path starts with “/”; a full URL starts with http:// or https:// and names a host.";
+  if (/[^\x21-\x7e]/.test(url)) return "A path contains only ASCII characters: write %C3%A9 for é.";
+  if (/^https?:\/\/[^/?]*@/i.test(url)) return "User name and password are not sent in a URL: write an Authorization header.";
   return url.includes("#") ? "The fragment after “#” is never sent to a server: leave it out." : null;
 }
 
@@ -71,7 +73,7 @@ function readHeaderLines(text: string, errors: FieldError[]): Readonly<Record<st
         field: "headers",
         message: name === "" ? `Line ${i + 1}: the name before the colon is missing.` : `Line ${i + 1}: “${name}” is not a header name.`,
       });
-    else if (!FIELD_VALUE.test(value)) errors.push({ field: "headers", message: `Line ${i + 1}: the value of ${name} contains a control character.` });
+    else if (!FIELD_VALUE.test(value)) errors.push({ field: "headers", message: `Line ${i + 1}: the value of ${name} contains a character that no header can carry.` });
     else {
       const key = name.toLowerCase();
       const before = headers.get(key);

@@ -51,6 +51,10 @@ describe("the test made of an explanation", () => {
     expect(testOf(REQUEST, matched(...plugins)).expect).toMatchObject({ status: 403 });
   });
 
+  it("has a name of at most 200 characters", () => {
+    expect(testOf({ ...REQUEST, url: `/${"x".repeat(500)}` }, REFUSED).name).toHaveLength(200);
+  });
+
   it("has headers, body and client IP as they were entered", () => {
     const request = { ...REQUEST, headers: { Host: "a.example" }, body: " x\n", client_ip: "203.0.113.9" };
     expect(testOf(request, REFUSED).request).toEqual(request);
