@@ -14,7 +14,7 @@ import { EventStreams } from "./events.ts";
 import { Login } from "./login.ts";
 import { readExplainRequest } from "./explain_request.ts";
 import { Sessions } from "./session.ts";
-import { configView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, type AdminSource } from "./views.ts";
+import { configView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource } from "./views.ts";
 
 export interface EndpointsOptions {
   readonly user: string;
@@ -73,6 +73,7 @@ export class Endpoints {
       "/gateway/status": view(() => statusView(source.status())),
       "/gateway/health": view(() => healthView(source.health())),
       "/gateway/stats": view(() => statsWithHistoryView(source.stats("all"))),
+      "/gateway/tests": view(() => testsView(source.tests())),
       "/gateway/events": { GET: { access: "session", answer: (inbound) => this.#streamEvents(inbound) } },
       "/gateway/explain": { POST: { access: "session", answer: (inbound) => this.#explain(inbound) } },
       "/gateway/reload": { POST: { access: "session", answer: (inbound) => this.#reload(inbound) } },

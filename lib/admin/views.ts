@@ -5,7 +5,7 @@ import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, TryFigures } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
-import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
+import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
 /** The data and actions that the admin interface needs from the rest of the program. */
@@ -18,6 +18,8 @@ export interface AdminSource {
   status(): GatewayStatus;
   health(): GatewayHealth;
   stats(extent: StatsExtent): GatewayStats;
+  /** The last run of the configuration's tests; null before the first one. */
+  tests(): LastTests | null;
   explain(question: Question, secrets: Secrets): Promise<Explanation>;
   metrics(): Readable;
   /** Reloads like a change of the file does, and returns the outcome. */
@@ -52,7 +54,7 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
 
 /** Times in the format of RFC 3339. */
 export function statusView(status: GatewayStatus) {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange } = status;
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, tests } = status;
   return {
     version,
     state,
@@ -64,12 +66,21 @@ export function statusView(status: GatewayStatus) {
     counts,
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
+    tests,
     plugin_faults: status.pluginFaults,
     certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
       return { where, path, names, common_name: commonName, not_after: moment(notAfter) };
     }),
     warnings: status.warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
   };
+}
+
+/** As `edge-gateway test --json`, with the time of the run and the digest of the configuration that was tested. */
+export function testsView(last: LastTests | null) {
+  if (last === null) return { at: null, digest: null, passed: 0, failed: 0, tests: [] };
+  const { at, digest, report } = last;
+  const tests = report.tests.map(({ name, passed, expected, found, differences }) => ({ name, passed, expected, found, differences }));
+  return { at: moment(at), digest, passed: report.passed, failed: report.failed, tests };
 }
 
 export function healthView({ services }: GatewayHealth) {

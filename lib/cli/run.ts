@@ -84,7 +84,7 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
   const isJson = settings.logFormat === "json";
   await gateway.loadModules();
   try {
-    const { digest, changed, changes } = gateway.reload(undefined, by);
+    const { digest, changed, changes } = await gateway.reload(undefined, by);
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
     const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(({ change, name }) => `${change.padEnd(8)} ${name}`);

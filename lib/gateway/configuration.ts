@@ -17,9 +17,10 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import { failuresOf, runTests, type TestReport } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
+import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -70,7 +71,17 @@ export class Configuration {
   loadedAt: number;
   lastReload: LastReload | null = null;
   lastChange: GatewayStatus["lastChange"] = null;
-  #isClosed = false;
+  /** The last run of tests, also of a configuration that was refused; null before the first one. */
+  lastTests: LastTests | null = null;
+  /** Of the first configuration; null: not run yet. */
+  #proven: Promise<void> | null = null;
+  /** Resolves when the reloads so far are over. */
+  #queue: Promise<unknown> = Promise.resolve();
+  /** The last reload in the queue, if it is to read the gateway's own source and has not begun. */
+  #waiting: Promise<Reloaded> | null = null;
+  /** Whether files were reread since a reload has begun. */
+  #isReread = false;
+  readonly #closing = new AbortController();
   /** By the key of the plugin instance. */
   readonly pluginFaults = new Map<string, PluginFaults>();
   /** Called after a snapshot has replaced another one. */
@@ -91,15 +102,31 @@ export class Configuration {
   }
 
   /** See `Gateway.reload`. */
-  reload(config: ConfigInput | undefined = this.#options.config, by: ReloadCause): Reloaded {
+  reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
+    // The last in the queue reads the same source, as it is by then.
+    if (config === undefined && this.#waiting !== null) return this.#waiting;
+    const reloaded = this.#queue.then(() => {
+      if (this.#waiting === reloaded) this.#waiting = null;
+      return this.#reload(config ?? this.#options.config, by);
+    });
+    this.#waiting = config === undefined ? reloaded : null;
+    this.#queue = reloaded.catch(() => {});
+    return reloaded;
+  }
+
+  async #reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
     const at = this.#tools.clock.wall();
     try {
-      // Nothing would end the probes and look-ups that a configuration starts.
-      if (this.#isClosed) throw new Error("the gateway has been closed");
+      this.#checkOpen();
+      this.#isReread = false;
       const source = this.#read(config);
       const { loaded, inputs } = this.#load(source);
+      await this.#runTests(loaded, source);
+      this.#checkOpen();
       const before = this.snapshot;
       this.#replace(source, loaded, inputs);
+      this.#proven = Promise.resolve();
+      if (this.#isReread) this.#rereadLater();
       this.loadedAt = at;
       const { digest, shown } = this.snapshot;
       const changed = digest !== before.digest;
@@ -122,10 +149,49 @@ export class Configuration {
     if (source?.ok) await this.#modules.load(source, environment);
   }
 
+  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails. */
+  prove(): Promise<void> {
+    return (this.#proven ??= this.#runTests(this.snapshot, this.#source));
+  }
+
+  /** See `Gateway.test`. */
+  async test(only?: string): Promise<TestReport> {
+    const { snapshot } = this;
+    const report = await runTests(snapshot, { only, wall: this.#tools.clock.wall(), signal: this.#closing.signal });
+    if (only === undefined) this.#note(snapshot, report);
+    return report;
+  }
+
+  async #runTests(loaded: Loaded, source: ConfigSource): Promise<void> {
+    const report = await runTests(loaded, { wall: this.#tools.clock.wall(), signal: this.#closing.signal });
+    this.#checkOpen();
+    this.#note(loaded, report);
+    if (report.failed > 0) throw new ConfigError(failuresOf(loaded.tests, report), fileOf(source));
+  }
+
+  #note({ digest }: Loaded, report: TestReport): void {
+    this.lastTests = { at: this.#tools.clock.wall(), digest, report };
+  }
+
+  /** Nothing would end the probes and look-ups that a configuration starts. */
+  #checkOpen(): void {
+    if (this.#closing.signal.aborted) throw new Error("the gateway has been closed");
+  }
+
+  /** Files were reread while their new configuration was tested, with its older content of them. */
+  #rereadLater(): void {
+    try {
+      this.rereadFiles();
+    } catch {
+      // They are not usable under the new configuration: it keeps those that it was loaded with.
+    }
+  }
+
   /** See `Gateway.rereadFiles`. */
   rereadFiles(): boolean {
     const { files, global } = this.snapshot;
-    if (files.length === 0 || this.#isClosed) return false;
+    this.#isReread = true;
+    if (files.length === 0 || this.#closing.signal.aborted) return false;
     // Modules stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
     const isModule = new Set(global.pluginModules.map(({ path }) => path.path));
     const kept = new Map(this.#inputs.files);
@@ -138,7 +204,7 @@ export class Configuration {
 
   /** From now on it is not replaced. */
   close(): void {
-    this.#isClosed = true;
+    this.#closing.abort();
   }
 
   #read(config: ConfigInput | undefined): ConfigSource {
@@ -165,7 +231,7 @@ export class Configuration {
       },
       checkRoutes,
     });
-    if (!loaded.ok) throw new ConfigError(loaded.issues, "file" in source ? source.file : undefined);
+    if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
     return { loaded, inputs: { environment, files } };
   }
 
@@ -210,6 +276,10 @@ export class Configuration {
     const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
   };
+}
+
+function fileOf(source: ConfigSource): string | undefined {
+  return "file" in source ? source.file : undefined;
 }
 
 function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {

@@ -23,6 +23,8 @@ export interface InjectRequest {
   readonly remoteAddress?: string;
   /** The client's certificate, as over TLS. Default: none. */
   readonly certificate?: ClientCertificate;
+  /** Whether the client speaks TLS. Default: if it has a certificate. */
+  readonly encrypted?: boolean;
 }
 
 export interface InjectResponse {
@@ -46,8 +48,8 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
   const refusal = refuseMalformed(request, received, body?.length ?? 0) ?? refuseSize(request.path, received, options.limits);
   const headers = refusal === null ? withoutNamed(received) : received;
   const host = headerValue(headers, "host")!;
-  const { remoteAddress = "127.0.0.1", certificate = null } = request;
-  const connection = { remoteAddress, encrypted: certificate !== null, certificate: () => certificate, tlsVersion: null };
+  const { remoteAddress = "127.0.0.1", certificate = null, encrypted = certificate !== null } = request;
+  const connection = { remoteAddress, encrypted, certificate: () => certificate, tlsVersion: null };
   return {
     ...receiveParts(headers, connection, host, options, () => {}),
     method: request.method ?? "GET",

@@ -135,7 +135,7 @@ function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log,
   const isRetried = retries !== undefined && retries.attempts > 0;
   return attempts({
     picker: upstreamSet.picker(peers, balancer(service.loadBalancingStrategy)),
-    forwarding: forwardOptions(service, gatewayName.replace(NOT_TOKEN, "-"), runtime),
+    forwarding: forwardOptions(service, viaNameOf(gatewayName), runtime),
     totalMs: service.timeouts.totalMs,
     breaker,
     meter,
@@ -144,7 +144,11 @@ function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log,
   });
 }
 
-/** Characters not allowed in a Via pseudonym (RFC 9110 §7.6.3: a token). */
+/** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */
+export function viaNameOf(gatewayName: string): string {
+  return gatewayName.replace(NOT_TOKEN, "-");
+}
+
 const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
 function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock }: Runtime): ForwardOptions {

@@ -3,6 +3,7 @@
  */
 import type { CertificateFacts } from "../base/pem.ts";
 import type { Change } from "./config_diff.ts";
+import type { TestReport } from "./proof/run_tests.ts";
 
 export interface Reloaded {
   readonly digest: string;
@@ -23,6 +24,15 @@ export type LastReload = {
   readonly digest: string;
 } & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
 
+/** The last run of a configuration's tests. */
+export interface LastTests {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  /** Of the configuration that was tested: that of a refused one is not in force. */
+  readonly digest: string;
+  readonly report: TestReport;
+}
+
 export interface GatewayStatus {
   readonly version: string;
   readonly state: State;
@@ -38,6 +48,8 @@ export interface GatewayStatus {
   readonly lastReload: LastReload | null;
   /** The last reload that changed anything; null before the first one. */
   readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
+  /** Of the last run of tests, also of a configuration that was refused; null where none has run. */
+  readonly tests: { readonly passed: number; readonly failed: number } | null;
   /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
   readonly pluginFaults: readonly PluginFaults[];
   /** The gateway's own: first the listeners', then `global.certificates`. */

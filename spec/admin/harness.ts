@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, Point, TryFigures } from "../../lib/index.ts";
+import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 
 export const USER = "ädmin";
@@ -81,6 +81,7 @@ export const STATUS: GatewayStatus = {
   counts: { services: 1, routes: 1, upstreams: 1 },
   lastReload: null,
   lastChange: null,
+  tests: { passed: 1, failed: 0 },
   pluginFaults: [],
   certificates: [],
   warnings: [],
@@ -125,6 +126,12 @@ export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
   changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added" }],
 };
 
+export const TESTS: LastTests = {
+  at: Date.UTC(2026, 0, 2),
+  digest: "0123456789ab",
+  report: { passed: 1, failed: 0, tests: [{ name: "t", passed: true, expected: { status: 401 }, found: { status: 401 }, differences: [] }] },
+};
+
 export const HEALTH: GatewayHealth = {
   services: [
     {
@@ -145,6 +152,7 @@ export const source: AdminSource = {
   status: () => STATUS,
   health: () => HEALTH,
   stats: () => STATS,
+  tests: () => TESTS,
   explain: () => Promise.resolve(EXPLANATION),
   metrics: () => Readable.from(["# metrics\n"]),
   reload: () => Promise.resolve(TAKEN),

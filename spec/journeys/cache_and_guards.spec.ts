@@ -99,12 +99,12 @@ describe("a reload that changes the guards of a route", () => {
     const { gateway, port } = await running(onRoute(origin.port, [], [CACHE]));
     const first = await get(port, { "User-Agent": "a crawler" });
     expect(await get(port)).toEqual({ ...first, isHit: true });
-    gateway.reload(onRoute(origin.port, [bot], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [bot], [CACHE]));
     expect(await get(port, { "User-Agent": "a crawler" })).toMatchObject({ status: 403, isHit: false });
     const guarded = await get(port);
     expect(guarded).toMatchObject({ status: 200, isHit: false });
     expect(guarded.body).not.toBe(first.body);
-    gateway.reload(onRoute(origin.port, [{ ...bot, config: { blacklist: ["crawler", "spider"] } }], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [{ ...bot, config: { blacklist: ["crawler", "spider"] } }], [CACHE]));
     expect(await get(port)).toMatchObject({ status: 200, isHit: false });
   });
 
@@ -112,11 +112,11 @@ describe("a reload that changes the guards of a route", () => {
     const origin = await counting();
     const { gateway, port } = await running(onRoute(origin.port, [bot], [CACHE]));
     await get(port);
-    gateway.reload(onRoute(origin.port, [bot, { name: "acl", enabled: false, config: { whitelist: ["192.0.2.1"] } }], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [bot, { name: "acl", enabled: false, config: { whitelist: ["192.0.2.1"] } }], [CACHE]));
     expect(await get(port)).toMatchObject({ status: 200, isHit: true });
-    gateway.reload(onRoute(origin.port, [bot, { name: "acl", config: { whitelist: ["192.0.2.1"] } }], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [bot, { name: "acl", config: { whitelist: ["192.0.2.1"] } }], [CACHE]));
     expect(await get(port)).toMatchObject({ status: 403, isHit: false });
-    gateway.reload(onRoute(origin.port, [{ name: "request_termination" }], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [{ name: "request_termination" }], [CACHE]));
     expect(await get(port)).toMatchObject({ status: 503, isHit: false });
   });
 
