@@ -37,6 +37,17 @@ async function watchClipboard(page: Page, clipboard: "there" | "missing"): Promi
   return () => page.evaluate("window.copied");
 }
 
+/** The faults in a wide and a narrow window, light and dark. */
+async function allFaultsOf(page: Page): Promise<string[]> {
+  const faults: string[] = [];
+  for (const [width, colorScheme] of [[360, "dark"], [1280, "light"]] as const) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme });
+    faults.push(...(await faultsOf(page)));
+  }
+  return faults;
+}
+
 describe("warnings", () => {
   it("are shown on the overview, and beside the route and the service that they are about, with the remedy", async () => {
     const { page, errors } = await openOverview(browser, shop((await upstream()).port));
@@ -56,7 +67,7 @@ describe("warnings", () => {
     await page.getByRole("link", { name: "shop" }).click();
     await heading(page, "Service shop");
     await warning.waitFor();
-    expect(await faultsOf(page)).toEqual([]);
+    expect(await allFaultsOf(page)).toEqual([]);
     expect(errors).toEqual([]);
   });
 });
@@ -75,7 +86,7 @@ describe("the page Tests", () => {
     await page.getByRole("button", { name: "Copy" }).click();
     await page.getByText("Copied.").waitFor();
     expect((await copied()).map((text) => JSON.parse(text))).toEqual([example]);
-    expect(await faultsOf(page)).toEqual([]);
+    expect(await allFaultsOf(page)).toEqual([]);
   });
 
   it("shows the tests that refused a reload, what they expected and what they found, and the run after the correction", async () => {
@@ -94,7 +105,7 @@ describe("the page Tests", () => {
     expect(await page.locator("li summary strong").allInnerTexts()).toEqual(["the search needs a key", "the list needs a key"]);
     const rows = (await page.locator("li details[open] tbody tr").allInnerTexts()).map((text) => text.split(/\s+/).join(" "));
     expect(rows).toEqual(["status differs 401 200", "headers.WWW-Authenticate differs matches ^Key none"]);
-    expect(await faultsOf(page)).toEqual([]);
+    expect(await allFaultsOf(page)).toEqual([]);
     replaced(file, JSON.stringify(shop(port, [PASSES, { ...FAILS, expect: { status: 200 } }])));
     await page.goto(`${managerUrl}#/config`);
     await page.getByRole("button", { name: "Reload the file" }).click();
@@ -135,7 +146,7 @@ describe("the page Try it", () => {
     await stages.filter({ hasText: "key_auth" }).getByText("answers 401 key_missing").waitFor();
     await stages.filter({ hasText: "rate_limit" }).getByText("not reached").waitFor();
     await page.getByRole("table", { name: "Candidates" }).getByText("takes the request").waitFor();
-    expect(await faultsOf(page)).toEqual([]);
+    expect(await allFaultsOf(page)).toEqual([]);
     await explained(page, { path: "/shop/items", headers: "apiKey: under-the-mat" });
     await stages.filter({ hasText: "rate_limit" }).getByText("passes the request on").waitFor();
     expect(errors).toEqual([]);
