@@ -2,14 +2,21 @@
  * Prepares results of tests for display: their order, and what was expected beside what was found.
  */
 import type { TestResult } from "./api.ts";
+import { isSecret } from "./secrets.ts";
 
 /** One line of a comparison. */
 export interface Comparison {
   /** "status", "headers.WWW-Authenticate" */
   readonly name: string;
-  readonly expected: string;
-  readonly found: string;
+  readonly expected: Value;
+  readonly found: Value;
   readonly differs: boolean;
+}
+
+export interface Value {
+  readonly text: string;
+  /** Hidden until a user asks for it, such as the value of an Authorization header. */
+  readonly secret: boolean;
 }
 
 /** Failed tests first, otherwise in the order of the configuration. */
@@ -21,21 +28,28 @@ export function failedFirst(tests: readonly TestResult[]): readonly TestResult[]
 export function comparisonsOf({ expected, found, differences }: TestResult): readonly Comparison[] {
   return namesIn(expected).map(({ name, path }) => ({
     name,
-    expected: textOf(at(expected, path)),
-    found: textOf(at(found, path)),
+    expected: valueOf(name, at(expected, path)),
+    found: valueOf(name, at(found, path)),
     differs: differences.some((each) => each.startsWith(`${name}:`)),
   }));
+}
+
+/** The names of what differs, or the reason why there was nothing to compare: "status, headers.Via". Without values: they may be secret. */
+export function differenceOf(result: TestResult): string {
+  const [other] = otherDifferences(result);
+  return other ?? comparisonsOf(result).filter(({ differs }) => differs).map(({ name }) => name).join(", ");
 }
 
 /** Differences that belong to no line, such as a test that did not end. */
 export function otherDifferences(result: TestResult): readonly string[] {
   const names = comparisonsOf(result).map(({ name }) => `${name}:`);
-  return result.differences.filter((each) => !names.some((name) => each.startsWith(name)));
+  const others = result.differences.filter((each) => !names.some((name) => each.startsWith(name)));
+  return others.map((each) => (each.startsWith("upstream_headers:") ? "upstream_headers: the upstream got no request" : each));
 }
 
 /** The text that a search looks at. */
-export function searchTextOf({ name, differences }: TestResult): string {
-  return [name, ...differences].join(" ").toLowerCase();
+export function searchTextOf(result: TestResult): string {
+  return `${result.name} ${differenceOf(result)}`.toLowerCase();
 }
 
 const HEADERS = new Set(["headers", "upstream_headers"]);
@@ -52,12 +66,12 @@ function at(value: unknown, path: readonly string[]): unknown {
 }
 
 /** Text as it is, a pattern as "matches ^Key", and null as "none". */
-function textOf(value: unknown): string {
-  if (value === null || value === undefined) return "none";
-  if (value === "") return '""';
-  if (typeof value === "string") return value;
-  if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string") return `matches ${value.matches}`;
-  return JSON.stringify(value);
+function valueOf(name: string, value: unknown): Value {
+  if (value === null || value === undefined) return { text: "none", secret: false };
+  if (value === "") return { text: '""', secret: false };
+  if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string") return { text: `matches ${value.matches}`, secret: false };
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return { text, secret: isSecret(name, text) };
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -2,14 +2,14 @@
  * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
  */
 import { ApiError, ask, type Status, type TestResult, type TestRun } from "./api.ts";
-import { breakable, createAges, loading } from "./components.ts";
+import { breakable, createAges, loading, secretText } from "./components.ts";
 import { copyText } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
 import { countText, matches } from "./table_rows.ts";
 import { EXAMPLE_TEST } from "./test_json.ts";
-import { comparisonsOf, failedFirst, otherDifferences, searchTextOf } from "./test_results.ts";
+import { comparisonsOf, differenceOf, failedFirst, otherDifferences, searchTextOf, type Value } from "./test_results.ts";
 
 /** More tests get a search field. */
 const MOST_WITHOUT_SEARCH = 10;
@@ -129,9 +129,9 @@ function testList(tests: readonly TestResult[]): HTMLElement {
 
 /** The comparison is created when it is opened: there may be thousands of tests. */
 function testItem(test: TestResult, open: boolean): HTMLElement {
-  const { name, passed, differences } = test;
+  const { name, passed } = test;
   const badge = el("span", { class: `badge badge--${passed ? "good" : "bad"}` }, passed ? "Passed" : "Failed");
-  const summary = el("summary", {}, badge, " ", el("strong", {}, name), differences.length > 0 && el("span", { class: "muted test__why" }, ` ${differences[0]}`));
+  const summary = el("summary", {}, badge, " ", el("strong", {}, name), !passed && el("span", { class: "muted test__why" }, ` ${differenceOf(test)}`));
   const details = el("details", { class: "test", open, ontoggle: fill }, summary);
   fill();
   return el("li", {}, details);
@@ -145,15 +145,15 @@ function comparison(test: TestResult): readonly HTMLElement[] {
   const others = otherDifferences(test);
   const rows = comparisonsOf(test).map(({ name, expected, found, differs }) => {
     const difference = differs && el("span", { class: "badge badge--bad" }, "differs");
-    return el("tr", {}, el("th", { scope: "row" }, el("code", {}, ...breakable(name)), " ", difference), value(expected), value(found));
+    return el("tr", {}, el("th", { scope: "row" }, el("code", {}, ...breakable(name)), " ", difference), cell(expected, `${name}, expected`), cell(found, `${name}, found`));
   });
   const head = el("tr", {}, el("th", { scope: "col" }, "Field"), el("th", { scope: "col" }, "Expected"), el("th", { scope: "col" }, "Found"));
   const table = el("table", { class: "table table--fixed", "aria-label": `Expected and found: ${test.name}` }, el("thead", {}, head), el("tbody", {}, ...rows));
   return [...others.map((each) => el("p", { class: "figure--bad" }, each)), ...(rows.length > 0 ? [table] : [])];
 }
 
-function value(text: string): HTMLElement {
-  return el("td", {}, el("code", { class: "test__value" }, text));
+function cell({ text, secret }: Value, name: string): HTMLElement {
+  return el("td", {}, secret ? secretText(name, text) : el("code", { class: "test__value" }, text));
 }
 
 function noTests(frame: Frame): HTMLElement {

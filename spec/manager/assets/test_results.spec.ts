@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { comparisonsOf, failedFirst, otherDifferences, searchTextOf } from "../../../lib/manager/assets/test_results.ts";
+import { comparisonsOf, differenceOf, failedFirst, otherDifferences, searchTextOf } from "../../../lib/manager/assets/test_results.ts";
 
 const result = (name: string, passed: boolean) => ({ name, passed, expected: {}, found: {}, differences: [] });
 
@@ -18,28 +18,43 @@ describe("the results of tests", () => {
   });
 
   it("show what was expected beside what was found, header by header, and which of it differs", () => {
-    expect(comparisonsOf(FAILED)).toEqual([
-      { name: "status", expected: "401", found: "200", differs: true },
-      { name: "code", expected: "none", found: "key_missing", differs: false },
-      { name: "upstream_path", expected: "/7?x=1", found: "none", differs: false },
-      { name: "headers.WWW-Authenticate", expected: "matches ^Key", found: "Basic", differs: true },
-      { name: "headers.Via", expected: "none", found: "none", differs: false },
-      { name: "body", expected: '{"a":[1]}', found: '{"a":[2]}', differs: false },
-      { name: "caller", expected: '""', found: "ada", differs: false },
+    expect(comparisonsOf(FAILED).map(({ name, expected, found, differs }) => [name, expected.text, found.text, differs])).toEqual([
+      ["status", "401", "200", true],
+      ["code", "none", "key_missing", false],
+      ["upstream_path", "/7?x=1", "none", false],
+      ["headers.WWW-Authenticate", "matches ^Key", "Basic", true],
+      ["headers.Via", "none", "none", false],
+      ["body", '{"a":[1]}', '{"a":[2]}', false],
+      ["caller", '""', "ada", false],
     ]);
+  });
+
+  it("hide values of headers that carry credentials, in the list, too", () => {
+    const secret = { ...FAILED, expected: { upstream_headers: { Authorization: null, Via: "1.1 a" } }, found: { upstream_headers: { Authorization: "Bearer t0ken", Via: "1.1 b" } } };
+    const result = { ...secret, differences: ['upstream_headers.Authorization: expected null, found "Bearer t0ken"'] };
+    expect(comparisonsOf(result).map(({ expected, found }) => [expected.secret, found.secret])).toEqual([[false, true], [false, false]]);
+    expect(differenceOf(result)).toBe("upstream_headers.Authorization");
+    expect(searchTextOf(result)).not.toContain("t0ken");
   });
 
   it("list the differences that belong to no expectation", () => {
     expect(otherDifferences(FAILED)).toEqual(["did not end within 2 s"]);
   });
 
+  it("say without the headers that the upstream got no request", () => {
+    const result = { ...FAILED, expected: { upstream_headers: { Authorization: "Bearer t0ken" } }, found: { upstream_headers: null } };
+    const differences = ['upstream_headers: expected {"Authorization":"Bearer t0ken"}, found null'];
+    expect(otherDifferences({ ...result, differences })).toEqual(["upstream_headers: the upstream got no request"]);
+  });
+
   it("read a missing or unusual member as none", () => {
-    expect(comparisonsOf({ ...FAILED, found: null }).every(({ found }) => found === "none")).toBe(true);
+    expect(comparisonsOf({ ...FAILED, found: null }).every(({ found }) => found.text === "none")).toBe(true);
     expect(comparisonsOf({ ...FAILED, expected: "x" })).toEqual([]);
   });
 
   it("are found by name and by difference", () => {
     expect(searchTextOf(FAILED)).toContain("orders need a key");
-    expect(searchTextOf(FAILED)).toContain("expected 401, found 200");
+    expect(searchTextOf(FAILED)).toContain("did not end within 2 s");
+    expect(searchTextOf({ ...FAILED, differences: FAILED.differences.slice(0, 1) })).toContain("status");
   });
 });
