@@ -2,7 +2,7 @@
  * Writes tests of the configuration as JSON.
  */
 import type { Explanation, ExplainRequest } from "./api.ts";
-import { answering, verdictOf } from "./verdicts.ts";
+import { answering, isOpen } from "./verdicts.ts";
 
 /** A test as `tests` of the configuration has it, with the members that are written here. */
 export interface TestJson {
@@ -40,17 +40,10 @@ export function testOf(request: ExplainRequest, { outcome, status, code, service
     ...(clientIp !== undefined && { client_ip: clientIp }),
   };
   const place = outcome === "refused" ? {} : { service: service ?? "", route: route ?? "" };
-  const answer = outcome === "refused" ? { status, code } : asksOthers(plugins) ? null : answering(plugins);
+  const answer = outcome === "refused" ? { status, code } : isOpen(plugins) ? null : answering(plugins);
   const name = `${method} ${url} ${answer === null ? `reaches ${service}, ${route}` : `gets ${reply(answer)}`}`.slice(0, MAX_NAME_LENGTH);
   if (answer !== null) return { name, request: asked, expect: { ...expected(answer), ...place } };
-  return { name, request: asked, expect: asksOthers(plugins) ? place : { status: 200, ...place } };
-}
-
-/** Whether the status depends on the answer of another machine, or the gateway sent no verdicts. */
-export function asksOthers(plugins: Explanation["plugins"]): boolean {
-  const kinds = plugins.map((plugin) => verdictOf(plugin).kind);
-  const end = kinds.indexOf("answers");
-  return kinds.slice(0, end < 0 ? kinds.length : end).some((kind) => kind === "asks" || kind === "unknown");
+  return { name, request: asked, expect: isOpen(plugins) ? place : { status: 200, ...place } };
 }
 
 interface Answer {

@@ -11,9 +11,9 @@ import { breakable, factList, link, section } from "./components.ts";
 import { copyText } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
 import { upstreamFacts } from "./route_page.ts";
-import { asksOthers, testOf } from "./test_json.ts";
+import { testOf } from "./test_json.ts";
 import { readTryForm, type FieldError } from "./try_form.ts";
-import { answering, verdictOf } from "./verdicts.ts";
+import { answering, isOpen } from "./verdicts.ts";
 
 const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -161,7 +161,7 @@ function errorNode(field: string): HTMLElement {
 
 function outcomeNotice({ outcome, status, code, reasons, service, route, path, plugins }: Explanation): HTMLElement {
   const answer = answering(plugins);
-  const tone = outcome === "refused" ? "bad" : answer === null ? "good" : "warn";
+  const tone = outcome === "refused" ? "bad" : answer === null || answer.status < 400 ? "good" : "warn";
   const where = path === null ? "" : `: ${path}`;
   const head =
     outcome === "matched"
@@ -172,7 +172,7 @@ function outcomeNotice({ outcome, status, code, reasons, service, route, path, p
           link(hashFor("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
           " of ",
           link(hashFor("services", service ?? ""), service ?? ""),
-          answer === null ? "." : `. The plugin ${answer.plugin.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
+          answer === null ? "." : `. ${isOpen(plugins) ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.plugin.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
         )
       : el("p", {}, el("strong", {}, `Refused with ${replyText({ status, code })}`), where);
   return el("div", { class: `notice notice--${tone}` }, head, reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))));
@@ -207,7 +207,7 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
   const button = el("button", { type: "button", class: "button", onclick: () => void copy() }, "Copy as test");
   const hints = [
     "Goes into “tests” of the configuration file, or into a file of “test_files”. It holds headers and body as entered, secrets included.",
-    explanation.outcome === "matched" && asksOthers(explanation.plugins) ? "It expects no status: that depends on the answer of another machine, which a test has in “answers”." : "",
+    isOpen(explanation.plugins) ? "It expects no status, since not every plugin has decided. Answers of other machines go into “answers” of the test." : "",
   ];
   const hint = el("p", { class: "muted", id: "try-test-hint" }, hints.join(" ").trim());
   return section("As a test", el("div", { class: "card stack" }, el("div", { class: "toolbar" }, button, hint), shown));
@@ -314,8 +314,7 @@ function matched(explanation: Explanation, method: string): Drawing {
 
 function sharesNote(plugins: Explanation["plugins"]): string {
   const shares = "Shares follow from the strategy and the current state of the upstreams.";
-  const isDecided = plugins.every((plugin) => ["passes", "answers", "skipped"].includes(verdictOf(plugin).kind));
-  return isDecided ? shares : `${shares} A plugin may still refuse the request.`;
+  return isOpen(plugins) ? `${shares} A plugin may still refuse the request.` : shares;
 }
 
 function mono(text: string): HTMLElement {

@@ -10,13 +10,20 @@ export type Verdict =
   /** It would ask another machine, which an explanation does not. */
   | { readonly kind: "asks" };
 
-/** "answers 401 key_missing", "not reached", "asks http://127.0.0.1:4000/check: not done here"; everything else passes the request on. */
-export function verdictOf({ verdict }: Pick<ExplainedPlugin, "verdict">): Verdict {
-  if (verdict === undefined) return { kind: "unknown" };
-  const answer = /^answers (\d{3})(?: ([a-z0-9_]+))?/.exec(verdict);
+/** "passes the request on, sets X-User", "answers 401 key_missing", "answers 301 to /b", "asks https://auth.example: not done here", "not reached" */
+export function verdictOf({ verdict = "" }: Pick<ExplainedPlugin, "verdict">): Verdict {
+  const answer = /^answers (\d{3})(?: (?!to )([a-z0-9_]+))?/.exec(verdict);
   if (answer !== null) return { kind: "answers", status: Number(answer[1]), code: answer[2] ?? null };
-  if (verdict.startsWith("not reached")) return { kind: "skipped" };
-  return { kind: verdict.startsWith("asks ") ? "asks" : "passes" };
+  if (verdict.startsWith("passes the request on")) return { kind: "passes" };
+  if (verdict === "not reached") return { kind: "skipped" };
+  return { kind: verdict.startsWith("asks ") ? "asks" : "unknown" };
+}
+
+/** Whether a plugin decides that may decide otherwise: it would ask another machine, or its verdict is not known. */
+export function isOpen(plugins: readonly ExplainedPlugin[]): boolean {
+  const kinds = plugins.map((plugin) => verdictOf(plugin).kind);
+  const end = kinds.indexOf("answers");
+  return kinds.slice(0, end < 0 ? kinds.length : end).some((kind) => kind !== "passes");
 }
 
 /** The plugin that answers the request itself; null: none does. */

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Explanation } from "../../../lib/manager/assets/admin_types.ts";
-import { asksOthers, testOf } from "../../../lib/manager/assets/test_json.ts";
+import { testOf } from "../../../lib/manager/assets/test_json.ts";
+import { isOpen } from "../../../lib/manager/assets/verdicts.ts";
 
 const REFUSED: Explanation = {
   ...{ outcome: "refused", status: 405, code: "method_not_allowed", reasons: [], path: "/shop/items", service: null, route: null },
@@ -40,10 +41,12 @@ describe("the test made of an explanation", () => {
   it.each([
     ["a plugin asks another machine", ["asks http://127.0.0.1:4000/check: not done here", "passes the request on"]],
     ["a plugin asks another machine before another one answers", ["asks http://127.0.0.1:4000/check: not done here", "answers 429 rate_limited"]],
+    ["a plugin has not answered", ["has not answered within 2 s"]],
+    ["the plugins could not be run", ["not reached", "not reached"]],
     ["the gateway sends no verdicts", [undefined]],
   ])("expects no status if %s", (_, verdicts) => {
     expect(testOf(REQUEST, matched(...verdicts)).expect).toEqual({ service: "shop", route: "list" });
-    expect(asksOthers(matched(...verdicts).plugins)).toBe(true);
+    expect(isOpen(matched(...verdicts).plugins)).toBe(true);
   });
 
   it("expects the status if the plugin that asks another machine is not reached", () => {

@@ -6,10 +6,13 @@ const plugin = (name: string, verdict?: string) => ({ level: "route" as const, n
 describe("the verdict of a plugin", () => {
   it.each([
     ["passes the request on", { kind: "passes" }],
-    ["adds headers X-User", { kind: "passes" }],
+    ['passes the request on as "ada", sets X-User', { kind: "passes" }],
+    ["has not answered within 2 s", { kind: "unknown" }],
     ["not reached", { kind: "skipped" }],
     ["asks http://127.0.0.1:4000/check: not done here", { kind: "asks" }],
     ["answers 401 key_missing", { kind: "answers", status: 401, code: "key_missing" }],
+    ["answers 301 to https://shop.example/", { kind: "answers", status: 301, code: null }],
+    ["answers 500 internal: it returned no reply", { kind: "answers", status: 500, code: "internal" }],
     ["answers 204", { kind: "answers", status: 204, code: null }],
   ])("%s is read", (verdict, read) => {
     expect(verdictOf({ verdict })).toEqual(read);
