@@ -6,6 +6,7 @@ import { ConfigError } from "../gateway/gateway.ts";
 import { notACommand, readArguments, refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
 import { schema, validate } from "./config_file.ts";
 import { demo } from "./demo.ts";
+import { explain } from "./explain.ts";
 import { Failure, type ExitCode } from "./failure.ts";
 import { hashPassword } from "./hash_password.ts";
 import { helpText, helpTextOf } from "./help.ts";
@@ -27,7 +28,7 @@ const help: Command = {
 
 /** In the order in which help lists them. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
-  run, demo, manager, validate, reload, schema, "hash-password": hashPassword, help,
+  run, demo, manager, validate, explain, reload, schema, "hash-password": hashPassword, help,
 };
 
 /** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */

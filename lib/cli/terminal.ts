@@ -4,8 +4,13 @@
 import { styleText } from "node:util";
 
 /** Replaces control characters, which would act on the terminal. */
+export function withoutControls(text: string): string {
+  return text.replace(/\p{Cc}/gu, "?");
+}
+
+/** The lines without control characters. */
 export function printable(lines: readonly string[]): string {
-  return `${lines.map((line) => line.replace(/\p{Cc}/gu, "?")).join("\n")}\n`;
+  return `${lines.map(withoutControls).join("\n")}\n`;
 }
 
 /** What a text says of the thing that it names. */

@@ -6,20 +6,19 @@ import { METHODS } from "node:http";
 import type { Json } from "../config/json.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { RouteMeter } from "../observe/metrics.ts";
 import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
-import type { Found } from "../route/table.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import { injected } from "./inject.ts";
-import { explainRoute, patternOf, type ExplainedCandidate } from "./proof/route_reasons.ts";
+import { NOT_REACHED, tryRequest, type Step } from "./proof/plugin_verdicts.ts";
+import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./proof/route_reasons.ts";
 import type { ReportSource } from "./reports.ts";
-import { serve, type ServeTools } from "./serve.ts";
-import type { RouteTarget, Snapshot } from "./snapshot.ts";
+import type { ServeTools } from "./serve.ts";
+import type { Snapshot } from "./snapshot.ts";
 
 /** A request that is not sent. */
 export interface Question {
@@ -63,12 +62,14 @@ export interface ExplainedPlugin {
   readonly name: string;
   readonly id: string | null;
   readonly config: DisplayedPlugin["config"];
+  /** What it does with the request, as far as that needs no other machine: "passes the request on", "answers 401 key_missing", "not reached". */
+  readonly verdict: string;
 }
 
 /** A snapshot, in force or not, and the parts of a gateway that it is explained with. */
 type ExplainSource = ServeTools & Pick<ReportSource, "runtime"> & { readonly configuration: Pick<Configuration, "snapshot" | "receiving"> };
 
-/** `displayed` is the configuration of the snapshot, with secrets masked or not. */
+/** `displayed` is the configuration of the snapshot, with secrets masked or not. Takes 2 s at most. */
 export async function explain(question: Question, displayed: Json, source: ExplainSource): Promise<Explanation> {
   const { method, url } = question;
   const { snapshot, receiving } = source.configuration;
@@ -76,31 +77,34 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const target = readTarget(url);
   const shown = displayed as unknown as DisplayedConfig;
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
-  const { reply, found } = walk(inbound, snapshot, source);
+  // A reload may replace them while the plugins run.
+  const upstreamSets = source.runtime.upstreamSets;
+  const { found, reply, problem, forwarded, steps } = await tryRequest(inbound, snapshot, source.clock);
   const answer = asked === null || found === null ? { place: null, reasons: [], candidates: [] } : explainRoute(found, asked);
   const { place, candidates } = answer;
   const path = asked === null ? null : asked.target.path;
   if (place === null || found?.kind !== "route") {
-    const { code, detail } = problemOf(reply);
+    const { code, detail } = problemOf(reply!);
     const reasons = [detail, ...answer.reasons, ...(found === null ? [] : ofMethod(method))];
-    return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, candidates, path };
+    return { ...NOTHING, outcome: "refused", status: reply!.status, code, reasons, candidates, path };
   }
   const { service, route } = place;
-  const upstreams = source.runtime.upstreamSets.find((each) => each.service === service.name);
+  const upstreams = upstreamSets.find((each) => each.service === service.name);
   const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
+  const unrun = problem === null ? [] : [`The plugins cannot be run here: ${problem}.`];
   return {
     outcome: "matched",
     status: null,
     code: null,
-    reasons: [...answer.reasons, ...unserved, ...ofMethod(method)],
+    reasons: [...answer.reasons, ...unrun, ...unserved, ...ofMethod(method)],
     candidates,
     path,
     service: service.name,
     route: route.name,
     pattern: patternOf(place),
     params: { ...found.params },
-    forwarded: found.upstreamPath + asked!.target.query,
-    plugins: pluginsOf({ global: shown.global, service, route }, snapshot.kinds),
+    forwarded: forwarded === null ? found.upstreamPath + asked!.target.query : forwarded.upstreamPath + forwarded.query,
+    plugins: pluginsOf(place, shown, snapshot.kinds, steps),
     strategy: service.load_balancing_strategy,
     upstreams: upstreams === undefined ? [] : withShares(upstreams),
   };
@@ -114,7 +118,8 @@ function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Q
   const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((each) => [name, each] as const));
   const framing = lines.filter(([name]) => body === undefined && FRAMING.test(name)).flat();
   const others = lines.filter(([name]) => body !== undefined || !FRAMING.test(name)).flat();
-  const inbound = injected({ method, path: url, headers: others, remoteAddress: clientIp, ...(body === undefined ? {} : { body }) }, receiving);
+  const given = { method, path: url, headers: others, remoteAddress: clientIp, encrypted: /^https:/i.test(url), ...(body === undefined ? {} : { body }) };
+  const inbound = injected(given, receiving);
   const all = [...inbound.headers, ...framing];
   const refusal = refuseBytes(url, all, receiving) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
   return { ...inbound, refusal: refusal ?? (CONTINUE.test(headerValue(all, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION) };
@@ -142,23 +147,6 @@ function ofMethod(method: string): string[] {
 
 const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
 
-/** Runs the data path with a handler that does nothing. `found` is the answer of the route table; null: the table was not asked. */
-function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): { readonly reply: Reply; readonly found: Found<RouteTarget> | null } {
-  let last: Found<RouteTarget> | null = null;
-  const handler = (): Reply => ({ status: 200, headers: [], body: null });
-  const table: Snapshot["table"] = {
-    ...snapshot.table,
-    find(...request) {
-      const found = (last = snapshot.table.find(...request));
-      return found.kind === "route" ? { ...found, target: { ...found.target, handler, meter: new RouteMeter() } } : found;
-    },
-  };
-  const reply = serve(inbound, { ...snapshot, table }, tools);
-  inbound.call.close();
-  if (reply instanceof Promise) throw new Error("the data path returned a promise for a handler without one");
-  return { reply, found: last };
-}
-
 function problemOf({ body }: Reply): { readonly code: string; readonly detail: string } {
   const { code, detail, title } = JSON.parse(String(body)) as { code: string; detail?: string; title: string };
   return { code, detail: detail ?? `${title}.` };
@@ -171,11 +159,14 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
   return reasons;
 }
 
-function pluginsOf(levels: Readonly<Record<ExplainedPlugin["level"], { readonly plugins: readonly DisplayedPlugin[] }>>, kinds: Snapshot["kinds"]): ExplainedPlugin[] {
-  const written = LEVELS.flatMap((level) =>
-    levels[level].plugins.filter(({ enabled }) => enabled).map((plugin) => ({ level, plugin, kind: kinds.find(({ name }) => name === plugin.name)! })),
-  );
-  return runningOrder(written).map(({ level, plugin: { name, id, config } }) => ({ level, name, id: id ?? null, config }));
+function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
+  const own = steps.filter(({ scope }) => (scope.service ?? service.name) === service.name && (scope.route ?? route.name) === route.name);
+  const written = LEVELS.flatMap((level) => {
+    const verdicts = own.filter(({ scope }) => scope.level === level).map(({ verdict }) => verdict);
+    const enabled = { global, service, route }[level].plugins.filter((plugin) => plugin.enabled);
+    return enabled.map((plugin, i) => ({ level, plugin, verdict: verdicts[i] ?? NOT_REACHED, kind: kinds.find(({ name }) => name === plugin.name)! }));
+  });
+  return runningOrder(written).map(({ level, plugin: { name, id, config }, verdict }) => ({ level, name, id: id ?? null, config, verdict }));
 }
 
 const LEVELS = ["global", "service", "route"] as const;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { createGateway, definePlugin, schema, type Explanation, type Question } from "../../lib/index.ts";
+import { createGateway, type Explanation, type Question } from "../../lib/index.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { closedPort } from "../support/origin.ts";
@@ -204,13 +204,11 @@ describe("the candidates of explain", () => {
 });
 
 describe("the effects of explain", () => {
-  it("explain sends nothing, runs no plugin, counts nothing, and leaves nothing in flight", async () => {
-    let runs = 0;
-    const watching = definePlugin({ name: "watching", schema: schema.object({}), create: () => (next) => (exchange) => (runs++, next(exchange)) });
+  it("explain sends nothing, counts nothing, and leaves nothing in flight", async () => {
     const { port, seen } = await backend();
-    const { gateway: own } = await running(oneService(port, { plugins: [{ name: "watching", config: {} }] } as never), { plugins: [watching] });
+    const { gateway: own } = await running(oneService(port, { plugins: [{ name: "rate_limit", config: { limit_min: 5 } }] }));
     for (const url of ["/a/x", "/nowhere", "/a/%2e"]) await own.explain({ method: "GET", url });
-    expect([runs, seen.length, own.inFlight, own.stats.total.inFlight, own.stats.point.requests]).toEqual([0, 0, 0, 0, 0]);
+    expect([seen.length, own.inFlight, own.stats.total.inFlight, own.stats.point.requests]).toEqual([0, 0, 0, 0]);
     expect(own.stats.services[0]!.routes.map(({ inFlight }) => inFlight)).toEqual([0, 0]);
     expect(readMetrics(own.metrics()).all("edge_gateway_http_requests_total")).toEqual([]);
     for (const headers of [{ "Content-Length": "5" }, { "transfer-encoding": "chunked" }]) expect((await own.explain({ method: "POST", url: "/a/x", headers })).outcome).toBe("matched");

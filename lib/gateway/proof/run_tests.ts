@@ -138,9 +138,15 @@ class Trial {
       upstream: upstreamOf(test.upstream, (request) => (this.#forwarded = request), viaNameOf(loaded.config.global.name)),
       ask: serversOf(test.answers),
       verifiedClaims: test.request.as.jwt ?? null,
-      observer: {
-        called: ({ name }) => void (this.#holder = name),
-        passed: () => void (this.#holder = null),
+      wrap: ({ name }, middleware) => (next) => {
+        const handler = middleware((exchange) => {
+          this.#holder = null;
+          return next(exchange);
+        });
+        return (exchange) => {
+          this.#holder = name;
+          return handler(exchange);
+        };
       },
     });
   }

@@ -4,12 +4,10 @@
 import type { Clock } from "../../base/clock.ts";
 import { silentLog } from "../../base/log.ts";
 import type { Route, Service } from "../../config/model.ts";
-import type { Client, ClientAnswer, ClientRequestOptions } from "../../http/client.ts";
-import type { Exchange } from "../../http/exchange.ts";
+import type { ClientAnswer, ClientRequestOptions } from "../../http/client.ts";
 import type { Handler, Middleware } from "../../http/handler.ts";
 import type { Reply } from "../../http/reply.ts";
 import { Metrics, RouteMeter } from "../../observe/metrics.ts";
-import { isReply } from "../../plugins/chain.ts";
 import type { Tools } from "../../plugins/plugin.ts";
 import { compileTable, type Found, type RouteTable } from "../../route/table.ts";
 import type { Inbound } from "../../server/receive.ts";
@@ -18,31 +16,16 @@ import { Runtime, type InUse } from "../runtime.ts";
 import { serve } from "../serve.ts";
 import { entryOf, serviceName, targetOf, type Loaded, type RouteTarget } from "../snapshot.ts";
 
-/** Gets what the plugins of a request do, as it happens. */
-export interface Observer {
-  /** The plugin gets the request. */
-  called?(plugin: PluginPlace, exchange: Exchange): void;
-  /** It passes the request on, changed or not, to the next plugin or to the upstream. */
-  passed?(plugin: PluginPlace, exchange: Exchange): void;
-  /** It returns a reply: its own, or that of the next plugin. The code of a refusal is in `exchange.call.notes.code`. */
-  replied?(plugin: PluginPlace, exchange: Exchange, reply: Reply): void;
-  /** It throws, or returns no reply. */
-  failed?(plugin: PluginPlace, error: unknown): void;
-  /** It asks another server. */
-  asked?(plugin: PluginPlace, request: ClientRequestOptions): void;
-}
-
 export interface ScratchOptions {
   readonly clock: Clock;
   /** Returns the handler in place of the upstreams of a service. */
   readonly upstream: (service: Service) => Handler;
   /** Answers what plugins ask of other servers; rejects with a `ClientFailure`. */
-  readonly ask: (request: ClientRequestOptions) => Promise<ClientAnswer>;
+  readonly ask: (request: ClientRequestOptions, plugin: PluginPlace) => Promise<ClientAnswer>;
   /** As `Tools.verifiedClaims`. Default null. */
   readonly verifiedClaims?: Tools["verifiedClaims"];
-  readonly observer?: Observer;
-  /** Whether a plugin is left out of its chain. Default: none is. */
-  readonly skips?: (plugin: PluginPlace) => boolean;
+  /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */
+  readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
 }
 
 type Tried = Pick<Loaded, "config" | "kinds">;
@@ -94,10 +77,10 @@ export class Scratch {
       tracer: null,
       gatewayName: tried.config.global.name,
       kinds: tried.kinds,
-      onFault: (link, _call, error) => options.observer?.failed?.(link, error),
+      onFault: () => {},
       standIns: {
-        client: (plugin) => this.#client(plugin),
-        observed: (plugin, middleware) => (options.observer === undefined ? middleware : observed(plugin, middleware, options.observer)),
+        client: (plugin) => ({ ask: (request) => options.ask(request, plugin), close() {} }),
+        observed: options.wrap ?? ((_, middleware) => middleware),
         verifiedClaims: options.verifiedClaims ?? null,
       },
     };
@@ -128,47 +111,14 @@ export class Scratch {
     const route = service.routes.find((each) => each.name === routeName)!;
     const known = this.#targets.get(route);
     if (known !== undefined) return known;
-    const { skips = () => false } = this.#options;
     const links = [
       ...createLinks(global.plugins, { level: "global", service: null, route: null }, this.#context),
       ...createLinks(service.plugins, { level: "service", service: name, route: null }, this.#context),
       ...createLinks(route.plugins, { level: "route", service: name, route: routeName }, this.#context),
     ];
-    const chained = chain(links.filter((link) => !skips(link)), this.#options.upstream(service), name, routeName, this.#context);
+    const chained = chain(links, this.#options.upstream(service), name, routeName, this.#context);
     const target = targetOf(serviceName(service), route, chained, new RouteMeter());
     this.#targets.set(route, target);
     return target;
   }
-
-  #client(plugin: PluginPlace): Client {
-    const { ask, observer } = this.#options;
-    return {
-      ask(request) {
-        observer?.asked?.(plugin, request);
-        return ask(request);
-      },
-      close() {},
-    };
-  }
-}
-
-/** Reports to the observer what the middleware of a plugin does, and changes nothing. */
-function observed(plugin: PluginPlace, middleware: Middleware, observer: Observer): Middleware {
-  return (next) => {
-    const handler: unknown = middleware((exchange) => {
-      observer.passed?.(plugin, exchange);
-      return next(exchange);
-    });
-    // The chain refuses it.
-    if (typeof handler !== "function") return handler as Handler;
-    return (exchange) => {
-      observer.called?.(plugin, exchange);
-      const returned = (handler as Handler)(exchange);
-      const replied = (reply: Reply) => (isReply(reply) ? observer.replied?.(plugin, exchange, reply) : undefined);
-      // The chain looks at what the plugin itself returned, also at what it rejects with.
-      if (returned instanceof Promise) returned.then(replied, () => {});
-      else replied(returned);
-      return returned;
-    };
-  };
 }
