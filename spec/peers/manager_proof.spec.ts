@@ -12,7 +12,7 @@ afterAll(() => browser.close());
 
 const KEY = { name: "key_auth", config: { key: "under-the-mat" } };
 
-/** A guarded route, and one with a limit by a header that any client can choose. */
+/** Routes with a key, with a service that decides, and with a limit by a header that any client can choose. */
 function shop(port: number, tests: ConfigInput["tests"] = []): ConfigInput {
   return {
     services: [
@@ -20,6 +20,7 @@ function shop(port: number, tests: ConfigInput["tests"] = []): ConfigInput {
         ...{ name: "shop", base_path: "/shop", upstreams: [{ host: "127.0.0.1", port }] },
         routes: [
           { name: "list", path: "/items", methods: ["GET"], plugins: [KEY, { name: "rate_limit", config: { limit_second: 50 } }] },
+          { name: "cart", path: "/cart", plugins: [{ name: "forward_auth", config: { url: "http://127.0.0.1:1/check" } }] },
           { name: "search", path: "/search", plugins: [{ name: "rate_limit", config: { limit_second: 50, limit_by: "header:X-Tenant" } }] },
         ],
       },
@@ -157,13 +158,13 @@ describe("the page Try it", () => {
     const { page, file, managerUrl } = await openOverview(browser, shop(port));
     await page.goto(`${managerUrl}#/try`);
     const copied = await watchClipboard(page, clipboard);
-    for (const [i, request] of [{ path: "/shop/items" }, { path: "/shop/items?x=1", headers: "apiKey: under-the-mat" }, { path: "/nowhere" }].entries()) {
+    for (const [i, request] of [{ path: "/shop/items" }, { path: "/shop/items?x=1", headers: "apiKey: under-the-mat" }, { path: "/shop/cart" }, { path: "/nowhere" }].entries()) {
       await explained(page, request);
       await page.getByRole("button", { name: "Copy as test" }).click();
       await expect.poll(async () => (await copied()).length).toBe(i + 1);
     }
     const tests = (await copied()).map((text) => JSON.parse(text));
-    expect(JSON.parse(await page.getByLabel("Test as JSON").inputValue())).toEqual(tests[2]);
+    expect(JSON.parse(await page.getByLabel("Test as JSON").inputValue())).toEqual(tests.at(-1));
     expect(tests).toEqual([
       { name: "GET /shop/items gets 401 key_missing", request: { method: "GET", url: "/shop/items" }, expect: { status: 401, code: "key_missing", service: "shop", route: "list" } },
       {
@@ -171,13 +172,14 @@ describe("the page Try it", () => {
         request: { method: "GET", url: "/shop/items?x=1", headers: { apiKey: "under-the-mat" } },
         expect: { status: 200, service: "shop", route: "list" },
       },
+      { name: "GET /shop/cart reaches shop, cart", request: { method: "GET", url: "/shop/cart" }, expect: { service: "shop", route: "cart" } },
       { name: "GET /nowhere gets 404 route_not_found", request: { method: "GET", url: "/nowhere" }, expect: { status: 404, code: "route_not_found" } },
     ]);
     replaced(file, JSON.stringify(shop(port, tests)));
     await page.goto(`${managerUrl}#/config`);
     await page.getByRole("button", { name: "Reload the file" }).click();
     await page.getByText("Reloaded.", { exact: true }).waitFor();
-    await page.getByRole("link", { name: "3 passed" }).click();
-    await page.getByText("3 tests passed.").waitFor();
+    await page.getByRole("link", { name: "4 passed" }).click();
+    await page.getByText("4 tests passed.").waitFor();
   });
 });
