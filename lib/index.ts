@@ -28,7 +28,7 @@ export type { Change } from "./gateway/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
 export type { TestReport, TestResult } from "./gateway/proof/run_tests.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./gateway/status.ts";
-export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
+export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/configuration.ts";
 export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigures } from "./observe/stats.ts";

@@ -6,6 +6,7 @@ import { MASK } from "../config/references.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, TryFigures } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
+import type { Warning } from "../gateway/status.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
 /** The data and actions that the admin interface needs from the rest of the program. */
@@ -52,6 +53,10 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
   return { services, plugins, global };
 }
 
+export function warningView({ code, path, message, example, remedy, service, route }: Warning) {
+  return { code, path, message, example, remedy, service, route };
+}
+
 /** Times in the format of RFC 3339. */
 export function statusView(status: GatewayStatus) {
   const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, tests } = status;
@@ -71,7 +76,7 @@ export function statusView(status: GatewayStatus) {
     certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
       return { where, path, names, common_name: commonName, not_after: moment(notAfter) };
     }),
-    warnings: status.warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
+    warnings: status.warnings.map(warningView),
   };
 }
 

@@ -10,7 +10,7 @@ import { watchFile, watchFiles } from "../config/watch.ts";
 import type { Change } from "../gateway/config_diff.ts";
 import type { Gateway, LastReload, ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
-import { announce } from "./announce.ts";
+import { announce, logWarnings } from "./announce.ts";
 import type { Command } from "./arguments.ts";
 import { accepted, type ExitCode } from "./failure.ts";
 import { drain, LINGER_MS, untilStopped } from "./shutdown.ts";
@@ -91,6 +91,7 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
     const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved again";
     log.info(message, { digest, by, ...counts, ...gateway.counts, ...(changed && isJson && { changes: lines }) });
     if (!isJson) for (const line of lines) log.info(`  ${line}`);
+    logWarnings(log, gateway.configWarnings);
   } catch (error) {
     const { lastReload } = gateway.status;
     if (lastReload?.outcome !== "refused") throw error;

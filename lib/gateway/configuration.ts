@@ -17,10 +17,11 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import { configWarnings } from "./proof/config_warnings.ts";
 import { failuresOf, runTests, type TestReport } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
+import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -65,6 +66,9 @@ export class Configuration {
   snapshot: Snapshot;
   #source: ConfigSource;
   #inputs: Inputs;
+  #loaded: Loaded;
+  /** About the snapshot; computed when they are needed first. */
+  #warnings: readonly ConfigWarning[] | null = null;
   /** How requests are received; made once for all requests of the snapshot. */
   receiving: ReceiveOptions;
   /** When the snapshot was loaded, in milliseconds since 1970. */
@@ -97,8 +101,14 @@ export class Configuration {
     this.#source = this.#read(options.config);
     const { loaded, inputs } = this.#load(this.#source);
     this.#inputs = inputs;
+    this.#loaded = loaded;
     this.snapshot = this.#enforce(loaded);
     this.receiving = receivingBy(this.snapshot.global, tools.clock);
+  }
+
+  /** See `Gateway.configWarnings`. */
+  get configWarnings(): readonly ConfigWarning[] {
+    return (this.#warnings ??= configWarnings(this.#loaded));
   }
 
   /** See `Gateway.reload`. */
@@ -240,6 +250,8 @@ export class Configuration {
     const next = this.#enforce(loaded);
     this.#source = source;
     this.#inputs = inputs;
+    this.#loaded = loaded;
+    this.#warnings = null;
     this.snapshot = next;
     this.receiving = receivingBy(next.global, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);

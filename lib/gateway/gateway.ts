@@ -31,7 +31,7 @@ import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } fro
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastTests, Reloaded, ReloadCause, State } from "./status.ts";
+import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, State } from "./status.ts";
 
 export { ConfigError } from "./configuration.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
@@ -145,6 +145,11 @@ export class Gateway {
 
   get counts(): Snapshot["counts"] {
     return this.#configuration.snapshot.counts;
+  }
+
+  /** The warnings about the configuration in force, computed from it alone; `status.warnings` has them, too. */
+  get configWarnings(): readonly ConfigWarning[] {
+    return this.#configuration.configWarnings;
   }
 
   /** The files that the configuration in force names: certificates, keys, authorities, plugins' files and plugin modules, as absolute paths. */

@@ -70,8 +70,8 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
   };
   const listeners = hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
-  const guards = new Set(snapshot.kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
-  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, guards, wall: clock.wall() }) };
+  const { configWarnings } = configuration;
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, configWarnings, wall: clock.wall() }) };
 }
 
 export function statsOf(stats: Stats, extent: StatsExtent, { requests, runtime }: ReportSource): GatewayStats {

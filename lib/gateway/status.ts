@@ -2,6 +2,8 @@
  * Types of what a gateway reports: its state, reloads, certificates, plugin faults and warnings.
  */
 import type { CertificateFacts } from "../base/pem.ts";
+import type { AcceptableWarning } from "../config/accepted_warnings.ts";
+import type { Path } from "../config/json.ts";
 import type { Change } from "./config_diff.ts";
 import type { TestReport } from "./proof/run_tests.ts";
 
@@ -76,13 +78,27 @@ export interface ShownCertificate extends CertificateFacts {
   readonly path: string | null;
 }
 
-/** Something an operator should know at this moment. */
+/** Something an operator should know: about the configuration, or about the gateway at this moment. */
 export interface Warning {
   readonly code: WarningCode;
-  /** The problem and the remedy, in one or two sentences. */
+  /** By names: "services.shop.routes.items", "services.shop.plugins.jwt", where a plugin without an id has its kind; null: about the gateway. */
+  readonly path: string | null;
+  /** The problem, one sentence. */
   readonly message: string;
+  /** A request: "GET http://shop.example.com/items/x"; null where none applies. */
+  readonly example: string | null;
+  /** What to do, one sentence. */
+  readonly remedy: string;
   readonly service: string | null;
   readonly route: string | null;
+}
+
+/** A warning about the configuration, computed from it alone. */
+export interface ConfigWarning extends Warning {
+  readonly code: AcceptableWarning | "stale_acceptance";
+  readonly path: string;
+  /** The same place by indexes, for its line and column in the file. */
+  readonly at: Path;
 }
 
 export type WarningCode =
@@ -91,12 +107,19 @@ export type WarningCode =
   | "certificate_expires"
   | "certificates_unused"
   | "mtls_idle"
-  | "limit_by_any_header"
   | "no_upstream"
   | "upstream_down"
   | "upstream_ejected"
   | "circuit_open"
   | "plugin_faults"
+  | "route_unreachable"
+  | "guard_bypassed"
+  | "cache_outside_guard"
+  | "limit_before_identity"
+  | "token_for_anyone"
+  | "plain_http_secret"
+  | "limit_by_any_header"
+  | "stale_acceptance"
   | "more";
 
 /** "stopping": no longer ready, but requests are still accepted. */

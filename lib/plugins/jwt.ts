@@ -116,6 +116,7 @@ export const jwt = definePlugin({
   name: "jwt",
   schema: schema as Schema<Config>,
   guards: true,
+  identifies: true,
   create(config, tools) {
     const algorithms = algorithmsOf(config);
     const source = keySource(config, algorithms, tools);

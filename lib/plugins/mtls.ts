@@ -24,6 +24,7 @@ export const mtls = definePlugin({
   name: "mtls",
   schema,
   guards: true,
+  identifies: true,
   create(config, tools) {
     const isAllowed = config.allow === undefined ? () => true : allowing(config.allow);
     // Runs once per connection.

@@ -71,6 +71,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   readonly takes?: "preflights";
   /** Whether it decides who may send requests: by credentials, address or otherwise. Default: false. */
   readonly guards?: boolean;
+  /** Whether it sets `exchange.identity`, by which `rate_limit` can count. Default: false. */
+  readonly identifies?: boolean;
   /**
    * Whether it stores replies to answer later requests. It runs after the last guard of its route, wherever it is configured, so that only
    * admitted clients get stored replies. A kind cannot both guard and store. Default: false.

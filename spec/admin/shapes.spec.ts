@@ -16,10 +16,10 @@ describe("the JSON that the pages of the management UI read", () => {
     const view = statusView({
       ...STATUS,
       certificates: [{ where: "SERVER_CERT_PATH", path: "/c.pem", names: [], commonName: "till", notAfter: Date.UTC(2027, 0, 1) }],
-      warnings: [{ code: "circuit_open", message: "Open.", service: "s", route: null }],
+      warnings: [{ code: "circuit_open", path: "services.s", message: "Open.", example: null, remedy: "Wait.", service: "s", route: null }],
     });
     expect(view.certificates).toEqual([{ where: "SERVER_CERT_PATH", path: "/c.pem", names: [], common_name: "till", not_after: "2027-01-01T00:00:00.000Z" }]);
-    expect(view.warnings).toEqual([{ code: "circuit_open", message: "Open.", service: "s", route: null }]);
+    expect(view.warnings).toEqual([{ code: "circuit_open", path: "services.s", message: "Open.", example: null, remedy: "Wait.", service: "s", route: null }]);
     expect(status.last_reload?.outcome).toBe("taken");
   });
 

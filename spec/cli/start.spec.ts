@@ -193,7 +193,7 @@ describe("a start", () => {
     const running = await runningProgram(oneService(9, { plugins: [{ name: "mtls" }] }, { certificates }));
     await running.says(/the plugin mtls refuses every request.*\n/);
     const warned = logLines(running.stderr()).filter(({ level }) => level === "warn").map(({ message }) => message);
-    expect(warned).toEqual([expect.stringMatching(/^global\.certificates are not used/), expect.stringMatching(/^the plugin mtls refuses every request/)]);
+    expect(warned).toEqual([expect.stringMatching(/^global\.certificates are not used/), expect.stringMatching(/^The plugin mtls refuses every request/)]);
   });
 
   it("warns of a limit by a header that any client can choose", async () => {

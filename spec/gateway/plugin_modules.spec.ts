@@ -100,6 +100,7 @@ describe("a plugin module", () => {
     ["whose plugin has no schema", 'export default { name: "hello" };', /plugin hello: "schema" is none: make it with schema\.object/],
     ["whose plugin has no create", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}) });', /plugin hello: "create" is no function/],
     ["whose plugin guards something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, guards: "all" });', /"guards" is "all"; it is true or false/],
+    ["whose plugin identifies something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, identifies: "sub" });', /"identifies" is "sub"; it is true or false/],
     ["whose plugin stores something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, stores: 1 });', /"stores" is a number; it is true or false/],
     ["whose plugin guards and stores", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, guards: true, stores: true });', /cannot guard and store: make two kinds of it/],
     ["whose plugin takes something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, takes: "all" });', /"takes" is "all"/],
