@@ -12,7 +12,7 @@ afterAll(() => browser.close());
 
 const KEY = { name: "key_auth", config: { key: "under-the-mat" } };
 
-/** Routes with a key, with a service that decides, and with a limit by a header that any client can choose. */
+/** Routes with a key, with a service that decides, with a limit by a header that any client can choose, and a guard that it bypasses. */
 function shop(port: number, tests: ConfigInput["tests"] = []): ConfigInput {
   return {
     services: [
@@ -22,6 +22,7 @@ function shop(port: number, tests: ConfigInput["tests"] = []): ConfigInput {
           { name: "list", path: "/items", methods: ["GET"], plugins: [KEY, { name: "rate_limit", config: { limit_second: 50 } }] },
           { name: "cart", path: "/cart", plugins: [{ name: "forward_auth", config: { url: "http://127.0.0.1:1/check" } }] },
           { name: "search", path: "/search", plugins: [{ name: "rate_limit", config: { limit_second: 50, limit_by: "header:X-Tenant" } }] },
+          { name: "rest", path: "/{rest*}", plugins: [KEY] },
         ],
       },
     ],
@@ -64,10 +65,12 @@ describe("warnings", () => {
     expect(await rows.filter({ hasText: "list" }).getByText("1 warning").isVisible()).toBe(false);
     await page.getByRole("link", { name: "Services" }).click();
     await heading(page, "Services");
-    await rows.filter({ hasText: "shop" }).getByText("1 warning").waitFor();
+    await rows.filter({ hasText: "shop" }).getByText("2 warnings").waitFor();
     await page.getByRole("link", { name: "shop" }).click();
     await heading(page, "Service shop");
     await warning.waitFor();
+    const bypass = page.locator("li").filter({ hasText: "guard_bypassed:services.shop.routes.rest" });
+    expect(await bypass.locator("code").first().textContent()).toMatch(/^GET http:\/\/[^/]+\/shop\/(?:cart|search)$/);
     expect(await allFaultsOf(page)).toEqual([]);
     expect(errors).toEqual([]);
   });
