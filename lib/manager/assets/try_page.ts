@@ -193,7 +193,7 @@ function candidateList({ candidates = [], service: taken, route: takenRoute }: E
     const text = isTaken ? el("span", { class: "badge badge--good badge--wrap" }, verdict) : verdict;
     return el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, link(hashFor("services", service), ...breakable(service))), el("td", {}, text));
   });
-  const table = el("table", { class: "table table--fixed", "aria-label": "Candidates" }, el("thead", {}, head), el("tbody", {}, ...rows));
+  const table = el("table", { class: "table table--fixed candidates", "aria-label": "Candidates" }, el("thead", {}, head), el("tbody", {}, ...rows));
   const rest = candidates.length - rows.length;
   return section("Candidates", el("div", { class: "card" }, table, rest > 0 && el("p", { class: "muted" }, `and ${number(rest)} more`)));
 }
