@@ -103,7 +103,7 @@ describe("commands", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("every curl line has flags that exist, and quotes what a shell would take for its own", () => {
+  it("every curl line has flags that exist, and quotes the characters that a shell would interpret", () => {
     const curls = lines.filter(({ line }) => line.startsWith("curl "));
     expect(curls.length).toBeGreaterThan(30);
     for (const { line } of curls) if (!/--cacert|--http2/.test(line)) expect(() => readCurl(line, "")).not.toThrow();
@@ -114,7 +114,7 @@ describe("commands", () => {
 describe("what the documents show on a console is what happens", () => {
   const shown = documents.filter(({ blocks }) => blocks.some(({ info }) => info === "console"));
 
-  it.each(shown)("$path", { timeout: 60_000 }, async (page) => {
+  it.each(shown)("the commands in $path print what it shows", { timeout: 60_000 }, async (page) => {
     for (const { command, expected, run } of stepsOf(page)) {
       const out = await run();
       if (out !== null) expect({ command, out: out.trimEnd() }).toEqual({ command, out: expect.stringMatching(patternOf(expected)) });
@@ -149,7 +149,7 @@ describe.skipIf(!hasOpenssl)("docs/tls.md", () => {
 });
 
 describe("a configuration with errors", () => {
-  it("gets the messages that README.md and docs/configuration.md show", { timeout: 30_000 }, async () => {
+  it("a configuration with errors gets the messages that README.md and docs/configuration.md show", { timeout: 30_000 }, async () => {
     const broken = read("examples/quickstart.json")
       .replace('      "base_path": "/orders",\n', '      "base_pth": "/orders",\n      "base_path": "orders",\n')
       .replace("3000", '"80a"');

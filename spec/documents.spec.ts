@@ -212,7 +212,7 @@ describe("the documents", () => {
     expect(pages.filter((page) => page !== "README.md" && !links.includes(page))).toEqual([]);
   });
 
-  it("what ships links to nothing that does not ship", () => {
+  it("files in the package link to no file outside the package", () => {
     const { files } = JSON.parse(read("package.json")) as { files: string[] };
     const always = ["README.md", "LICENSE", "package.json"];
     const ships = (path: string) => always.includes(path) || files.some((each) => path === each || path.startsWith(`${each}/`));

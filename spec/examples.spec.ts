@@ -114,7 +114,7 @@ describe("examples", () => {
 });
 
 describe("the version", () => {
-  it("is the same in package.json, package-lock.json, CHANGELOG.md, the Kubernetes example and the documents", () => {
+  it("the version is the same in package.json, package-lock.json, CHANGELOG.md, the Kubernetes example and the documents", () => {
     const releases = found(changelog, /^## \[([^\]]+)\]/gm).filter((name) => name !== "Unreleased");
     const lock = JSON.parse(read("package-lock.json")) as { version: string; packages: Record<string, { version?: string }> };
     const shown = documents.flatMap(({ text }) => found(text, /edge-gateway[- :](\d+\.\d+\.\d+)\b/g));
@@ -123,7 +123,7 @@ describe("the version", () => {
     expect([releases[0], lock.version, lock.packages[""]!.version, image, ...shown].filter((each) => each !== version)).toEqual([]);
   });
 
-  it("every release in CHANGELOG.md has a date, and its headings are those of Keep a Changelog and of what may break", () => {
+  it("every release in CHANGELOG.md has a date, and its headings are the headings of Keep a Changelog and 'What may break'", () => {
     const releases = found(changelog, /^## (.+)$/gm);
     expect(releases.filter((line) => !/^\[(Unreleased\]|\d+\.\d+\.\d+\] - \d{4}-\d{2}-\d{2})$/.test(line))).toEqual([]);
     const known = ["What may break", "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];

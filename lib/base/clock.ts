@@ -49,23 +49,23 @@ export interface HasDeadline {
   overdue(now: number): void;
 }
 
-/** One timer for many deadlines, set to the first of them: a timer for each would be made and thrown away with every request. */
+/** One timer for many deadlines, set to the first of them: a timer for each would be created and discarded with every request. */
 export class DeadlineTimer {
   readonly #clock: Clock;
   /**
    * In no order. Not a Set: the tables it leaves behind as it comes and goes each hold the next one, and with them, until the next full
-   * collection, every exchange there was (half of what there was to collect, 25 µs a request).
+   * collection, every former exchange (half of all garbage, 25 µs a request).
    */
   readonly #watched: HasDeadline[] = [];
   #timer: Timer | null = null;
-  /** When the timer looks; Infinity without one. */
+  /** When the timer checks; Infinity without a timer. */
   #looksAt = Infinity;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** To be called again when a deadline has become an earlier one. One that has become later is found out when the timer looks. */
+  /** To be called again when a deadline has become an earlier one. A later deadline is noticed when the timer checks. */
   add(watched: HasDeadline, now: number): void {
     if (watched.place < 0) watched.place = this.#watched.push(watched) - 1;
     if (watched.dueAt < this.#looksAt) this.#lookAt(watched.dueAt, now);

@@ -21,7 +21,7 @@ const gateway = (status: number, title: string, retryable = true): ErrorKind => 
 
 export const ERRORS = Object.freeze({
   bad_request: client(400, "The request is malformed"),
-  request_invalid: client(400, "The request does not have the form that is asked for"),
+  request_invalid: client(400, "The request does not have the required form"),
   path_ambiguous: client(400, "The request path could be read in two ways"),
   unauthenticated: client(401, "Authentication is required"),
   key_missing: client(401, "An API key is required"),
@@ -50,7 +50,7 @@ export const ERRORS = Object.freeze({
   upstream_reset: upstream(502, "The upstream closed the connection"),
   upstream_invalid: upstream(502, "The upstream sent an invalid response"),
   upstream_unavailable: upstream(503, "No upstream is available"),
-  auth_unavailable: gateway(503, "Whether the request is allowed could not be found out"),
+  auth_unavailable: gateway(503, "The authorization of the request could not be checked"),
   upstream_saturated: upstream(503, "All connections to the upstream are in use"),
   circuit_open: upstream(503, "The service is failing and is given time to recover"),
   overloaded: gateway(503, "The gateway is overloaded"),
@@ -78,3 +78,6 @@ export class Fault extends Error {
     this.code = code;
   }
 }
+
+/** A callback that does nothing. As a listener for errors that are handled elsewhere: without one they end the process. */
+export function ignore(): void {}

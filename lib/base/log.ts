@@ -55,7 +55,7 @@ function textLine(time: string, level: LogLevel, message: string, fields?: LogFi
   return line + "\n";
 }
 
-/** Like JSON.stringify, with null for what JSON cannot express. C1 control characters are escaped, too: terminals obey them. */
+/** Like JSON.stringify, with null for values that JSON cannot express. C1 control characters are escaped, too: terminals obey them. */
 export function jsonText(value: unknown): string {
   return ((JSON.stringify(value) as string | undefined) ?? "null").replace(/[\x7f-\x9f]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
 }

@@ -44,7 +44,7 @@ export function pairProblem(cert: Buffer, key: Buffer): "mismatch" | { readonly 
     createSecureContext({ cert, key, minVersion: "TLSv1.2" });
     return undefined;
   } catch (error) {
-    // Only detected together: a key too short for current TLS, an obsolete signature algorithm.
+    // Only detected when used together: a key too short for current TLS, an obsolete signature algorithm.
     return { unusable: (error as Error).message };
   }
 }

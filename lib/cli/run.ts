@@ -1,5 +1,5 @@
 /**
- * `edge-gateway run`: starts what the settings ask for, reloads when files change or on a signal, and ends on a signal.
+ * `edge-gateway run`: starts the gateway and the interfaces of the settings, reloads when files change or on a signal, and ends on a signal.
  */
 import { resolve } from "node:path";
 import { systemClock, waitAtMost } from "../base/clock.ts";

@@ -40,7 +40,7 @@ export function resolveReferences(text: string, sources: Sources): { readonly te
   return { text: replaced, problems };
 }
 
-/** The text for people who may not see secrets: references as they are written, everything around them masked. */
+/** The text for users who may not see secrets: references as they are written, everything around them masked. */
 export function maskLiterals(text: string): string {
   const parts = text.split(WHOLE_REFERENCE);
   return parts.map((part, i) => (i % 2 === 1 || part === "" ? part : MASK)).join("");

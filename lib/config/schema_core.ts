@@ -4,7 +4,7 @@
 import { describeNode, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 import type { Sources } from "./references.ts";
 
-/** What `check` returns for a node that has been reported. */
+/** The result of `check` for a node that has been reported. */
 export const INVALID: unique symbol = Symbol("invalid");
 export type Invalid = typeof INVALID;
 

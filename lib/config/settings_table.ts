@@ -99,7 +99,7 @@ export const SETTINGS = {
   logFormat: optional("LOG_FORMAT", choice(...LOG_FORMATS), "text on a terminal, json elsewhere."),
 };
 
-/** How a command finds the admin interface of a running gateway, besides the settings that it shares with the gateway. */
+/** Where a command finds the admin interface of a running gateway, besides the settings that it shares with the gateway. */
 export const CLIENT_SETTINGS = {
   adminUrl: optional("ADMIN_URL", ORIGIN, "Where the admin interface is; default: where ADMIN_HOST, ADMIN_PORT and ADMIN_TLS say."),
   adminCaPath: optional("ADMIN_CA_PATH", FILE, "CA certificate (PEM) that verifies its certificate, instead of Node's own list.", "ca"),

@@ -29,13 +29,13 @@ export interface ConfigurationOptions {
   readonly configFile?: string;
   /** Plugin kinds beside the built-in ones. */
   readonly plugins?: readonly AnyPlugin[];
-  /** What `loadPluginModules` returned for the same configuration; needed where it has `global.plugin_modules`. */
+  /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
   readonly modules?: PluginModules;
-  /** What `${env:NAME}` refers to. Default `process.env`. */
+  /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
-/** The parts of a gateway that a configuration is compiled with, and that follow a new one. */
+/** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
 type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
 
 /** A configuration that is refused; `message` lists every issue on a line of its own. */
@@ -192,7 +192,7 @@ export class Configuration {
     this.onReplaced(before, next);
   }
 
-  /** Compiles a configuration and brings it into force. Throws, and changes nothing, when a plugin or the access log's file refuses. */
+  /** Compiles a configuration and brings it into force. Throws, and changes nothing, if a plugin or the access log fails. */
   #enforce(loaded: Loaded): Snapshot {
     const { runtime, metrics, accessLog } = this.#tools;
     const next = compile(loaded, { ...this.#tools, onFault: this.#onFault });
@@ -217,7 +217,7 @@ export class Configuration {
     logFault(this.#tools.log, call, error, link);
     const { name, scope } = link;
     const { key, id, level, service, route } = scope;
-    // A request may outlive the configuration under which it came.
+    // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
     const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });

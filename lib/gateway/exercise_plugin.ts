@@ -22,7 +22,7 @@ import { ConfigError } from "./configuration.ts";
 import { collected, headerListOf, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 
 export interface ExerciseOptions {
-  /** Answers behind the plugin. Default: 200 with the text "from upstream", once the body of the request has been read. */
+  /** The upstream behind the plugin. Default: 200 with the text "from upstream", once the body of the request has been read. */
   readonly upstream?: Handler | { readonly status?: number; readonly headers?: Readonly<Record<string, string>> | HeaderList; readonly body?: string | Buffer };
   /** The instance's `id`. */
   readonly id?: string;
@@ -30,7 +30,7 @@ export interface ExerciseOptions {
   readonly level?: Scope["level"];
   /** Default "edge-gateway". */
   readonly gatewayName?: string;
-  /** What `${env:NAME}` in the configuration refers to. Default: nothing is set. */
+  /** The variables that `${env:NAME}` in the configuration refers to. Default: none is set. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   readonly clock?: ManualClock;
 }

@@ -99,8 +99,8 @@ export function explain(question: Question, displayed: Json, source: ExplainSour
 }
 
 /**
- * Receives the question like a request from the network, except for the body, of which a question has the length only. Refuses also
- * what the parser of a listener refuses.
+ * Receives the question like a request from the network, except for the body, of which a question has only the length. Also refuses
+ * questions that the parser of a listener would refuse.
  */
 function received({ method, url, headers = {} }: Question, receiving: ReceiveOptions): Inbound {
   const framing = Object.entries(headers).filter(([name]) => FRAMING.test(name)).flat();
@@ -117,7 +117,7 @@ const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
 /** Counts as node does: the target, and names and values of headers, without separators. */
 function refuseBytes(url: string, headers: HeaderList, { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions): Refusal | null {
   if (url.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, url.length) < maxHeaderBytes) return null;
-  return { code: "headers_too_large", detail: `The request line and header fields may have ${maxHeaderBytes} bytes together.` };
+  return { code: "headers_too_large", detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.` };
 }
 
 function refuseLength(headers: HeaderList): Refusal | null {
@@ -201,24 +201,24 @@ function whyThis({ service, route }: Place, asked: Asked): string[] {
     reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
   }
   const hosts = hostsOf(service).join(", ");
-  if (hosts !== "") reasons.push(`The service is for the hosts ${hosts}: it goes before services for all hosts.`);
+  if (hosts !== "") reasons.push(`The service is for the hosts ${hosts}: it comes before services for all hosts.`);
   const methods = methodsOf(route);
   if (methods.length > 0 && !methods.includes(method)) {
-    const preflight = `The preflight is for a method that the route takes: ${methods.join(", ")}.`;
-    reasons.push(method === "HEAD" ? "A route that takes GET takes HEAD, too." : preflight);
+    const preflight = `The preflight is for a method that the route accepts: ${methods.join(", ")}.`;
+    reasons.push(method === "HEAD" ? "A route that accepts GET also accepts HEAD." : preflight);
   }
   const all = matches(asked);
   const winner = all.find((place) => place.route === route)!;
   const losers = all.filter((place) => place !== winner && place.takes(wantedMethod(asked.inbound)));
-  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, winner)}.`);
-  if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes fit as well, and are less specific.`);
-  if (losers.length === 0) reasons.push("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
+  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} matches as well, but is less specific: ${whyBehind(place, winner)}.`);
+  if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes match as well, and are less specific.`);
+  if (losers.length === 0) reasons.push("No other route matches it: a literal segment would come before {name}, and {name} before {name*}.");
   return reasons;
 }
 
 function whyBehind({ host }: Match, winner: Match): string {
-  if (host === winner.host) return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
-  return host === "" ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
+  if (host === winner.host) return "a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first";
+  return host === "" ? "services for certain hosts come first" : "an exact host comes before a host with *., and a longer host with *. before a shorter one";
 }
 
 function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[] {
@@ -233,7 +233,7 @@ function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
   const { target: { path }, shown } = asked;
   const elsewhere = matches(asked, "any host");
   if (elsewhere.length > 0) {
-    const only = (place: Place) => `${nameOf(place)} fits the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`;
+    const only = (place: Place) => `${nameOf(place)} matches the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`;
     return elsewhere.slice(0, MOST_NAMED).map(only);
   }
   const near = servicesAbove(asked);
@@ -241,27 +241,27 @@ function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
   return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
 }
 
-/** The routes that refuse, and the less specific ones that would take the request. */
+/** The routes that refuse, and the less specific routes that would get the request. */
 function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked): string[] {
   const decides = (place: Place) => found.routes.some((target) => isAt(target, place));
   const places = matches(asked);
   const reasons = placesOf(asked.shown).filter(decides).slice(0, MOST_NAMED).map((place) => {
     if (found.kind === "method") return otherMethods(place, asked.inbound.method);
     if (found.refusal === ENCODED_SLASH) {
-      const fits = places.some(({ route }) => route === place.route) ? "fits the path, but" : "would fit the path with “/” for %2F, and";
-      return `${nameOf(place)} ${fits} its service does not let %2F through ("encoded_slashes").`;
+      const fits = places.some(({ route }) => route === place.route) ? "matches the path, but" : "would match the path with “/” for %2F, and";
+      return `${nameOf(place)} ${fits} its service does not allow %2F ("encoded_slashes").`;
     }
-    return `${nameOf(place)} would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").`;
+    return `${nameOf(place)} would match the path without its parameters after “;”, and its service does not allow such paths on other routes ("path_parameters").`;
   });
   const others = places.filter((place) => !decides(place) && place.takes(wantedMethod(asked.inbound)));
-  for (const place of others.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} would take it, but is less specific: host and path alone decide.`);
+  for (const place of others.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} would accept it, but is less specific: host and path alone decide.`);
   return reasons;
 }
 
 function otherMethods(place: Place, method: string): string {
   const methods = methodsOf(place.route);
   const meant = methods.includes(method.toUpperCase()) ? ` Upper and lower case are not the same in methods: write ${method.toUpperCase()}.` : "";
-  return `${nameOf(place)} fits the path, but takes ${methods.length === 1 ? "only " : ""}${methods.join(", ")}.${meant}`;
+  return `${nameOf(place)} matches the path, but accepts ${methods.length === 1 ? "only " : ""}${methods.join(", ")}.${meant}`;
 }
 
 /** The services whose base_path the path begins with, whatever their routes. */
@@ -286,7 +286,7 @@ function noRoute(service: DisplayedService, path: string): string {
   const patterns = [...new Set(service.routes.map((route) => patternOf(service, route)))];
   if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
   const place = `${path} begins as base_path ${service.base_path} of service "${service.name}" does`;
-  return `${place}, but fits none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MOST_COMPARED)))}`;
+  return `${place}, but matches none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MOST_COMPARED)))}`;
 }
 
 function some(names: readonly string[]): string {

@@ -83,7 +83,6 @@ export class Gateway {
   readonly #listener: Listener;
   readonly #reported: ReportSource;
   #state: State = "serving";
-  #isActive = false;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
   #closing: Promise<"drained" | "cut"> | null = null;
@@ -158,7 +157,7 @@ export class Gateway {
     return this.#configuration.snapshot.shown;
   }
 
-  /** The same for people who may not see secrets: each literal secret is masked. */
+  /** The same for users who may not see secrets: each literal secret is masked. */
   get maskedConfig(): Json {
     return this.#configuration.snapshot.masked();
   }
@@ -243,7 +242,7 @@ export class Gateway {
     } catch (error) {
       throw this.#configuration.accessLogError(error);
     }
-    this.#activate();
+    this.#requests.activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
@@ -272,7 +271,7 @@ export class Gateway {
   }
 
   /**
-   * Takes new content of `files` (of plugin modules never), under the configuration in force. Everything else stays as it was loaded,
+   * Applies new content of `files` (never of plugin modules), under the configuration in force. Everything else stays as it was loaded,
    * whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate from
    * being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
    * the gateway has been closed.
@@ -361,8 +360,6 @@ export class Gateway {
 
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
-    if (this.#isActive || this.#isClosed()) return;
-    this.#isActive = true;
     this.#runtime.activate();
     this.#stats.start();
     try {

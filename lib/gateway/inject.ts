@@ -3,7 +3,7 @@
  */
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
-import { TOKEN } from "../config/fields.ts";
+import { TOKEN } from "../base/http_grammar.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";

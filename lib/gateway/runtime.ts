@@ -1,6 +1,6 @@
 /**
  * Keeps what survives a reload: connection pools, the health of upstreams, rate counters and the state of plugins. Each has a key that
- * says what it is, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
+ * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
 import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";

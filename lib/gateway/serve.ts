@@ -27,7 +27,7 @@ export interface ServeTools {
 
 interface RequestsTools extends ServeTools {
   readonly configuration: { readonly snapshot: Snapshot; readonly receiving: ReceiveOptions };
-  /** Called before the first request. */
+  /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
   readonly metrics: Metrics;
@@ -41,9 +41,8 @@ export class Requests {
   #inFlight = 0;
   /** Requests that are refused because there are too many: they do not count, however slowly their clients read. */
   readonly #shed = new Set<Inbound>();
-  #isActive = false;
   #noneInFlight: (() => void) | null = null;
-  #isClosed = false;
+  #state: "new" | "active" | "closed" = "new";
 
   constructor(tools: RequestsTools) {
     this.#tools = tools;
@@ -54,9 +53,9 @@ export class Requests {
     return this.#inFlight;
   }
 
-  /** Answers a request. `ended` must be called when its reply is out. */
+  /** Answers a request. `ended` must be called when its reply was sent. */
   readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
-    if (!this.#isActive) this.#activate();
+    if (this.#state === "new") this.activate();
     const { snapshot } = this.#tools.configuration;
     const { clock, accessLog, tracer } = this.#tools;
     const { maxRequestsInFlight: most } = snapshot.global.limits;
@@ -71,7 +70,7 @@ export class Requests {
     }
     tracer?.begin(inbound);
     let reply: Reply | Promise<Reply>;
-    if (this.#isClosed) reply = problem(call, "overloaded", { detail: "The gateway has been shut down." });
+    if (this.#state === "closed") reply = problem(call, "overloaded", { detail: "The gateway has been shut down." });
     else if (most > 0 && this.#inFlight - this.#shed.size > most) reply = this.#refuse(inbound);
     else reply = serve(inbound, snapshot, this.#tools);
     if (!snapshot.global.serverTiming) return reply;
@@ -79,8 +78,10 @@ export class Requests {
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
   };
 
-  #activate(): void {
-    this.#isActive = true;
+  /** To be called before requests can arrive; the first request does it otherwise. Does nothing later on. */
+  activate(): void {
+    if (this.#state !== "new") return;
+    this.#state = "active";
     this.#tools.activate();
   }
 
@@ -89,7 +90,7 @@ export class Requests {
     return problem(inbound.call, "overloaded", { detail: "Too many requests are in progress. Try again shortly.", headers: ["Retry-After", "1"] });
   }
 
-  /** The reply of a request is out, or its client has disconnected. */
+  /** The reply of a request was sent, or its client has disconnected. */
   readonly ended = (inbound: Inbound): void => {
     const { clock, accessLog, metrics, tracer } = this.#tools;
     const { call, method } = inbound;
@@ -115,7 +116,7 @@ export class Requests {
 
   /** From now on every request is refused. */
   close(): void {
-    this.#isClosed = true;
+    this.#state = "closed";
   }
 }
 
@@ -123,7 +124,7 @@ export class Requests {
 export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
-  // 1. Refuse what two readers could read in two ways.
+  // 1. Refuse requests that two parsers could read in two ways.
   if (inbound.refusal !== null) return problem(call, inbound.refusal.code, { detail: inbound.refusal.detail });
   // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
   if (method === "CONNECT") return problem(call, "bad_request", { detail: "The gateway does not serve this method." });
@@ -190,7 +191,7 @@ function answered({ notes }: Call, reply: Reply, clock: Clock): Reply {
   return reply;
 }
 
-/** A fault outside the plugins: those handle their own (`plugins/chain.ts`). */
+/** A fault outside the plugins: plugins handle their own (`plugins/chain.ts`). */
 function fault(call: Call, error: unknown, log: Log): Reply {
   logFault(log, call, error, null);
   return faultReply(call, error);

@@ -1,5 +1,5 @@
 /**
- * Types of what a gateway reports: its state, reloads, certificates, plugin faults and warnings.
+ * Types of the reports of a gateway: its state, reloads, certificates, plugin faults and warnings.
  */
 import type { CertificateFacts } from "../base/pem.ts";
 import type { AcceptableWarning } from "../config/accepted_warnings.ts";

@@ -1,5 +1,5 @@
 /**
- * Decides by which host names an administration interface may be used over plain HTTP. A stranger's page whose name resolves to this machine
+ * Decides by which host names an administration interface may be used over plain HTTP. An attacker's page whose name resolves to this machine
  * (DNS rebinding) has the same origin as the interface; only the name in Host differs.
  */
 import { isIP } from "node:net";
@@ -16,7 +16,7 @@ export function allowedHosts(names: readonly string[]): (authority: string) => b
   };
 }
 
-/** The dot at the end of a name only says that it is whole (RFC 1034 §3.1). */
+/** The dot at the end of a name only marks it as complete (RFC 1034 §3.1). */
 function plain(name: string): string {
   return name.toLowerCase().replace(/\.$/, "");
 }

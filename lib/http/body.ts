@@ -2,12 +2,12 @@
  * Moves bodies from streams to sinks with back-pressure, and checks, limits and counts them on the way.
  */
 import { PassThrough, Readable, type Writable } from "node:stream";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 
 /** The destination of a body. */
 export interface Sink {
-  /** False: the sink wants no more until it has called what `onceDrained` was given last. */
+  /** False: the sink wants no more until it has called the last argument of `onceDrained`. */
   write(chunk: Buffer): boolean;
   onceDrained(run: () => void): void;
 }
@@ -21,6 +21,9 @@ export interface PumpEnd {
   readonly passed?: (bytes: number) => void;
 }
 
+/** Methods whose requests need no body (RFC 9110 §9.3). */
+export const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
+
 export function sinkOf(stream: Writable): Sink {
   return { write: (chunk) => stream.write(chunk), onceDrained: (run) => void stream.once("drain", run) };
 }
@@ -28,7 +31,7 @@ export function sinkOf(stream: Writable): Sink {
 /**
  * Writes every chunk of `source` to `sink`, pausing the source while the sink is full. `length`: the bytes that Content-Length promises,
  * Infinity without one. A body of another length breaks off with a `Fault` "internal", and no byte beyond the promised ones is written: the
- * recipient would read it as the next message. So does a stream that yields something other than bytes or text. Returns what stops it;
+ * recipient would read it as the next message. So does a stream that yields something other than bytes or text. Returns a function that stops it;
  * neither `done` nor `broken` is called after that.
  */
 export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infinity): () => void {
@@ -107,7 +110,7 @@ export function limitedBody(body: Readable, most: number): Readable {
   return view.on("error", ignore);
 }
 
-/** Writes `chunk` as one chunk (RFC 9112 §7.1); returns what the last write does. */
+/** Writes `chunk` as one chunk (RFC 9112 §7.1); returns the result of the last write. */
 export function writeChunk(to: Writable, chunk: Buffer): boolean {
   // A chunk of no bytes would be the last one.
   if (chunk.length === 0) return true;
@@ -132,7 +135,7 @@ function bytesOf(chunk: unknown): Buffer | null {
  */
 export function byteStream(body: Readable): Readable {
   if (body.listenerCount("error") === 0) body.on("error", ignore);
-  // Its sender finds out that a stream has ended already.
+  // The sender detects that a stream has already ended.
   if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead) return body;
   const bytes = new PassThrough();
   bytes.on("error", ignore);
@@ -143,8 +146,6 @@ export function byteStream(body: Readable): Readable {
   bytes.once("close", () => void body.destroy());
   return bytes;
 }
-
-function ignore(): void {}
 
 /** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */
 export function countBytes(body: Readable, passed: (bytes: number) => void): void {

@@ -7,13 +7,14 @@ import https from "node:https";
 import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
+import { BODILESS } from "./body.ts";
 import type { HeaderList } from "./headers.ts";
 
 export interface HttpClientOptions {
   readonly clock: Clock;
   /** Most connections to one host; requests beyond wait within their time. Default 256. */
   readonly maxConnections?: number;
-  /** For HTTPS. Default: servers are verified against the system's CA certificates, and no client certificate is shown. */
+  /** For HTTPS. Default: servers are verified against the system's CA certificates, and no client certificate is presented. */
   readonly tls?: ClientTls | undefined;
 }
 
@@ -41,7 +42,7 @@ export interface ClientRequestOptions {
   readonly timeoutMs: number;
   /** Largest body of an answer. */
   readonly maxBytes: number;
-  /** Gives the request up. */
+  /** Cancels the request. */
   readonly signal?: AbortSignal;
 }
 
@@ -52,7 +53,7 @@ export interface ClientAnswer {
   readonly body: Buffer;
 }
 
-/** Why there is no answer. The message is for logs: it holds nothing of the request. */
+/** Why there is no answer. The message is for logs: it contains nothing of the request. */
 export class ClientFailure extends Error {
   readonly kind: "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid";
   /** Status of an answer that had begun; null when none had. */
@@ -226,13 +227,12 @@ function receive(
   response.on("error", () => fail("unreachable", "the connection broke in the middle of the answer"));
   response.on("end", () => {
     if (!response.complete) return fail("unreachable", "the connection broke in the middle of the answer");
-    // A 101 without an Upgrade comes as an ordinary response.
+    // Node reports a 101 without an Upgrade as an ordinary response.
     if (response.statusCode! < 200 || response.statusCode! > 599) return fail("invalid", `it answered with status ${response.statusCode}`);
     done({ status: response.statusCode!, headers: response.rawHeaders, body: Buffer.concat(chunks) });
   });
 }
 
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 const MAX_HEAD_BYTES = 32 * 1024;
-/** Shorter than what servers commonly keep an idle connection for, so that few requests meet a closed one. */
+/** Shorter than the usual time for which servers keep an idle connection, so that few requests meet a closed one. */
 const IDLE_MS = 4_000;

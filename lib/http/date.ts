@@ -1,5 +1,5 @@
 /**
- * Reads the dates of headers (RFC 9110 §5.6.7). `Date.parse` accepts "Later 5", and takes the form without a zone for local time.
+ * Reads the dates of headers (RFC 9110 §5.6.7). `Date.parse` accepts "Later 5", and reads the form without a zone as local time.
  */
 
 /** A date in any of its three forms as milliseconds since 1970; NaN for anything else, "0" and "-1" among it. `now`: wall clock. */

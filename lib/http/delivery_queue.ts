@@ -107,7 +107,7 @@ export class DeliveryQueue {
   #drain(): Promise<void> {
     return (this.#draining ??= this.#sendRest().finally(() => {
       this.#draining = null;
-      // A text may have been added since the last look.
+      // A text may have been added since the last check.
       if (this.#texts.length > 0) void this.#drain();
     }));
   }
@@ -141,7 +141,7 @@ export class DeliveryQueue {
     });
   }
 
-  /** Sends what waits now, and whole batches as long as there are some. */
+  /** Sends the texts that wait now, and full batches as long as there are some. */
   async #sendAll(): Promise<void> {
     const { batchSize } = this.#options;
     this.#timer?.cancel();
@@ -192,7 +192,7 @@ export class DeliveryQueue {
 
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      // At the end there is no time for patience.
+      // At the end there is no time for a pause.
       const timer = this.#options.clock.after(this.#isClosed ? Math.min(ms, HURRIED_PAUSE_MS) : ms, resolve);
       this.#hurry = () => {
         timer.cancel();
@@ -224,7 +224,7 @@ export class DeliveryQueue {
   }
 }
 
-/** First in, first out. Shifting or splicing an array moves all that is behind, 0.1 to 0.9 ms at a million. */
+/** First in, first out. Shifting or splicing an array moves all later items, 0.1 to 0.9 ms at a million. */
 class TextQueue {
   #texts: (string | null)[] = [];
   #first = 0;
@@ -266,7 +266,7 @@ const NOTHING = Buffer.alloc(0);
 const TOO_LATE = "the time to send them is over";
 const NO_ROOM = "there is no room for more: they come faster than they can be sent";
 
-/** Seconds, or a date (RFC 9110 §10.2.3), within bounds; null where it says neither. */
+/** Seconds, or a date (RFC 9110 §10.2.3), within bounds; null if it is neither. */
 function retryAfter(headers: HeaderList, wall: number): number | null {
   const text = headerValue(headers, "retry-after");
   if (text === undefined) return null;

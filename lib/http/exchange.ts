@@ -12,7 +12,7 @@ export interface ExchangeParts {
   readonly call: Call;
   /** As received; upper case for the standard methods. */
   readonly method: string;
-  /** "1.0", "1.1" or "2.0": what the client speaks. */
+  /** "1.0", "1.1" or "2.0": the protocol of the client. */
   readonly httpVersion: string;
   /** "https" when the client's connection to the gateway (or to a trusted proxy before it) is encrypted. */
   readonly scheme: "http" | "https";
@@ -20,7 +20,7 @@ export interface ExchangeParts {
   readonly authority: string;
   /** The whole normalised path, base_path included. The path that matched is forwarded unchanged. */
   readonly path: string;
-  /** The part below the service's base_path: what the upstream is asked for. Starts with "/". */
+  /** The part below the service's base_path: the path that the upstream gets. Starts with "/". */
   readonly upstreamPath: string;
   /** The query as received, "?" included; "" when there is none. */
   readonly query: string;
@@ -88,7 +88,7 @@ export class Exchange {
   with(changes: Partial<Omit<ExchangeParts, "call">>): Exchange {
     // Assigned over a copy: spread into one, the parts are gathered twice, which takes three times as long.
     const copy = Object.assign(new Exchange(this), changes);
-    // A body of a plugin's own: all that read it look for bytes.
+    // A body made by a plugin: all its readers expect bytes.
     if (changes.body instanceof Readable) (copy as { body: Readable | null }).body = byteStream(changes.body);
     return copy;
   }
@@ -98,13 +98,13 @@ export class Exchange {
     return this.call.id;
   }
 
-  /** Aborted when the client disconnects or the gateway gives the request up. */
+  /** Aborted when the client disconnects or the gateway cancels the request. */
   get signal(): AbortSignal {
     return this.call.signal;
   }
 }
 
-/** Counts requests; which one does, is known once the route is. */
+/** Counts requests; chosen once the route is known. */
 export interface Meter {
   /** A request is over, `ms` after its head had arrived. */
   ended(method: string, notes: Notes, ms: number): void;
@@ -117,7 +117,7 @@ export interface PluginTime {
   ms: number;
 }
 
-/** What `response_cache` did for a request; "bypass": it was not looked up in the store. */
+/** The result of `response_cache` for a request; "bypass": it was not looked up in the store. */
 export type CacheResult = "hit" | "collapsed" | "revalidated" | "stale_if_error" | "miss" | "bypass";
 
 /** A span of a trace: the operations that follow belong to it. */
@@ -133,7 +133,7 @@ export interface Span {
 }
 
 export interface TrySpan extends Span {
-  /** The head of the answer is there, or there will be none: `error` is the code of what went wrong then. */
+  /** The head of the answer is there, or there will be none: `error` is the code of the fault then. */
   ended(status: number | null, error: string | null, now: number): void;
 }
 
@@ -152,7 +152,7 @@ export class Notes {
   span: Span | null = null;
   /** The route's own; null before a route is found. */
   meter: Meter | null = null;
-  /** Whether there is to be a log line at all, by the configuration in force when the request came. */
+  /** Whether the request gets a log line, by the configuration in force when it arrived. */
   logged = false;
   service: string | null = null;
   route: string | null = null;
@@ -183,7 +183,7 @@ export class Notes {
   sent: number | null = null;
   /** The identity of the caller, from an auth plugin. */
   identity: string | null = null;
-  /** Why it went wrong, for the log only. */
+  /** The cause of the error, for the log only. */
   fault: string | null = null;
 }
 
@@ -213,13 +213,13 @@ export interface CallOptions extends Pick<Call, "id" | "remoteAddress" | "truste
 }
 
 /**
- * The state shared by every copy of one Exchange. Created by the server; ends when the reply is out or the client has disconnected.
+ * The state shared by every copy of one Exchange. Created by the server; ends when the reply was sent or the client has disconnected.
  */
 export class Call {
   readonly id: string;
   /** Address of the other end of the connection, which may be a trusted proxy. */
   readonly remoteAddress: string;
-  /** Whether `remoteAddress` is in `global.trusted_proxies`: what it says of earlier hops is believed. */
+  /** Whether `remoteAddress` is in `global.trusted_proxies`: its statements about earlier hops are trusted. */
   readonly trustedRemote: boolean;
   /** `clock.now()` when the request head had arrived. */
   readonly startedAt: number;
@@ -235,7 +235,7 @@ export class Call {
   endsAt = 0;
   /** The value returned by the innermost handler so far: a plugin that returns the same value only passed it on (`plugins/chain.ts`). */
   passed: unknown = NOTHING;
-  /** The client's certificate on this connection (not through a proxy), or null when it has shown none. */
+  /** The client's certificate on this connection (not through a proxy), or null when it has presented none. */
   readonly certificate: () => ClientCertificate | null;
   /** Of this connection (not of one through a proxy): "TLSv1.3"; null without TLS. */
   readonly tlsVersion: string | null;
@@ -256,7 +256,7 @@ export class Call {
   }
 
   /**
-   * Sends an informational response (RFC 9110 §15.2: 100, 102 to 199) ahead of the reply; does nothing once that has begun. Being a hint,
+   * Sends an informational response (RFC 9110 §15.2: 100, 102 to 199) ahead of the reply; does nothing once that has begun. As a hint,
    * one that HTTP cannot carry is dropped.
    */
   inform(status: number, headers: HeaderList): void {
@@ -280,7 +280,7 @@ export class Call {
     else if (this.#state === "open") (this.#listeners ??= []).push(run);
   }
 
-  /** Calls `run` when the reply is out or the client has disconnected; at once if that is so already. */
+  /** Calls `run` when the reply was sent or the client has disconnected; at once if that is so already. */
   onEnd(run: () => void): void {
     if (this.#state === "open") (this.#endings ??= []).push(run);
     else run();
@@ -306,7 +306,7 @@ export class Call {
     this.#end();
   }
 
-  /** Called by the server: the reply is out, nothing can abort it any more. */
+  /** Called by the server: the reply was sent, nothing can abort it any more. */
   close(): void {
     if (this.#state === "open") this.#state = "closed";
     this.#listeners = null;

@@ -4,8 +4,8 @@
 import type { ClientHttp2Stream, Http2Stream } from "node:http2";
 
 /**
- * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if all of it had arrived (probed with Node
- * 20). That end comes when the stream is closed already, the peer's own comes before: the former becomes a close without an end. To be
+ * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if it were complete (probed with Node
+ * 20). That end comes after the stream has closed, the peer's own end before: the former becomes a close without an end. Must be
  * called before anything is read.
  */
 export function detectTruncatedBody(stream: Http2Stream): void {
@@ -15,7 +15,7 @@ export function detectTruncatedBody(stream: Http2Stream): void {
     if (chunk === null && end === "none") {
       if (isClosed(stream) || stream.destroyed) {
         end = "broken";
-        // Not at once: node goes on with the stream after its push, and falls over one that is destroyed by then.
+        // Not at once: node continues with the stream after its push, and fails if it is destroyed by then.
         process.nextTick(() => stream.destroy());
         return false;
       }
@@ -27,7 +27,7 @@ export function detectTruncatedBody(stream: Http2Stream): void {
 
 /**
  * Resets a stream. Node's `close` ends the body before that, as if it were whole (END_STREAM, then RST_STREAM; probed with Node 20), and
- * the peer would act upon the half it has.
+ * the peer would act on the half that it has.
  */
 export function resetStream(stream: Http2Stream, code: number): void {
   if (isClosed(stream) || stream.destroyed) return;

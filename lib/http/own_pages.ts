@@ -1,5 +1,5 @@
 /**
- * Tells requests that an interface's own pages make from requests that pages of other origins have a browser make (CSRF).
+ * Distinguishes requests of an interface's own pages from requests that pages of other origins cause a browser to send (CSRF).
  */
 import { headerValues } from "./headers.ts";
 import type { RequestFacts } from "./request_facts.ts";

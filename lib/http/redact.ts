@@ -5,7 +5,7 @@
 export const REDACTED = "[redacted]";
 
 /**
- * A query, or what may hold URLs (Referer, Location, Link, …), without the values of parameters that hold credentials, in a fragment
+ * A query, or a header with URLs (Referer, Location, Link, …), without the values of parameters that hold credentials, in a fragment
  * too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs.
  */
 export function redacted(text: string): string {
@@ -38,7 +38,7 @@ function withoutSecret(whole: string, before: string, name: string): string {
 /** Names are bounded: otherwise the search for a name's end would start again behind each of many separators. */
 const PATH_PARAMETER = /([;&]|%(?:3[BbFf]|26))([^=;&/]{1,64})=(?:(?!%26|%3[Bb])[^;&/])*/g;
 
-/** Shared: every use begins by setting where it looks. A value may hold another URL, so the next name is looked for in it. */
+/** Shared: every use sets its position first. A value may contain another URL, so the search for the next name begins in it. */
 const PARAMETER = /[?&#;]([^=?&#;\s]+)=/g;
 const VALUE = /[^&#\s"'<>]*/y;
 const ENCODED_JWT = /(?:e|%65)(?:y|%79)(?:J|%4[Aa])/y;

@@ -2,7 +2,7 @@
  * Defines the reply to an exchange, and the format of the gateway's own errors (RFC 9457).
  */
 import type { Duplex, Readable } from "node:stream";
-import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "./exchange.ts";
 import type { HeaderList } from "./headers.ts";
 
@@ -13,9 +13,9 @@ export interface Reply {
   readonly reason?: string;
   /** End-to-end headers; the server adds the framing beyond Content-Length. */
   readonly headers: HeaderList;
-  /** X-Request-Id, where the one who answered uses an id of its own in its log and documents; default: the call's. */
+  /** X-Request-Id, if the reply comes from a server whose log and documents have another id; default: the call's. */
   readonly requestId?: string | undefined;
-  /** A stream has to yield bytes or text, as many bytes as Content-Length says where there is one; otherwise it is broken off. */
+  /** A stream must yield bytes or text, as many bytes as Content-Length states if there is one; otherwise it is broken off. */
   readonly body: Buffer | Readable | null;
   /** Trailers, complete once the body has ended; sent where the client's protocol can carry them. */
   readonly trailers?: () => HeaderList;
@@ -31,7 +31,7 @@ export interface Tunnel {
   readonly idleMs: number;
 }
 
-/** Gives up a Reply that will not be sent, and frees what it holds (an unread body holds its pooled connection for ever). Never throws. */
+/** Discards a Reply that will not be sent, and frees its resources (an unread body holds its pooled connection for ever). Never throws. */
 export function discard(reply: Reply): void {
   giveUp(reply, "body");
   giveUp(reply, "tunnel");
@@ -49,8 +49,6 @@ function giveUp(reply: Reply, member: "body" | "tunnel"): void {
   }
 }
 
-function ignore(): void {}
-
 export interface ProblemOptions {
   /** For the client to read: what happened and what to do. Nothing about the inside of the gateway. */
   readonly detail?: string;
@@ -67,7 +65,7 @@ export function problem(call: Call, code: ErrorCode, options: ProblemOptions = {
   return problemReply(call, { code, status: kind.status, title: kind.title }, options);
 }
 
-/** Whether what a plugin threw is the client's fault: a plugin that reads the body meets its limits. */
+/** Whether a plugin threw because of the client: a plugin that reads the body meets its limits. */
 export function isClientFault(error: unknown): error is Fault {
   return error instanceof Fault && ERRORS[error.code].side === "client";
 }
@@ -77,7 +75,7 @@ export function faultReply(call: Call, error: unknown): Reply {
   return problem(call, isClientFault(error) ? error.code : "internal", { why: messageOf(error) });
 }
 
-/** A problem document whose code is not of the table: for plugins that bring their own. */
+/** A problem document whose code is not in the table: for plugins with codes of their own. */
 export function problemReply(call: Call, kind: { code: string; status: number; title: string }, options: ProblemOptions = {}): Reply {
   call.fail(kind.code, options.why);
   const body = problemDocument(kind, call.id, options.detail, options.members);
@@ -88,7 +86,7 @@ export function problemReply(call: Call, kind: { code: string; status: number; t
   };
 }
 
-/** The bytes of a problem document: `type`, `title`, `status`, `detail`, `code`, `request_id`, and members of its own (RFC 9457 §3). */
+/** The bytes of a problem document: `type`, `title`, `status`, `detail`, `code`, `request_id`, and further members (RFC 9457 §3). */
 export function problemDocument(kind: { code: string; status: number; title: string }, requestId: string, detail?: string, members?: object): Buffer {
   const { code, status, title } = kind;
   return Buffer.from(JSON.stringify({ type: "about:blank", title, status, detail, code, request_id: requestId, ...members }) + "\n");

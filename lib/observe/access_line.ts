@@ -26,7 +26,7 @@ export function jsonLines(): LineFormat {
     const agent = headerValue(headers, "user-agent");
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
     const path = plainPath(target) ?? escaped(redactedPath(pathOf(target)));
-    // Sums of strings, numbers made strings first: a template, which looks at each part once more, is slower. Ids and versions need no escapes.
+    // Sums of strings, numbers made strings first: a template, which checks each part once more, is slower. Ids and versions need no escapes.
     return (
       '{"time":"' + secondOf(wall) + String(Math.floor(wall) % 1000).padStart(3, "0") +
       'Z","request_id":"' + call.id +
@@ -108,7 +108,7 @@ const SLASH = 0x2f;
 const QUESTION_MARK = 0x3f;
 const HASH = 0x23;
 
-/** A URL without user, password and query, and without what may be secret in its path. */
+/** A URL without user, password and query, and without secrets in its path. */
 function withoutSecrets(url: string): string {
   return redactedPath(beforeQuery(url).replace(/^([a-z][a-z0-9+.-]*:)?\/\/[^/]*@/i, "$1//"));
 }

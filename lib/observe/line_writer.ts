@@ -5,12 +5,13 @@
 import { accessSync, close, constants, openSync, statSync, write } from "node:fs";
 import { dirname } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 
 /** A file by its path, or one that is open and stays open: `{ fd: 1 }`. */
 export type LineTarget = { readonly path: string } | { readonly fd: number };
 
-/** Lines wait this long for others, or until this many characters have come: a write for each would cost more than making it. */
+/** Lines wait this long for others, or until this many characters have arrived: a write for each would cost more than making it. */
 const HOLD_MS = 50;
 const BATCH_CHARACTERS = 64 * 1024;
 /** Lines wait while the disk or the reader is slow, up to this many characters; further lines are lost. */
@@ -169,5 +170,3 @@ function linesIn(text: string): number {
   for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines++;
   return lines;
 }
-
-function ignore(): void {}

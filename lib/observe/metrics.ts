@@ -12,7 +12,7 @@ const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
 /** Above every status. */
 const SPAN = 1_000;
 const HIGHEST_STATUS = 599;
-/** Plugins of an embedder may have error codes of their own, without end. */
+/** Plugins of an embedder may have error codes of their own, in any number. */
 const MOST_CODES = 64;
 
 /** The requests of one route. */
@@ -24,7 +24,7 @@ export class RouteMeter implements Meter {
   /** Bytes of bodies, as in the access log. */
   receivedBytes = 0;
   sentBytes = 0;
-  /** Requests that a cache looked at, by result. Null, like the maps below, while empty: most routes of a large configuration are quiet. */
+  /** Requests that reached a cache, by result. Null, like the maps below, while empty: most routes of a large configuration are quiet. */
   cached: Map<CacheResult, number> | null = null;
   /** Requests refused by plugins, by error code. */
   refusals: Map<string, number> | null = null;

@@ -53,7 +53,7 @@ export function createProcessFigures(clock: Clock): ProcessFigures {
         gauge("process_resident_memory_bytes", "Memory that the process occupies.", rss),
         gauge("process_heap_bytes", "Size of the JavaScript heap.", heapTotal),
         gauge("process_heap_used_bytes", "Part of the JavaScript heap that is in use.", heapUsed),
-        gauge("process_external_memory_bytes", "Memory outside the heap that objects hold, buffers above all.", external),
+        gauge("process_external_memory_bytes", "Memory outside the heap, mostly buffers.", external),
         ...(files === null ? [] : [gauge("process_open_fds", "Files and sockets that are open.", files)]),
         ...lag(),
       ];

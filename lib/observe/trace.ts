@@ -27,7 +27,7 @@ interface TracedPlugin {
 interface TracerOptions {
   readonly clock: Clock;
   readonly sampler: Sampler;
-  /** Gets finished spans. */
+  /** Receives finished spans. */
   readonly sink: SpanSink;
   readonly ids?: Ids;
 }
@@ -48,7 +48,7 @@ export class Tracer {
     this.#ids = options.ids ?? createIds();
   }
 
-  /** A request has come: continues its trace, or begins one. */
+  /** A request has arrived: continues its trace, or begins one. */
   begin(request: RequestFacts): void {
     const { clock, sampler, sink } = this.#options;
     const ids = this.#ids;
@@ -66,7 +66,7 @@ export class Tracer {
     if (span instanceof RecordedSpan) span.endRequest(this.#options.clock.now());
   }
 
-  /** Wraps a plugin so that a span covers its time, with all that it calls. */
+  /** Wraps a plugin so that a span covers its time, inner plugins included. */
   spanned({ name, scope }: TracedPlugin, middleware: Middleware): Middleware {
     const { clock } = this.#options;
     const attributes = ["edge_gateway.plugin", name, "edge_gateway.plugin.level", scope.level, "edge_gateway.plugin.id", scope.id];
@@ -79,7 +79,7 @@ export class Tracer {
         if (!(outer instanceof RecordedSpan)) return handler(exchange);
         const span = new RecordedSpan(outer.trace, outer, clock.now());
         notes.span = span;
-        /** `error`: what the plugin threw or let through; else null. */
+        /** `error`: the value that the plugin threw or let through; else null. */
         const ended = (error: unknown) => {
           notes.span = outer;
           if (span.isLost()) return;

@@ -45,10 +45,10 @@ const schema = object(
       const check = (user: User, place: string, ...under: (string | number)[]) => {
         const name = user.username.normalize("NFC");
         // RFC 7617 §2: the first colon ends the user name; neither part may contain control characters.
-        if (name.includes(":")) report("cannot hold a colon: it would end there", ...under, "username");
-        if (CONTROL.test(name)) report("cannot hold control characters", ...under, "username");
+        if (name.includes(":")) report("cannot contain a colon: it would end there", ...under, "username");
+        if (CONTROL.test(name)) report("cannot contain control characters", ...under, "username");
         const wrong = passwordProblem(user.password) ?? otherHash(user.password);
-        if (CONTROL.test(user.password)) report("cannot hold control characters", ...under, "password");
+        if (CONTROL.test(user.password)) report("cannot contain control characters", ...under, "password");
         else if (wrong !== null) report(wrong, ...under, "password");
         const first = places.get(name);
         if (first !== undefined) report(`is the same user as ${first}`, ...under, "username");

@@ -22,11 +22,11 @@ export interface Link {
   readonly meter: PluginTime;
 }
 
-/** Called for every fault of a plugin, with what it threw. */
+/** Called for every fault of a plugin, with the value that it threw. */
 export type OnFault = (link: Link, call: Call, error: unknown) => void;
 
 /**
- * Folds the plugins around `innermost`: the first one sees the request first and the reply last. Whatever a plugin throws, rejects with or
+ * Folds the plugins around `innermost`: the first one sees the request first and the reply last. Any value that a plugin throws, rejects with or
  * returns instead of a Reply becomes an error reply at that place: the plugins around it see this reply like any other. A reply that a plugin
  * passes on unchanged costs one comparison.
  */
@@ -82,7 +82,7 @@ function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault):
     } catch (error) {
       returned = replyTo(exchange, error);
     }
-    // The plugin has passed on what the next handler returned.
+    // The plugin has passed on the reply of the next handler.
     if (returned === call.passed) return returned;
     const own =
       returned instanceof Promise

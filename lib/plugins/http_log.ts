@@ -1,11 +1,11 @@
 /**
  * The plugin kind `http_log`: sends an entry about every request to an HTTP server, in batches, once the reply is over.
  *
- * A batch is an array of JSON (RFC 8259), or a line for each entry where the content type says so. Credentials in known places, or of a
+ * A batch is an array of JSON (RFC 8259), or a line for each entry, depending on the content type. Credentials in known places, or of a
  * known form, are left out.
  */
 import type { Clock } from "../base/clock.ts";
-import { TOKEN } from "../config/fields.ts";
+import { TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
 import { DeliveryQueue } from "../http/delivery_queue.ts";

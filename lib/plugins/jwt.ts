@@ -11,7 +11,7 @@ import { CLIENT_TLS } from "../config/model.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { claimReader, listText } from "./claims.ts";
+import { claimReader, claimText, utf8 } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
 import type { Algorithm, KeySet } from "./jwt_keys.ts";
@@ -75,7 +75,7 @@ const fields = object(
       const headerOf = new Map<string, string>();
       for (const [claim, header] of Object.entries(value.claimsToHeaders ?? {})) {
         const other = headerOf.get(header.toLowerCase());
-        if (other !== undefined) complain(`is the header of ${other} already: the upstream could not tell them apart`, "claims_to_headers", claim);
+        if (other !== undefined) complain(`is the header of ${other} already: the upstream could not distinguish them`, "claims_to_headers", claim);
         headerOf.set(header.toLowerCase(), claim);
       }
     },
@@ -289,13 +289,11 @@ function headerText(claim: unknown): string | null | undefined {
   if (claim === undefined) return undefined;
   const items = Array.isArray(claim) ? (claim as unknown[]) : [claim];
   if (!items.every((item) => typeof item === "string" || typeof item === "number" || typeof item === "boolean")) return null;
-  const written = Array.isArray(claim) ? listText(items.map(String)) : String(claim);
-  if (CONTROL.test(written)) return null;
-  return BEYOND_ASCII.test(written) ? Buffer.from(written).toString("latin1") : written;
+  const written = claimText(claim);
+  return CONTROL.test(written) ? null : utf8(written);
 }
 
 const CONTROL = /[\x00-\x1f\x7f]/;
-const BEYOND_ASCII = /[^\x00-\x7f]/;
 
 /** Error code and detail of each refusal. */
 const REFUSALS = {

@@ -132,9 +132,9 @@ export function keysOf(text: string, algorithms: readonly Algorithm[]): KeySet |
   }
   const entries = set?.keys;
   if (!Array.isArray(entries)) return 'is not a JSON Web Key Set: it has no array "keys"';
-  if (entries.length > MAX_KEYS) return `holds more than ${MAX_KEYS} keys`;
+  if (entries.length > MAX_KEYS) return `contains more than ${MAX_KEYS} keys`;
   const keys = entries.flatMap((entry) => namedKey(entry, algorithms) ?? []);
-  return keys.length > 0 ? keys : `holds no key that can verify ${algorithms.join(" or ")}`;
+  return keys.length > 0 ? keys : `contains no key that can verify ${algorithms.join(" or ")}`;
 }
 
 const MAX_KEYS = 100;

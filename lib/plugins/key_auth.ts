@@ -62,8 +62,8 @@ export const keyAuth = definePlugin({
     const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
     const missing = { headers, detail: "Send the API key in the query parameter apiKey or in the header apiKey." };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
-    // Hashing is most of what this plugin costs, so valid keys are remembered. Only configured keys get in here, so it stays small; and
-    // a Map looks texts up by a hash that is seeded per process, so the time does not tell how near a guess comes.
+    // Hashing is most of the cost of this plugin, so valid keys are remembered. Only configured keys get in here, so it stays small; and
+    // a Map looks texts up by a hash that is seeded per process, so the time does not reveal how close a guess is.
     const found = new Map<string, string>();
     /** Compares with every key and never stops early, so that the time does not reveal whether or which key matches. */
     const find = (presented: string): string | undefined => {
@@ -94,7 +94,7 @@ function sha256(text: string): Buffer {
   return hash("sha256", text, "buffer");
 }
 
-/** Headers come as Latin-1, a character a byte; a key beyond ASCII is sent in UTF-8, as the query has it. */
+/** Headers arrive as Latin-1, one character for each byte; a key beyond ASCII is sent in UTF-8, as the query has it. */
 function headerKey(value: string | undefined): string | undefined {
   return value === undefined || !BEYOND_ASCII.test(value) ? value : Buffer.from(value, "latin1").toString("utf8");
 }

@@ -4,7 +4,7 @@
  */
 import { array, object, optional, string } from "../config/schema.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
-import { headerValue, quotedString, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { nameSet, quotedString, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
 
@@ -43,7 +43,9 @@ export const mtls = definePlugin({
       if (verdict.why !== null) return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
       const identity = certificate.commonName ?? certificate.fingerprint;
       exchange.call.notes.identity = identity;
-      return next(exchange.with({ identity, headers: [...withoutOwn(exchange.headers), ...verdict.headers] }));
+      const replaced = withoutHeaders(exchange.headers, OWN);
+      replaced.push(...verdict.headers);
+      return next(exchange.with({ identity, headers: replaced }));
     };
   },
 });
@@ -60,7 +62,7 @@ function whyRefused(certificate: ClientCertificate, isAllowed: (certificate: Cli
 const CLIENT_AUTH = "1.3.6.1.5.5.7.3.2";
 
 /**
- * The form of an entry decides what it is compared with, never the content of a certificate: a CN "DNS:a.example.com" must not
+ * The form of an entry decides with which name it is compared, never the content of a certificate: a CN "DNS:a.example.com" must not
  * match that alternative name, nor a CN "CN=a,O=b" that subject.
  */
 function allowing(entries: readonly string[]): (certificate: ClientCertificate) => boolean {
@@ -85,13 +87,10 @@ function headersFor({ subject, names, fingerprint }: ClientCertificate): HeaderL
   return headers;
 }
 
-/** Writes characters that are not safe in a header as their bytes in hex: `\C3\A9` as RFC 4514 has it, `%2C`. */
+/** Writes characters that are not safe in a header as their bytes in hex: `\C3\A9` as in RFC 4514, `%2C`. */
 function escaped(text: string, unsafe: RegExp, mark: string): string {
   return text.replace(unsafe, (character) => Buffer.from(character).toString("hex").toUpperCase().replace(/../g, `${mark}$&`));
 }
 
-/** Removes the headers of an earlier instance, which would occur twice. */
-function withoutOwn(headers: HeaderList): HeaderList {
-  if (headerValue(headers, "x-client-cert-fingerprint") === undefined) return headers;
-  return ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"].reduce(withoutHeader, headers);
-}
+/** Those of an earlier instance would occur twice. */
+const OWN = nameSet(["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"]);

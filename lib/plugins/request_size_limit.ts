@@ -19,7 +19,7 @@ export const requestSizeLimit = definePlugin({
   name: "request_size_limit",
   schema,
   create({ maxPayloadSize }) {
-    const refused = { detail: `The request body may have ${maxPayloadSize} bytes here.` };
+    const refused = { detail: `The request body may have at most ${maxPayloadSize} bytes here.` };
     return (next) => (exchange) => {
       const { body, headers } = exchange;
       if (body === null) return next(exchange);

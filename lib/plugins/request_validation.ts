@@ -11,7 +11,7 @@ import { Fault } from "../base/errors.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import { describeNode, nodeAt, positionAt, type Json, type JsonNode } from "../config/json.ts";
 import { INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
-import { pump } from "../http/body.ts";
+import { BODILESS, pump } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -128,7 +128,7 @@ export const requestValidation = definePlugin({
 
     const withBody = async (exchange: Exchange, body: Readable, next: (exchange: Exchange) => Reply | Promise<Reply>): Promise<Reply> => {
       const { call } = exchange;
-      const tooLarge = () => problem(call, "body_too_large", { detail: `The request body may have ${maxBytes} bytes.` });
+      const tooLarge = () => problem(call, "body_too_large", { detail: `The request body may have at most ${maxBytes} bytes.` });
       const busy = () => problem(call, "overloaded", { detail: "Too many request bodies are being checked at the moment. Try again shortly." });
       const length = Number(headerValue(exchange.headers, "content-length") ?? 0);
       if (length > maxBytes) return tooLarge();
@@ -171,8 +171,6 @@ const MOST_HELD = 268_435_456;
 const IDLE_MS = 60_000;
 /** Chunks that are kept before they are joined. */
 const MOST_LOOSE = 256;
-/** Methods whose requests need no body (RFC 9110 §9.3); a body that is present is checked. */
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
 function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined, withHeaders: boolean): number {
   let bytes = (body?.length ?? 0) + query.length;
@@ -190,11 +188,11 @@ function partChecks(query: CompiledSchema | undefined, headers: CompiledSchema |
 
 function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   const count = violations.length;
-  const detail = `The request has ${count >= MOST_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of the form that is asked for.`;
+  const detail = `The request has ${count >= MOST_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of its schemas.`;
   return problem(call, "request_invalid", { detail, members: { violations } });
 }
 
-/** The chunks of a body, or what `take` returned for the chunk at which reading stopped: the server disposes of the rest. */
+/** The chunks of a body, or the result of `take` for the chunk at which reading stopped: the server discards the rest. */
 function wholeBody<Stop>(body: Readable, clock: Clock, take: (bytes: number) => Stop | null): Promise<Buffer[] | Stop> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];

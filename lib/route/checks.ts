@@ -44,7 +44,7 @@ function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteI
   return null;
 }
 
-/** The earlier route that takes a method of the later one, whose methods are looked at in their order. */
+/** The earlier route that accepts a method of the later one, whose methods are checked in their order. */
 function firstConflict(list: readonly Declared[], later: RouteDeclaration, baseLength: number): RouteDeclaration | undefined {
   const earlier = list.filter((each) => each.baseLength === baseLength).map(({ declaration }) => declaration);
   const takesAll = earlier.find(({ route }) => route.methods.length === 0);

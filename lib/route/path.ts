@@ -1,7 +1,7 @@
 /**
  * Reads a request target and normalises its path for matching and forwarding, or refuses it.
  *
- * Every refusal closes a gap between two readers of the same bytes: a path that the gateway matches in one way and a backend resolves
+ * Every refusal prevents two readings of the same bytes: a path that the gateway matches in one way and a backend resolves
  * in another lets a request bypass the guards of a route.
  */
 import type { ErrorCode } from "../base/errors.ts";
@@ -19,7 +19,7 @@ export interface Target {
 
 export interface Refusal {
   readonly code: ErrorCode & ("path_ambiguous" | "bad_request");
-  /** For the client; does not repeat what it sent. */
+  /** For the client; does not repeat its path. */
   readonly detail: string;
 }
 
@@ -135,7 +135,7 @@ function isNormal(path: string): boolean {
   return true;
 }
 
-/** The query is forwarded byte for byte, so it must not hold what ends the target or the request line (`a b`, CR, `#`). */
+/** The query is forwarded byte for byte, so it must not contain characters that end the target or the request line (`a b`, CR, `#`). */
 function queryFault(target: string, start: number): Refusal | null {
   for (let i = start; i < target.length; i++) {
     const code = target.charCodeAt(i);

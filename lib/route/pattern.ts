@@ -23,7 +23,7 @@ export function parsePattern(text: string, field: "base_path" | "path", base: re
   const segments: Segment[] = [];
   for (const written of trimmed.slice(1).split("/")) {
     const before = segments.at(-1);
-    if (before?.kind === "rest") return { error: `${show(`{${before.name}*}`)} takes the rest of the path: it must be the last segment` };
+    if (before?.kind === "rest") return { error: `${show(`{${before.name}*}`)} matches the rest of the path: it must be the last segment` };
     const segment = parseSegment(written, text);
     if ("error" in segment) return segment;
     if (segment.kind !== "literal") {
@@ -43,7 +43,7 @@ function parseSegment(written: string, text: string): Segment | { readonly error
   if (PLAIN_PLACEHOLDER.test(written)) return { kind: "one", name: written.slice(1, -1) };
   if (written === "") return { error: `has an empty segment: write "/" once in ${show(text)}` };
   if (/[{}<>]/.test(written)) return parsePlaceholder(written);
-  if (/\p{Surrogate}/u.test(written)) return { error: `${show(written)} holds half a surrogate pair, which no path can spell` };
+  if (/\p{Surrogate}/u.test(written)) return { error: `${show(written)} contains half a surrogate pair, which no path can contain` };
   const ascii = written.replace(/[^\0-\x7f]+/g, encodeURIComponent);
   const normal = normalisePath("/" + ascii);
   if ("code" in normal) return { error: `${show(written)} never matches: ${normal.detail} and is refused before matching` };

@@ -14,7 +14,7 @@ export interface TableEntry<T> {
   readonly path: string;
   /** In upper case; empty: all methods. */
   readonly methods: readonly string[];
-  /** Whether `%2F` is let through inside placeholders. */
+  /** Whether `%2F` is accepted inside placeholders. */
   readonly encodedSlashes: boolean;
   /** Whether a path that this entry matches without its parameters (`/a` for `/a;x`) may go to a less specific pattern with them. */
   readonly pathParameters: boolean;
@@ -30,13 +30,13 @@ export type Found<T> =
       /** The path below base_path, "/" at least, a trailing "/" kept. */
       readonly upstreamPath: string;
     }
-  /** The pattern does not take the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
+  /** The pattern does not accept the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
   | { readonly kind: "method"; readonly allow: string; readonly routes: readonly T[] }
   /** The path must not be forwarded as it is spelt. `routes` do not accept the spelling; none where nothing matches the path. */
   | { readonly kind: "refused"; readonly refusal: Refusal; readonly routes: readonly T[] }
   | { readonly kind: "none" };
 
-/** A route whose pattern matches a path, whether or not it takes the method and gets the request. */
+/** A route whose pattern matches a path, whether or not it accepts the method and gets the request. */
 export interface Candidate<T> {
   readonly target: T;
   /** The most specific host under which it was found; "*.example.com" as ".example.com", "" where its service is for all hosts. */
@@ -148,7 +148,7 @@ function segmentsOf(text: string, field: "base_path" | "path", base: readonly Se
   return parsed.segments;
 }
 
-/** The route of a pattern that takes the method. HEAD goes where it is declared, else with GET. */
+/** The route of a pattern that accepts the method. HEAD goes to the route that declares it, else to the route of GET. */
 export function routeFor<R extends Pick<Route<unknown>, "methods">>(routes: readonly R[], method: string): R | undefined {
   for (const route of routes) {
     const { methods } = route;
@@ -189,7 +189,7 @@ function otherReading<T>(trees: HostTrees<Route<T>>, authority: string, path: st
 
 /** Strips parameters, except from literal segments of the pattern, whose ";" is configured. A segment of parameters only is removed. */
 function withoutParameters(path: string, segments: readonly Segment[]): string {
-  // Segments are counted from 1 in a path: what comes before its first "/" is empty. {name*} is all that comes last.
+  // Segments are counted from 1 in a path: the text before its first "/" is empty. {name*} is the whole rest.
   const isLiteral = (i: number) => segments[Math.min(i, segments.length) - 1]?.kind === "literal";
   const bare = path.split("/").map((part, i) => (isLiteral(i) ? part : part.replace(/;.*$/s, "")));
   return bare.join("/").replace(/\/\/+/g, "/");

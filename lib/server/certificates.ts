@@ -13,11 +13,11 @@ export interface Pair {
 }
 
 export interface HostCertificates {
-  /** The pair for exactly that name, else for the wildcard that covers it; undefined: the listener's default one. */
+  /** The pair for exactly that name, else for the wildcard that covers it; undefined: use the listener's default pair. */
   find(servername: string): Pair | undefined;
 }
 
-/** A certificate that has expired or is not yet valid is used with a warning: clients may not mind. */
+/** A certificate that has expired or is not yet valid is used with a warning: some clients accept it. */
 export function hostCertificates(configured: Config["global"]["certificates"], log: Log, clock: Clock): HostCertificates {
   const exact = new Map<string, Pair>();
   const wildcard = new Map<string, Pair>();

@@ -1,5 +1,5 @@
 /**
- * Reads the TLS version of a client's connection, and the certificate that the client has shown.
+ * Reads the TLS version of a client's connection, and the certificate that the client has presented.
  */
 import type { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
@@ -44,8 +44,8 @@ function ifOpen<T>(get: () => T): T | null {
 }
 
 /**
- * `socket.authorized` alone proves nothing: node sets it for every resumed TLS 1.3 session, also of a client that has shown no certificate.
- * A certificate that was shown is in the session's ticket.
+ * `socket.authorized` alone proves nothing: node sets it for every resumed TLS 1.3 session, also of a client that has presented no certificate.
+ * A certificate that was presented is in the session's ticket.
  */
 function read(socket: TLSSocket): ClientCertificate | null {
   const shown = socket.getPeerX509Certificate();

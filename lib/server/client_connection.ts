@@ -14,13 +14,13 @@
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { ERRORS } from "../base/errors.ts";
+import { ERRORS, ignore } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
 import { clientErrorDetail, head as headText, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
-import { isLive, type Limits, type Uploads } from "./limits.ts";
+import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
 import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
@@ -28,7 +28,6 @@ import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./requ
 
 /** The objects shared by all client connections of a gateway. */
 export interface ConnectionServer extends Http1Options {
-  readonly uploads: Uploads;
   readonly drain: Drain;
   /** The connection has closed. */
   readonly gone: (connection: ClientConnection) => void;
@@ -106,7 +105,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
         return this.#refuse(this.#parser.fault!);
       }
       rest = used === rest.length ? NOTHING : rest.subarray(used);
-      // A reply may have left meanwhile.
+      // A reply may have been sent meanwhile.
     } while (rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
     this.#isReading = false;
     if (this.#phase === "over") return;
@@ -185,7 +184,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
         this.#isContinued && (this.#phase === "waiting" || !isLive(headers)) && body.readableFlowing === true && !this.#socket.isPaused(),
       tooSlow: () => this.#tooLate("the body arrives too slowly"),
     };
-    this.#endUpload = this.#server.uploads.watch(upload, minBodyBytesPerS);
+    this.#endUpload = watchUpload(this.#server.sweep, upload, minBodyBytesPerS);
   }
 
   // Replying.
@@ -234,14 +233,14 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#endUpload = null;
     inbound.call.close();
     this.#server.ended(inbound);
-    // The reply may have left before the drain began: its client knows nothing of it.
+    // The reply may have been sent before the drain began: its client does not know of the drain.
     if (this.#server.drain.isLeaving) this.#server.drain.postpone();
     if (this.#isLast) return this.#end();
     if (this.#parser.isOver) return this.#idle();
     this.#phase = "discarding";
     this.#discarded = 0;
     this.#since = this.#server.clock.now();
-    // Its reader may hold a connection to the upstream for the rest.
+    // The reader of the body may hold a connection to the upstream while it waits for the rest.
     this.#body!.destroy();
     this.#socket.resume();
   };
@@ -251,7 +250,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#body = null;
     if (this.#isReading) return;
     const rest = this.#rest;
-    // Not at once: a client that pipelines would make this call nest as deep as it likes.
+    // Not at once: a client that pipelines could nest this call without limit.
     if (rest !== null) process.nextTick(this.#readRest);
     else this.#since = this.#server.clock.now();
     if (this.#socket.isPaused()) this.#socket.resume();
@@ -306,7 +305,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   }
 
   #tooLate(message: string): void {
-    // A reply that is ready goes out; the rest of the upload is discarded then.
+    // A reply that is ready is sent; the rest of the upload is discarded then.
     if (this.#writer.state === "ready") return this.#server.writeBatch.now();
     this.#refuse({ code: "request_timeout", message });
   }
@@ -314,7 +313,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   /** Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun. */
   #refuse({ code, message }: ParseFault): void {
     const socket = this.#socket;
-    // Replies to earlier requests go first.
+    // Replies to earlier requests are sent first.
     if (this.#writer.state === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
     if (this.#phase === "discarding" || this.#phase === "replying") {
@@ -341,7 +340,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     // Closing with unread input sends a reset, and the client may lose a reply that it has not read yet (RFC 9112 §9.6).
     if (this.#isClientDone && this.#parser.isOver && this.#rest === null) return void socket.end(() => socket.destroy());
     this.#body?.destroy();
-    // Behind a whole request, only requests that the client sent before it knew of the end can follow.
+    // Behind a whole request, only requests that the client sent before it learned of the end can follow.
     const isWhole = this.#isPersistent && this.#parser.isOver;
     endSoon(socket, this.#server.clock, isWhole ? MAX_CROSSING_MS : undefined);
   }
@@ -389,5 +388,3 @@ const CLOSE = "Connection: close\r\n";
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
 const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
 const NOTHING = Buffer.alloc(0);
-
-function ignore(): void {}

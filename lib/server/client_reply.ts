@@ -5,14 +5,15 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { Fault, messageOf } from "../base/errors.ts";
+import { FIELD_LINE } from "../base/http_grammar.ts";
 import { writeChunk } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
-import { headerValue, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { headerValue, isWritable, NameMap, nameSet, sameName, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { LentBody, ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { Delivery } from "./delivery.ts";
-import type { Http1Options } from "./http1.ts";
+import { head, type Http1Options } from "./http1.ts";
 import { breakOff } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
 
@@ -34,7 +35,7 @@ function spoiltReply(call: Call, reply: Reply): Reply | null {
     return problem(call, "internal", { why: "the reply's Content-Length is stated twice or is no plain number" });
   }
   if (body === null || Buffer.isBuffer(body)) return null;
-  // A plugin may give two clients the same reply: the bytes that the first got cannot be sent to the second.
+  // A plugin may give two clients the same reply: the bytes that the first client got cannot be sent to the second.
   const isLent = body instanceof LentBody && body.isLent;
   if (!body.destroyed && !body.readableDidRead && !isLent) return null;
   if (isLent) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
@@ -53,7 +54,7 @@ export function bodyToSend(method: string, { status, body }: Reply, mayLend: boo
   return mayLend ? body : ownBody(body);
 }
 
-/** How the end of the body is marked: by this Content-Length, by the one among the headers, by chunks, or by the end of the connection. */
+/** How the end of the body is marked: by this Content-Length, by the header Content-Length, by chunks, or by the end of the connection. */
 export type BodyFraming = number | "stated" | "chunked" | "until close" | "none";
 
 type Framed = Pick<Inbound, "method" | "httpVersion" | "upgrade">;
@@ -75,8 +76,7 @@ export function framingOf({ method, httpVersion, upgrade }: Framed, { status, he
 export function statedLength(headers: HeaderList): number {
   let length = Infinity;
   for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!;
-    if (name.length !== 14 || name.toLowerCase() !== "content-length") continue;
+    if (!sameName(headers[i]!, "content-length")) continue;
     const value = headers[i + 1]!;
     if (length !== Infinity || value.length > 15 || !DIGITS.test(value)) return NaN;
     length = Number(value);
@@ -88,19 +88,15 @@ const DIGITS = /^[0-9]+$/;
 
 /** End-to-end headers of a reply with one request id, without a framing that a plugin has left in them. The caller may append to the list. */
 export function replyHeaders({ headers, requestId }: Reply, callId: string): string[] {
-  const kept: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!;
-    if (name.length === 12 && name.toLowerCase() === "x-request-id") continue;
-    if (name.length === 17 && name.toLowerCase() === "transfer-encoding") continue;
-    kept.push(name, headers[i + 1]!);
-  }
+  const kept = withoutHeaders(headers, REPLACED);
   kept.push("X-Request-Id", requestId ?? callId);
   return kept;
 }
 
+const REPLACED = nameSet(["x-request-id", "transfer-encoding"]);
+
 /**
- * A body at hand is as long as it is, whatever its headers say: bytes beyond a stated length would be read as the next reply. Where there
+ * A body in memory has a known length, whatever its headers say: bytes beyond a stated length would be read as the next reply. Where there
  * is no body, a client must not wait for one; HEAD and 304 say how long it would be.
  */
 export function withLength(headers: string[], method: string | undefined, { status, body }: Reply): string[] {
@@ -145,18 +141,16 @@ export function replyText(reply: ReplyHead, requestId: string, framing: BodyFram
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
     let value = headers[i + 1]!;
-    if (((KNOWN_LENGTHS >>> name.length) & 1) === 1) {
-      const lower = name.toLowerCase();
-      if (OWN.has(lower) || (lower === "trailer" && framing !== "chunked")) continue;
-      if (lower === "date") hasDate = true;
-      else if (lower === "content-length") {
-        if (hasLength) continue;
-        hasLength = true;
-        if (typeof framing === "number") value = String(framing);
-        else if (!DIGITS.test(value)) throw new TypeError(`the Content-Length "${value}" is not a number`);
-      }
+    const kind = KINDS.get(name);
+    if (kind === "own" || (kind === "trailer" && framing !== "chunked")) continue;
+    if (kind === "date") hasDate = true;
+    else if (kind === "length") {
+      if (hasLength) continue;
+      hasLength = true;
+      if (typeof framing === "number") value = String(framing);
+      else if (!DIGITS.test(value)) throw new TypeError(`the Content-Length "${value}" is not a number`);
     }
-    // A colon in a name would move the rest of the name into the value, which the look at the whole text cannot see.
+    // A colon in a name would move the rest of the name into the value, which the check of the whole text cannot detect.
     if (name.includes(":")) throw new TypeError(`the name of the header "${name}" has a colon`);
     text += `${name}: ${value}\r\n`;
     lines++;
@@ -169,7 +163,7 @@ export function replyText(reply: ReplyHead, requestId: string, framing: BodyFram
     lines++;
   }
   text += `X-Request-Id: ${requestId}\r\n`;
-  // One look at the whole costs less than one at each name and value; a line break inside a value shows by the number of lines.
+  // One check of the whole text costs less than one of each name and value; the number of lines reveals a line break in a value.
   if (!HEAD.test(text) || linesOf(text) !== lines) throw new TypeError("the reply's head has a name or value that HTTP cannot carry");
   return hasDate ? `${text}${connectionLines}\r\n` : `${text}${date}${connectionLines}\r\n`;
 }
@@ -187,22 +181,18 @@ export function dateLine(wall: number): string {
   return dateText;
 }
 
-/** Headers that the gateway sets itself. */
-const OWN = new Set(["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"]);
-/** A bit for each length, modulo 32, of the names that are looked at. */
-const KNOWN_LENGTHS = [...OWN, "date", "content-length", "trailer"].reduce((bits, { length }) => bits | (1 << length), 0);
+/** Headers that are checked; "own": the gateway sets them itself. */
+const KINDS = new NameMap<"own" | "date" | "length" | "trailer">([
+  ...["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"].map((name) => [name, "own"] as const),
+  ["date", "date"],
+  ["content-length", "length"],
+  ["trailer", "trailer"],
+]);
 
 /** The end of a chunked body: the last chunk and the trailers. Trailers that HTTP cannot carry are left out; the body is whole without them. */
 export function lastChunk(trailers: HeaderList): string {
-  let text = "";
-  for (let i = 0; i < trailers.length; i += 2) {
-    if (trailers[i]!.includes(":")) return LAST_CHUNK;
-    text += `${trailers[i]!}: ${trailers[i + 1]!}\r\n`;
-  }
-  return FIELDS.test(text) && linesOf(text) === trailers.length / 2 ? `0\r\n${text}\r\n` : LAST_CHUNK;
+  return head("0", isWritable(trailers) ? trailers : NONE);
 }
-
-const LAST_CHUNK = "0\r\n\r\n";
 
 function linesOf(text: string): number {
   let found = 0;
@@ -211,11 +201,10 @@ function linesOf(text: string): number {
 }
 
 /** No character beyond a byte, no control character but the tab (RFC 9110 §5.5, RFC 9112 §4). */
-const HEAD = /^HTTP\/1\.1 [1-9]\d\d [\t\x20-\x7e\x80-\xff]*\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
-const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+const HEAD = new RegExp(String.raw`^HTTP/1\.1 [1-9]\d\d [\t\x20-\x7e\x80-\xff]*\r\n(?:${FIELD_LINE})*$`);
 
 /**
- * Writes replies to an HTTP/1 client of our own codec: small ones at the end of a round of the event loop, streams as they come.
+ * Writes replies to an HTTP/1 client of our own codec: small ones at the end of a round of the event loop, streams as they arrive.
  *
  * ```
  *   none ─┬► ready ─────┬► flushing ─► none (the system has taken all of it)
@@ -231,11 +220,11 @@ export class ReplyWriter {
   /** The unsent data: the head, with a small body appended; then a larger body. */
   #text = "";
   #bytes: Buffer | null = null;
-  /** Cuts off a client that does not take the reply; null while there is no reason to look. */
+  /** Cuts off a client that does not read the reply; null while no reply waits for its client. */
   #delivery: Delivery | null = null;
   #lent: LentBody | null = null;
 
-  /** `sent` is called when a reply has left. */
+  /** `sent` is called when a reply was sent. */
   constructor(socket: Socket, options: Pick<Http1Options, "writeBatch" | "delivery">, sent: () => void) {
     this.#socket = socket;
     this.#options = options;
@@ -283,7 +272,7 @@ export class ReplyWriter {
     socket.uncork();
   }
 
-  /** At once: much of it is still in the processor's cache, and its memory is wanted back. */
+  /** At once: much of it is still in the processor's cache, and its memory can be reused. */
   #sendLent(call: Call, head: string, body: LentBody): void {
     this.#lent = body;
     call.notes.sent = body.byteLength;
@@ -294,7 +283,7 @@ export class ReplyWriter {
   #stream(call: Call, reply: Reply, head: string, body: Readable, framing: BodyFraming): void {
     const socket = this.#socket;
     this.state = "streaming";
-    // The first of the body goes with the head where it is there already; a body that is still to come does not hold the head back.
+    // The first bytes of the body are sent with the head if they have arrived; the head does not wait for a body that has not arrived yet.
     socket.cork();
     socket.write(head, "latin1");
     this.#options.writeBatch.add(() => socket.uncork());

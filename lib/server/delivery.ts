@@ -4,7 +4,7 @@
  */
 import type { Duplex, Readable } from "node:stream";
 import type { Clock, DeadlineTimer, HasDeadline } from "../base/clock.ts";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { acknowledgedBytes } from "./linger.ts";
@@ -44,7 +44,7 @@ export class Delivery implements Sink, HasDeadline {
     this.#call = call;
     this.#recipient = recipient;
     this.#options = options;
-    // A reply that says that the time is over has its own.
+    // The error reply for a deadline that has passed is not bound by it.
     this.#endsAt = call.endsAt > options.clock.now() ? call.endsAt : Infinity;
   }
 
@@ -53,7 +53,7 @@ export class Delivery implements Sink, HasDeadline {
     const call = this.#call;
     call.onAbort(() => body.destroy());
     const broken = (cause: Error | null) => {
-      // The client must not take the part it has for the whole: no clean end.
+      // The client must not mistake the part it has for the whole: no clean end.
       call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body ended early");
       this.#recipient.cut("broken");
     };
@@ -70,7 +70,7 @@ export class Delivery implements Sink, HasDeadline {
     this.#recipient.to.once("drain", this.#drained);
   }
 
-  /** All of the reply has been written: true where the client has yet to take some of it. */
+  /** All of the reply has been written: true where the client has yet to read some of it. */
   ended(): boolean {
     if (this.#recipient.outlet.writableLength === 0) return false;
     this.#waitForClient();
@@ -109,5 +109,3 @@ export class Delivery implements Sink, HasDeadline {
     this.#recipient.cut("overdue");
   }
 }
-
-function ignore(): void {}

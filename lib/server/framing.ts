@@ -1,6 +1,6 @@
 /**
  * Reads from the headers of an HTTP/1 request where it ends, its host, and whether its connection persists (RFC 9112 §3.2, §6, §9), refuses
- * what two readers could understand in two ways, and drops headers that could pose as the gateway's own.
+ * requests that two parsers could read in two ways, and drops headers that could pose as the gateway's own.
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
@@ -10,6 +10,7 @@ import {
   hasToken,
   isHopByHop,
   MOST_CONNECTION_OPTIONS,
+  nameSet,
   plainConnection,
   sameName,
   type HeaderList,
@@ -40,7 +41,7 @@ export interface Framing {
 /** As `global.underscore_headers` says; undefined is "drop". */
 export type Underscores = "drop" | "allow" | undefined;
 
-/** One pass over the headers; most names are known by their length. */
+/** One pass over the headers. */
 export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores?: Underscores): Framing {
   let host: string | undefined;
   let hosts = 0;
@@ -57,33 +58,31 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
     const name = headers[i]!;
     const value = headers[i + 1]!;
     if (!dropsHeaders && isDropped(name, underscores)) dropsHeaders = true;
-    switch (name.length) {
-      case 4:
-        if (!sameName(name, "host")) break;
+    switch (KNOWN.get(name)) {
+      case "host":
         host = value;
         hosts++;
         break;
-      case 6:
-        if (sameName(name, "expect")) expect = joined(expect, value);
+      case "expect":
+        expect = joined(expect, value);
         break;
-      case 7:
-        if (sameName(name, "upgrade")) upgrade = joined(upgrade, value);
+      case "upgrade":
+        upgrade = joined(upgrade, value);
         break;
-      case 10:
-        if (!sameName(name, "connection")) break;
+      case "connection":
         connection = joined(connection, value);
         options += connectionOptions(value);
         if (!plainConnection(value)) namesHeaders = true;
         break;
-      case 14:
-        if (sameName(name, "content-length")) length = length === undefined ? value : TWO;
+      case "content-length":
+        length = length === undefined ? value : TWO;
         break;
-      case 16:
-        // Not of the standard (RFC 9112 §C.2.2); readers that know it take what comes behind for nothing.
-        if (sameName(name, "proxy-connection") && hasToken(value, "close")) proxyCloses = true;
+      case "proxy-connection":
+        // Not a standard header (RFC 9112 §C.2.2); parsers that know it ignore all bytes after this request.
+        if (hasToken(value, "close")) proxyCloses = true;
         break;
-      case 17:
-        if (sameName(name, "transfer-encoding")) coding = coding === undefined ? value : TWO;
+      case "transfer-encoding":
+        coding = coding === undefined ? value : TWO;
     }
   }
   const isOld = httpVersion === "1.0";
@@ -101,6 +100,8 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
     refusal: isCrowded ? CROWDED : (refuseFraming(host, hosts, length, coding, httpVersion) ?? refuseMethod(method, asks && bodyLength !== 0)),
   };
 }
+
+const KNOWN = nameSet(["host", "expect", "upgrade", "connection", "content-length", "proxy-connection", "transfer-encoding"]);
 
 /** Stands for more than one value; refused as a value, too. */
 const TWO = "two values";
@@ -121,7 +122,7 @@ function joined(value: string | undefined, more: string): string {
 function refuseMethod(method: string, isUpgradeWithBody: boolean): Refusal | null {
   // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
   if (method === "CONNECT") return malformed("The gateway is no forward proxy: CONNECT is not served.");
-  // Behind an upgrade come the other protocol's bytes: whether a body comes first, two readers may see in two ways.
+  // The bytes after an upgrade are of the other protocol; two parsers may disagree whether a body comes first.
   return isUpgradeWithBody ? malformed("A request for a WebSocket cannot have a body.") : null;
 }
 
@@ -146,7 +147,7 @@ function refuseFraming(
   return null;
 }
 
-/** Digits that every reader takes for the same number: `0010` may be read as eight, and 2^64 as nothing at all. */
+/** Digits that every parser reads as the same number: some read `0010` as eight, and 2^64 as no number. */
 const PLAIN_LENGTH = /^(?:0|[1-9]\d{0,14})$/;
 
 export function malformed(detail: string): Refusal {
@@ -156,7 +157,7 @@ export function malformed(detail: string): Refusal {
 const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
 
 export function tooManyLines(maxHeaders: number): Refusal {
-  return { code: "headers_too_large", detail: `A request may have ${maxHeaders} header lines.` };
+  return { code: "headers_too_large", detail: `A request may have at most ${maxHeaders} header lines.` };
 }
 
 /**
@@ -171,7 +172,7 @@ export function isHost(host: string): boolean {
 }
 
 const BRACKET = 0x5b;
-/** Without "%": nothing that we match or forward to is named with it. */
+/** Without "%": no host that is matched or forwarded to contains it. */
 const HOST = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]*|\[[^\]]*\])(?::[0-9]*)?$/;
 
 /**

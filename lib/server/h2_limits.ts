@@ -42,7 +42,7 @@ export const SURPLUS_LINES = 256;
 
 /**
  * Requests that the client resets before they are answered (CVE-2023-44487, "rapid reset"). A browser that leaves a page, or moves a map,
- * resets all its streams at once, some times over; an attack does so thousands of times a second.
+ * resets all its streams at once, several times in a row; an attack does so thousands of times a second.
  */
 export const RESETS: Rate = { burst: 512, perSecond: 64 };
 
@@ -54,12 +54,9 @@ export const PINGS: Rate = { burst: 2_000, perSecond: 1_000 };
 
 /**
  * Requests of one connection, in its life, that node refuses without reporting them: it never frees their places among MAX_STREAMS (probed
- * with Node 20). Then the client is sent to a new connection, and nghttp2 ignores further requests.
+ * with Node 20). Then the client is asked to open a new connection, and nghttp2 ignores further requests.
  */
 export const MAX_UNREPORTED = 64;
-
-/** How often each connection is checked for what no event reports, in milliseconds. */
-export const LOOK_MS = 1_000;
 
 /**
  * After a connection error nghttp2 sends its GOAWAY, stops reading and writing, and node reports nothing: open streams would stay for ever.

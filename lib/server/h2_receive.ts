@@ -95,7 +95,7 @@ function refuseMethod({ ":method": method }: Pseudo): Refusal | null {
 /** Node accepts a somewhat larger list, so that the client gets a reply: see SURPLUS_HEAD_BYTES. */
 function refuseList(bytes: number, { maxHeaderBytes }: Limits): Refusal | null {
   if (bytes <= maxHeaderBytes) return null;
-  return { code: "headers_too_large", detail: `The header list of a request may have ${maxHeaderBytes} bytes, ${FIELD_BYTES} for each line included.` };
+  return { code: "headers_too_large", detail: `The header list of a request may have at most ${maxHeaderBytes} bytes, ${FIELD_BYTES} for each line included.` };
 }
 
 /** The same test as node's for HTTP/1.1. */

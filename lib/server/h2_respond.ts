@@ -42,7 +42,7 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   stream.respond(fields, { endStream: body === null && reply.tunnel === undefined, waitForTrailers });
   if (reply.tunnel !== undefined) return true;
   call.notes.sent = 0;
-  // Tells a client that is still sending that the rest is not read (RFC 9113 §8.1).
+  // Signals a client that is still sending that the rest is not read (RFC 9113 §8.1).
   if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
   if (body === null) discard(reply);
   else sendBody(stream, body, call, reply, options, giveUp);
@@ -64,7 +64,7 @@ const MAX_INFORMATIONAL = 16;
 function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): void {
   // No END_STREAM if the body ended early: the client must not mistake the part for the whole.
   const cut = (why: "broken" | "overdue") => giveUp(why === "broken" ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL);
-  // Node's own timeout of a stream is restarted by whatever the connection sends, answers to PINGs included.
+  // Node's own timeout of a stream is restarted by anything that the connection sends, answers to PINGs included.
   const delivery = () => new Delivery(call, { to: stream, outlet: stream, cut }, options);
   if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {
     call.notes.sent = body.length;

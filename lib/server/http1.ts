@@ -16,6 +16,7 @@ import type { DeliveryOptions } from "./delivery.ts";
 import type { Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
+import type { Sweep } from "./sweep.ts";
 
 /** Sends the reply to one request. */
 export interface Responder {
@@ -28,12 +29,13 @@ export interface Responder {
 export interface Http1Options {
   readonly clock: Clock;
   readonly writeBatch: WriteBatch;
+  readonly sweep: Sweep;
   readonly log: Log;
   /** The rules in force at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;
   /** Answers a request: calls `send` or `giveUp` of the responder, once. */
   readonly answer: (inbound: Inbound, responder: Responder) => void;
-  /** Called once for each request, when its reply is out or its client has disconnected. */
+  /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended: (inbound: Inbound) => void;
   /** How replies that clients do not read are ended. */
   readonly delivery: DeliveryOptions;
@@ -73,7 +75,7 @@ export class Drain {
     if (lingerMs === 0) this.#endIdle();
   }
 
-  /** A connection has begun or lost its request: its client may not know yet that it has to leave. */
+  /** A connection has begun or lost its request: its client may not know yet that the connection is ending. */
   postpone(): void {
     this.#timer?.restart();
   }
@@ -91,8 +93,8 @@ export const CLIENT_IDLE_MS = 60_000;
 
 /** The detail of the problem document for a request that could not be read. */
 export function clientErrorDetail(code: ErrorCode, { maxHeaderBytes, maxUriBytes }: Limits): string | undefined {
-  if (code === "headers_too_large") return `The request line and header fields may have ${maxHeaderBytes} bytes together.`;
-  if (code === "uri_too_long") return `The request target may have ${maxUriBytes} bytes.`;
+  if (code === "headers_too_large") return `The request line and header fields may have at most ${maxHeaderBytes} bytes together.`;
+  if (code === "uri_too_long") return `The request target may have at most ${maxUriBytes} bytes.`;
   return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
 }
 

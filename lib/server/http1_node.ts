@@ -6,13 +6,13 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { readFraming } from "./framing.ts";
 import { clientErrorDetail, Drain, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
-import { isLive, Uploads, type Limits } from "./limits.ts";
+import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
 import { RequestQueue } from "./node_request_queue.ts";
@@ -39,7 +39,6 @@ export class NodeHttp1 implements Http1 {
   /** Connections without a request so far: before Node 26, node does not count them as idle. */
   readonly #fresh = new Set<Socket>();
   readonly #queue = new RequestQueue();
-  readonly #uploads: Uploads;
   readonly #drain: Drain;
   /** The current request of each connection, upgrades excluded. */
   readonly #current = new WeakMap<Duplex, Current>();
@@ -47,16 +46,15 @@ export class NodeHttp1 implements Http1 {
   readonly #watched = new WeakSet<Duplex>();
   /** Connections on which node's parser has given up, and why. */
   readonly #broken = new WeakMap<Duplex, NodeJS.ErrnoException>();
-  /** Replies that are written whole while their clients have yet to take some of them. */
+  /** Replies that are written whole while their clients have yet to read some of them. */
   readonly #leaving = new Set<ServerResponse>();
-  /** Requests behind which node loses what has come. */
+  /** Requests after which node loses the bytes that have arrived. */
   readonly #losesRest = new WeakSet<IncomingMessage>();
 
   /** `serveUpgrade` serves a connection that begins with a request for a WebSocket. */
   constructor(options: Http1Options, serveUpgrade: (socket: Socket) => void) {
     this.#options = options;
     this.#serveUpgrade = serveUpgrade;
-    this.#uploads = new Uploads(options.clock);
     this.#drain = new Drain(options.clock, () => this.#endIdle());
   }
 
@@ -98,7 +96,7 @@ export class NodeHttp1 implements Http1 {
       awaited: () => isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers)),
       tooSlow: () => this.#giveUp(socket, exchange, TOO_SLOW),
     };
-    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : this.#uploads.watch(upload, minBodyBytesPerS);
+    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : watchUpload(this.#options.sweep, upload, minBodyBytesPerS);
     response.once("close", () => {
       endUpload();
       if (response.writableFinished) call.close();
@@ -106,7 +104,7 @@ export class NodeHttp1 implements Http1 {
       this.#current.delete(socket);
       this.#options.ended(inbound);
       this.#queue.over(socket);
-      // Its head may have been out before the drain: then the client knows nothing of it.
+      // Its head may have been sent before the drain: then the client does not know of the drain.
       this.#drain.postpone();
     });
     const send = (reply: Reply) => {
@@ -154,9 +152,9 @@ export class NodeHttp1 implements Http1 {
     // Node emits it again with every further segment, and at the end.
     if (this.#broken.has(socket)) return;
     this.#broken.set(socket, error);
-    // The reply to what came before it may be among them.
+    // The batch may contain the reply to the request before it.
     this.#options.writeBatch.now();
-    // On a connection that is ending already, its reply is on the way: nothing to add.
+    // A connection that is already ending has its reply: nothing is added.
     if (socket.writableEnded && error.code !== "ECONNRESET") return;
     if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
     const exchange = this.#current.get(socket);
@@ -232,11 +230,11 @@ export class NodeHttp1 implements Http1 {
   };
 
   #endIdle(): void {
-    // Node counts a connection as idle once its reply is written, whatever the client has yet to take of it.
+    // Node counts a connection as idle once its reply is written, whatever the client has yet to read of it.
     for (const response of this.#leaving) response.finished = false;
     this.#own?.closeIdleConnections();
     for (const response of this.#leaving) response.finished = true;
-    // One that has sent the beginning of a request may finish it.
+    // A client that has sent the beginning of a request may finish it.
     for (const socket of this.#fresh) if (socket.bytesRead === 0 || socket instanceof TLSSocket) socket.destroy();
   }
 
@@ -274,7 +272,7 @@ function withoutUpgrade(headers: HeaderList): HeaderList {
     const name = headers[i]!.toLowerCase();
     let value = headers[i + 1]!;
     if (name === "upgrade" || name === "http2-settings") continue;
-    // `Connection: close, X-Hop, Upgrade` still says what else it says.
+    // `Connection: close, X-Hop, Upgrade` keeps its other options.
     if (name === "connection") value = value.split(",").filter((option) => !UPGRADE_OPTION.test(option)).join(",").trim();
     kept.push(headers[i]!, value);
   }
@@ -318,7 +316,5 @@ function isLongTarget(packet: Buffer | undefined, maxUriBytes: number): boolean 
   return end < 0 || end > maxUriBytes;
 }
 
-/** As node says it of a head that is too slow. One object for all: it is made once, and its stack says nothing. */
+/** The error that node reports for a head that is too slow. One object for all: it is made once, since its stack is of no use. */
 const TOO_SLOW: NodeJS.ErrnoException = Object.assign(new Error("the body arrives too slowly"), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
-
-function ignore(): void {}

@@ -1,6 +1,6 @@
 /**
  * Ends connections whose clients may still be sending or reading. A connection closed at once would answer their bytes with a reset, and a
- * reset takes the reply from a client that has not read it yet (RFC 9112 §9.6).
+ * reset makes a client lose a reply that it has not read yet (RFC 9112 §9.6).
  */
 import { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
@@ -23,7 +23,7 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, cloc
     if (discarded > MAX_DISCARDED_BYTES) cut();
   });
   socket.resume();
-  // Not the socket's own timeout: bytes that the client sends would put it off, while it reads nothing.
+  // Not the socket's own timeout: bytes that the client sends would restart it, although the client reads nothing.
   socket.setTimeout?.(0);
   let before = acknowledgedBytes(socket);
   const look = () => {
@@ -44,7 +44,7 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, cloc
 }
 
 /**
- * Ends a connection in the middle of a body. A body that lasts until the connection closes (`isUntilClose`) would look whole, so its
+ * Ends a connection in the middle of a body. A body that lasts until the connection closes (`isUntilClose`) would look complete, so its
  * connection is reset; TLS shows it by the missing close_notify.
  */
 export function breakOff(socket: Duplex, isUntilClose: boolean): void {

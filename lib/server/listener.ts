@@ -6,7 +6,7 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import type { Notes } from "../http/exchange.ts";
@@ -18,8 +18,9 @@ import { detectProtocol } from "./h2c.ts";
 import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, refuseBare, type Http1, type Responder } from "./http1.ts";
 import { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
-import { ConnectionLimit, guard, Uploads } from "./limits.ts";
+import { ConnectionLimit, guard } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
+import { Sweep } from "./sweep.ts";
 import { TlsServers, type TlsFiles } from "./tls.ts";
 
 export interface ListenerOptions {
@@ -76,18 +77,19 @@ export class Listener {
     this.#connectionLimit = new ConnectionLimit(receiving, log, clock);
     this.connections = this.#connectionLimit;
     const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
-    const shared = { clock, log, writeBatch, delivery, receiving, answer: this.#answer, ended, join };
+    const sweep = new Sweep(clock);
+    const shared = { clock, log, writeBatch, sweep, delivery, receiving, answer: this.#answer, ended, join };
     const wire = createWireHttp1(shared);
     this.#http1 = { wire, node: new NodeHttp1(shared, wire.serve) };
     this.onRequest = this.#http1.node.onRequest;
     this.onUpgrade = this.#http1.node.onUpgrade;
-    const h2Server = { ...shared, uploads: new Uploads(clock) };
     this.#http2 = new H2Sessions({
       clock,
       log,
+      sweep,
       limits: () => receiving().limits,
       keepAliveMs: KEEP_ALIVE_MS,
-      onStream: (stream, block, endOfStream, onReset) => void new H2Request(stream, block, endOfStream, onReset, h2Server),
+      onStream: (stream, block, endOfStream, onReset) => void new H2Request(stream, block, endOfStream, onReset, shared),
     });
   }
 
@@ -114,7 +116,7 @@ export class Listener {
     });
     server.on("secureConnection", (socket: TLSSocket) => {
       this.#handshakes.delete(addressesOf(socket));
-      // Only from here on: a client that closes its side during the handshake has left, and its connection must end with that.
+      // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must end.
       socket.allowHalfOpen = true;
       socket.on("error", ignore);
       if (socket.alpnProtocol === "h2") this.#http2.add(socket);
@@ -145,11 +147,11 @@ export class Listener {
   }
 
   /**
-   * Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply of any. Resolves when all have
+   * Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have
    * ended.
    */
   async drain(lingerMs: number): Promise<void> {
-    // A client that is sent away while the port is open reconnects to it, and must not do so just as it closes.
+    // A client that is asked to reconnect while the port is open must not do so just as the port closes.
     if (this.#isStopAnnounced) this.#sendAway(false);
     if (lingerMs > 0 && this.#servers.length > 0) await this.#acceptWaiting(lingerMs);
     for (const server of this.#servers) server.close();
@@ -183,7 +185,7 @@ export class Listener {
     });
   }
 
-  /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is given up if it has begun. */
+  /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is broken off if it has begun. */
   readonly #answer = (inbound: Inbound, responder: Responder): void => {
     try {
       const reply = this.#options.serve(inbound);
@@ -256,7 +258,7 @@ export class Listener {
    * ones that still wait when their port closes.
    */
   async #acceptWaiting(lingerMs: number): Promise<void> {
-    // Clients that were sent away reconnect over the network; else only the connections that wait already count.
+    // Clients that were asked to reconnect do so over the network; otherwise only connections that wait already matter.
     const pauseMs = this.#isStopAnnounced ? 20 : 0;
     const maxPauses = pauseMs > 0 ? lingerMs / pauseMs : BACKLOG;
     for (let pause = 0, before = -1; pause < maxPauses && before !== this.#accepted; pause++) {
@@ -276,5 +278,3 @@ const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 function addressesOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }
-
-function ignore(): void {}

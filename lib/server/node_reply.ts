@@ -25,16 +25,16 @@ export interface NodeRequest {
 
 export interface RespondOptions extends DeliveryOptions {
   readonly writeBatch: WriteBatch;
-  /** Called when all of the reply is written and its client has yet to take some of it. */
+  /** Called when all of the reply is written and its client has yet to read some of it. */
   readonly heldUp: (response: ServerResponse) => void;
 }
 
-/** Sends `given`. The call is closed when it is out, aborted when the client goes first. */
+/** Sends `given`. The call is closed when the reply was sent, aborted when the client disconnects before. */
 export function respond(to: NodeRequest, given: Reply, options: RespondOptions): void {
   const { request, response, call } = to;
   if (call.aborted || response.destroyed) return discard(given);
   if (response.headersSent) {
-    // Sending another reply has failed half-way, and its head has left.
+    // An earlier reply failed after its head was sent.
     discard(given);
     return void response.destroy();
   }
@@ -60,7 +60,7 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
     call.onEnd(() => {
       if (response.writableFinished) body.giveBack();
     });
-    // At once: much of it is still in the processor's cache, and its memory is wanted back.
+    // At once: much of it is still in the processor's cache, and its memory can be reused.
     return sendWhole(to, body.lend(), options);
   }
   if (body === null) discard(reply);
@@ -101,7 +101,7 @@ function sendReady(to: NodeRequest, whole: Buffer | null, options: RespondOption
   try {
     sendWhole(to, whole, options);
   } catch (error) {
-    // A host's own `end` may throw, and the other replies of this round must leave all the same.
+    // A host's own `end` may throw, and the other replies of this round must be sent all the same.
     to.call.fail("internal", `the reply could not be sent: ${(error as Error).message}`);
     to.response.destroy();
   }
@@ -109,7 +109,7 @@ function sendReady(to: NodeRequest, whole: Buffer | null, options: RespondOption
 
 /**
  * Whether bytes that are written may be reused once the write has finished. A host's own server may have replaced node's `end`, or serve
- * connections that are no sockets of node's, and may keep what it is given.
+ * connections that are no sockets of node's, and may keep the bytes that it gets.
  */
 function givesMemoryBack(response: ServerResponse): boolean {
   return response.end === END && response.socket instanceof Socket;
@@ -117,7 +117,7 @@ function givesMemoryBack(response: ServerResponse): boolean {
 
 const END = ServerResponse.prototype.end;
 
-/** With the first bytes of the body where they are there already; a body that is still to come does not hold the head back. */
+/** With the first bytes of the body if they have arrived; the head does not wait for a body that has not arrived yet. */
 function sendHeadSoon(stream: Readable, response: ServerResponse): void {
   let begun = false;
   stream.once("data", () => {
@@ -150,7 +150,7 @@ function finish({ request, response, body }: NodeRequest, { clock }: RespondOpti
     if (body !== null && !request.readableEnded) letFlow(request);
     return;
   }
-  // Given up with its connection: nothing more comes of it, its own end included.
+  // Destroyed with its connection: it emits nothing more, not even its end.
   if (request.closed) return;
   let discarded = 0;
   const timer = clock.after(MAX_DISCARD_MS, () => socket.destroy());
@@ -160,7 +160,7 @@ function finish({ request, response, body }: NodeRequest, { clock }: RespondOpti
   });
   // The reader of the body may have left it paused.
   letFlow(request);
-  // Node gives a body up with its connection only while the reply is not out; its reader has to get its end later, too.
+  // Node ends a body with its connection only until the reply was sent; the reader of the body must get that end later, too.
   const giveUp = () => void request.destroy();
   socket.once("close", giveUp);
   const over = () => {

@@ -23,7 +23,7 @@ export class RequestQueue {
   /** Connections with an exchange in progress; null while no request waits behind it. */
   readonly #connections = new WeakMap<Duplex, Waiting | null>();
 
-  /** Runs `begin` once all before it on this connection are over: at once on an idle one, never on one that is ending. */
+  /** Runs `begin` once all earlier requests of this connection are over: at once if it is idle, never if it is ending. */
   take(socket: Duplex, begin: () => void): void {
     if (!socket.writable) return;
     const waiting = this.#connections.get(socket);
@@ -52,7 +52,7 @@ export class RequestQueue {
 }
 
 /**
- * Leaves the socket unread. Node's HTTP parser resumes it at the end of each message, so it gets nothing to resume it with; one such call
+ * Leaves the socket unread. Node's HTTP parser resumes it at the end of each message, so that `resume` does nothing here; one such call
  * may be waiting for the end of this tick already, and would undo a pause before it.
  */
 function pause(socket: Duplex, waiting: Waiting): void {

@@ -11,7 +11,7 @@ import type { RequestFacts } from "../http/request_facts.ts";
 import { limitedBody } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
-import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
+import { headerValue, sameName, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
 import { readFraming, tooManyLines, withoutDropped, type Framing, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
@@ -79,7 +79,7 @@ export function receiveHead(
   const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
   const headers = framing.namesHeaders ? withoutNamed(kept) : kept;
   const { call, scheme, authority, clientAddress } = receiveParts(headers, connection, framing.host ?? "", options, inform);
-  // Written out: an object that is spread into another was 8 % of what a small request costs.
+  // Written out: spreading one object into another was 8 % of the cost of a small request.
   return {
     call,
     scheme,
@@ -124,10 +124,10 @@ export function receiveParts(
 
 /** 414, 431 or 413 for a head that is larger than the limits allow. */
 export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, maxHeaders, maxBodyBytes }: Limits): Refusal | null {
-  if (target.length > maxUriBytes) return { code: "uri_too_long", detail: `The request target may have ${maxUriBytes} bytes.` };
+  if (target.length > maxUriBytes) return { code: "uri_too_long", detail: `The request target may have at most ${maxUriBytes} bytes.` };
   if (headers.length > maxHeaders * 2) return tooManyLines(maxHeaders);
   if (maxBodyBytes > 0 && Number(headerValue(headers, "content-length") ?? 0) > maxBodyBytes) {
-    return { code: "body_too_large", detail: `The request body may have ${maxBodyBytes} bytes.` };
+    return { code: "body_too_large", detail: `The request body may have at most ${maxBodyBytes} bytes.` };
   }
   return null;
 }
@@ -152,7 +152,7 @@ export function connectionOf(socket: Socket): Connection {
   return { remoteAddress, encrypted: true, certificate, tlsVersion: version };
 }
 
-/** `::ffff:192.0.2.1`, as a dual-stack socket says it, is 192.0.2.1. "" when the socket is already closed. */
+/** `::ffff:192.0.2.1`, as a dual-stack socket reports it, is 192.0.2.1. "" when the socket is already closed. */
 function plainAddress(address: string | undefined): string {
   if (address === undefined) return "";
   return address.startsWith("::ffff:") && address.includes(".") ? address.slice(7) : address;
@@ -173,12 +173,12 @@ function givenScheme(headers: HeaderList, own: "http" | "https"): "http" | "http
 
 /**
  * Walks X-Forwarded-For from the right, over trusted proxies, to the first address that is not trusted. An entry that is no address ends the
- * walk: nothing left of it can be believed.
+ * walk: nothing to the left of it can be trusted.
  */
 function clientAddress(headers: HeaderList, remoteAddress: string, isTrusted: (address: string) => boolean): string {
   let client = remoteAddress;
   for (let i = headers.length - 2; i >= 0; i -= 2) {
-    if (headers[i]!.length !== 15 || headers[i]!.toLowerCase() !== "x-forwarded-for") continue;
+    if (!sameName(headers[i]!, "x-forwarded-for")) continue;
     const hops = headers[i + 1]!.split(",");
     for (let hop = hops.length - 1; hop >= 0; hop--) {
       const address = plainAddress(hopAddress(hops[hop]!.trim()));

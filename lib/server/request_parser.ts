@@ -10,6 +10,7 @@
  */
 import http from "node:http";
 import type { ErrorCode } from "../base/errors.ts";
+import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { BodyReader, trimmed, type BodySink } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { malformed, readFraming, tooManyLines, type Refusal, type Underscores } from "./framing.ts";
@@ -118,7 +119,7 @@ export class RequestParser {
       this.#hasSkippedLine = true;
       at = 2;
     }
-    // Most heads are valid and arrive whole: one expression finds that out in half the time that their bytes would take.
+    // Most heads are valid and arrive whole: one regular expression checks them in half the time of a loop over the bytes.
     if (this.#checked > 0) return this.#readBytes(chunk, at, limits, underscores);
     const text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
     HEAD.lastIndex = 0;
@@ -129,7 +130,7 @@ export class RequestParser {
   }
 
   /**
-   * Reads a head byte by byte from where it was last checked. The first byte that no valid head can have decides, so the fault does not
+   * Reads a head byte by byte from where it was last checked. The first byte that no valid head can have is the fault, so it does not
    * depend on the pieces in which a head arrives.
    */
   #readBytes(chunk: Buffer, at: number, limits: HeadLimits, underscores: Underscores): number {
@@ -212,7 +213,7 @@ const TARGET = String.raw`(?:/[\x21-\x7e]*|[A-Za-z]+://${AUTHORITY}(?:[/?][\x21-
 const LINE = String.raw`(?:[A-Z][A-Z-]* ${TARGET}|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`;
 const REQUEST_LINE = new RegExp(`^${LINE}`);
 /** A complete head. Every head that it matches, `GRAMMAR` accepts too. */
-const HEAD = new RegExp(String.raw`${LINE}(?:[!#$%&'*+.^_\x60|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n`, "y");
+const HEAD = new RegExp(String.raw`${LINE}(?:${FIELD_LINE})*\r\n`, "y");
 /** The methods that node's own parser accepts: an unknown method is a mistake, or a request smuggling attempt. */
 const METHODS: ReadonlySet<string> = new Set(http.METHODS);
 
@@ -234,6 +235,8 @@ function row(part: Part): number {
   return PARTS.indexOf(part) * 256;
 }
 
+const NAME_BYTE = new RegExp(`[${TOKEN_CHARACTERS}]`);
+
 /**
  * The bytes that may follow in each part of a head, and the part that these lead to (RFC 9112 §3, §5): CR LF at each line's end, no line
  * folding (§5.2), no white space before a colon (§5.1), no control characters in values (RFC 9110 §5.5).
@@ -247,9 +250,9 @@ const GRAMMAR: readonly (readonly [part: Part, bytes: RegExp, next: Part])[] = [
   ["version", /[HTP/1.0]/, "version"],
   ["version", /\r/, "request line end"],
   ["request line end", /\n/, "line start"],
-  ["line start", /[!#$%&'*+.^_`|~0-9A-Za-z-]/, "name"],
+  ["line start", NAME_BYTE, "name"],
   ["line start", /\r/, "head end"],
-  ["name", /[!#$%&'*+.^_`|~0-9A-Za-z-]/, "name"],
+  ["name", NAME_BYTE, "name"],
   ["name", /:/, "value"],
   ["value", /[\t\x20-\x7e\x80-\xff]/, "value"],
   ["value", /\r/, "line end"],
@@ -268,7 +271,7 @@ function hasTabBefore(text: string, end: number): boolean {
   return false;
 }
 
-/** Some readers take a tab behind these values for a part of them, and see another length, coding or upgrade than others do. */
+/** Some parsers read a tab after these values as a part of them, and so read another length, coding or upgrade than other parsers. */
 const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding", "upgrade"]);
 const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
@@ -283,7 +286,7 @@ function readHead(text: string, end: number, { maxHeaders }: HeadLimits, undersc
   let at = lineEnd + 2;
   while (at < last && headers.length < maxHeaders * 2) {
     const colon = text.indexOf(":", at);
-    // A search for one character is several times as fast as one for two.
+    // A search for one character is several times as fast as a search for two.
     const valueEnd = text.indexOf("\r", colon);
     const name = text.slice(at, colon);
     headers.push(name, trimmed(text, colon + 1, valueEnd));

@@ -3,8 +3,8 @@
  *
  * All servers encrypt their session tickets with one key, so a session resumes at any of them, also under a renewed certificate. The key is
  * replaced every hour and overwritten, so that a stolen key does not decrypt older traffic (RFC 5077 §5.5); a ticket under an older key
- * leads to a full handshake. A ticket holds the verdict on the client's certificate, so none is valid under another CA, or where a
- * certificate is required and was not.
+ * leads to a full handshake. A ticket contains the verdict on the client's certificate, so it is not valid under another CA, or where a
+ * certificate is required now and was not before.
  */
 import { constants, createHash, randomBytes, randomFillSync } from "node:crypto";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";

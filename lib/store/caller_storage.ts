@@ -32,7 +32,7 @@ export interface History {
 
 /**
  * A history that has, at every moment from now on, at least as many admissions in the window as each of the given ones, up to the limit,
- * and as few more as marks can tell: its k-th newest admission is the latest of all k-th newest.
+ * and as few more as marks can express: its k-th newest admission is the latest of all k-th newest.
  */
 export function merged({ limit }: Pick<Window, "limit">, histories: readonly History[]): History {
   const batch = batchOf(limit);
@@ -45,12 +45,12 @@ export function merged({ limit }: Pick<Window, "limit">, histories: readonly His
   return { times, used, batch };
 }
 
-/** When the admission was that `newer` ones followed. */
+/** The time of the admission that `newer` others followed. */
 function timeOf({ times, used, batch }: History, newer: number): number {
   return newer < used ? times[Math.floor((used - 1 - newer) / batch)]! : -Infinity;
 }
 
-/** Windows with what follows from them. */
+/** Windows, and values derived from them. */
 export class Plan {
   readonly windows: readonly Window[];
   /** Admissions per mark, by window. */
@@ -170,7 +170,7 @@ export class CallerTable {
   static readonly BYTES = 3 * 4 * (FIELDS + 1);
 
   readonly #secret: Secret;
-  /** Of the name that was looked for last. */
+  /** Of the name of the last search. */
   readonly #hash = new Int32Array(2);
   #size = 0;
   #slots = new Int32Array(FEWEST * FIELDS);
@@ -216,7 +216,7 @@ export class CallerTable {
     return 0;
   }
 
-  /** A slot for the caller who was just looked for and not found: the newest of all. */
+  /** A slot for the caller of the last search, which found none: the newest of all. */
   add(): number {
     if (this.#size + 1 === this.#chains.length) this.#resize(2 * this.#chains.length);
     const slot = ++this.#size;

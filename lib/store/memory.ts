@@ -36,7 +36,7 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
   };
 }
 
-/** How many callers a full limiter looks at to forget one. Were nine in ten of no use, it would still find one more often than not. */
+/** How many callers a full limiter checks to forget one. If nine in ten could not be forgotten, it would still find one in most cases. */
 const CANDIDATES = 8;
 /** Share of a limit beyond which a caller is not forgotten. */
 const MOST_EVICTED = 0.5;
@@ -82,7 +82,7 @@ export class MemoryLimiter implements Limiter {
    */
   #evict(now: number): boolean {
     const callers = this.#callers;
-    // A caller who has used no more than new callers start with loses nothing: no better candidate is looked for.
+    // A caller who has used no more than the usage that new callers start with loses nothing: the search ends.
     const enough = this.#share();
     let victim = 0;
     let least = MOST_EVICTED;
@@ -203,7 +203,7 @@ class Callers {
     return 1 + Math.floor(((this.#dice >>> 0) / 2 ** 32) * this.table.size);
   }
 
-  /** A slot for the caller who was just looked for and not found. Its block is opened. */
+  /** A slot for the caller of the last search, which found none. Its block is opened. */
   add(): number {
     const { plan } = this.#pools[OVERFLOW]!;
     const histories = this.#histories(OVERFLOW);

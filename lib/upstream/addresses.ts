@@ -4,6 +4,7 @@
 import dns from "node:dns";
 import net from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 
 export interface Address {
@@ -11,14 +12,14 @@ export interface Address {
   readonly family: number;
 }
 
-/** One host name, shared by all who connect to it. */
+/** One host name, shared by all pools that connect to it. */
 export interface Name {
   readonly host: string;
   /** By the latest successful look-up, and the same array until they change; empty before the first. */
   readonly addresses: readonly Address[];
   /** Resolves with `addresses` as soon as there are any; rejects with the error of a look-up that finds none. */
   known(): Promise<readonly Address[]>;
-  /** Calls `listener` whenever `addresses` has changed. Returns what ends that. */
+  /** Calls `listener` whenever `addresses` has changed. Returns a function that ends this. */
   onChange(listener: () => void): () => void;
 }
 
@@ -112,7 +113,7 @@ class LookedUp implements Name {
   }
 
   onChange(listener: () => void): () => void {
-    // A function of its own for each call: one listener may be added twice.
+    // A new function for each call: one listener may be added twice.
     const own = () => listener();
     this.#listeners.add(own);
     return () => void this.#listeners.delete(own);
@@ -195,5 +196,3 @@ function systemLookup(host: string): Promise<readonly Address[]> {
 const FIRST_RETRY_MS = 1000;
 /** Each look-up is up to a tenth early, so that names that were looked up together drift apart. */
 const JITTER = 0.1;
-
-function ignore(): void {}

@@ -2,7 +2,7 @@
  * The innermost handler of a service's routes: circuit breaker, choice of an upstream, tries, and faults turned into replies.
  */
 import type { Readable } from "node:stream";
-import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -90,7 +90,7 @@ function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer:
       return reply;
     },
     (error: unknown) => {
-      // A try that ends because the client disconnected says nothing of the upstream.
+      // A try that ends because the client disconnected says nothing about the upstream.
       if (error instanceof Fault && isUpstreams(error) && !call.aborted) peer.health.failed(error.message);
       over(null, call.aborted ? "client_closed" : error instanceof Fault ? error.code : "internal");
       return failed(exchange, error);
@@ -193,7 +193,7 @@ function guarded(next: Handler, breaker: Breaker): Handler {
 function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
   const { code } = call.notes;
   if (call.aborted || (code !== null && (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream")) return "unknown";
-  // No upstream was asked: the breaker has nothing to learn, and would only delay the return.
+  // No upstream was asked: the breaker gets no result, and would only delay its return.
   if (code === "upstream_unavailable") return "unknown";
   return status >= 500 ? "failed" : "passed";
 }
@@ -228,5 +228,3 @@ const DETAILS: { readonly [code in ErrorCode]?: string } = {
   body_too_large: "The request body is larger than this gateway accepts.",
   bad_request: "The request body ended before its announced end.",
 };
-
-function ignore(): void {}

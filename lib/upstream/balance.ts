@@ -72,7 +72,7 @@ function relativeLoad(peer: Candidate, weight: number): number {
   return peer.load / weight;
 }
 
-/** The less loaded of two drawn by weight: nearly as even as comparing all of them, and many gateways do not all choose the same one. */
+/** The less loaded of two upstreams drawn by weight: nearly as even as comparing all, and many gateways do not all choose the same one. */
 function randomTwoChoices(random: () => number): Balancer {
   function draw<Peer extends Candidate>(candidates: readonly Peer[], except: Peer | null): Peer {
     let left = 0;

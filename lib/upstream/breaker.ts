@@ -29,7 +29,7 @@ export interface BreakerReport {
   readonly since: number | null;
 }
 
-/** How an admitted request has ended; "unknown" says nothing of the service. */
+/** How an admitted request has ended; "unknown" says nothing about the service. */
 export type Verdict = "passed" | "failed" | "unknown";
 
 export class Breaker {
@@ -69,7 +69,7 @@ export class Breaker {
     if (this.#state === "half_open" && this.#probesPassed >= settings.probes) this.#close();
   }
 
-  /** Admits a request and returns what `settle` has to be called with, once; -1 refuses it. */
+  /** Admits a request and returns the number to pass to `settle`, once; -1 refuses it. */
   admit(): number {
     if (this.#state === "open" && this.retryAfterMs === 0) this.#enter("half_open");
     if (this.#state === "closed") return this.#term;

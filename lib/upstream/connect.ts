@@ -16,7 +16,7 @@ export interface ConnectTarget {
 }
 
 /**
- * Connects to the address `first`, and where it is out of reach to the other addresses of the name; without `first` it waits for the first
+ * Connects to the address `first`, and if that is unreachable to the other addresses of the name; without `first` it waits for the first
  * look-up. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used.
  */
 export function connect(to: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more: object = {}): Socket {
@@ -63,7 +63,7 @@ export interface UpstreamTls {
   /** The name sent as SNI and verified. Default: the upstream's host. */
   readonly servername?: string | undefined;
   readonly verify: boolean;
-  /** The same for the same settings and contents of files, whatever the files are called. */
+  /** The same for the same settings and contents of files, whatever the names of the files. */
   readonly identity: string;
 }
 

@@ -117,7 +117,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   /** The name has these addresses now. */
   protected abstract readdress(addresses: readonly Address[]): void;
 
-  /** A microtask later: a request whose time to wait is over at this moment is refused by then. */
+  /** A microtask later: a request whose waiting time ends at this moment has been refused by then. */
   protected grantSoon(): void {
     queueMicrotask(() => this.grant());
   }
@@ -133,7 +133,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     }
   }
 
-  /** Of the name; empty where there is none, or no answer yet. Followed from the first use on: some pools never come into use. */
+  /** Of the name; empty where there is none, or no answer yet. Followed from the first use on: some pools are never used. */
   protected get addresses(): readonly Address[] {
     const { name } = this.options;
     if (name === undefined) return NO_ADDRESSES;

@@ -38,7 +38,7 @@ export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): 
 }
 
 /**
- * In TLS 1.3 a server refuses a client certificate after the handshake; it has not looked at the request then. After any other TLS error
+ * In TLS 1.3 a server refuses a client certificate after the handshake; it has not read the request then. After any other TLS error
  * it may have. The name is ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE with OpenSSL 3.0, ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE later (Node 22).
  */
 const REFUSED_BY_TLS = /^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
@@ -50,7 +50,7 @@ export interface RetryPolicy {
   readonly statuses: ReadonlySet<number>;
   /** Milliseconds for one try up to the head of its response; 0: only the service's limits. */
   readonly perTryMs: number;
-  /** The largest share of the requests that retries may have. */
+  /** The maximum share of retries among the requests. */
   readonly budgetRatio: number;
   /** Longest body that is kept to be sent again. */
   readonly maxReplayBytes: number;
@@ -78,7 +78,7 @@ const BUDGET_WINDOW_MS = 10_000;
 /** In that time, for a service with few requests. */
 const FREE_RETRIES = 10;
 
-/** Limits the retries of one service to a share of its requests: they must not finish off upstreams that are failing. */
+/** Limits the retries of one service to a share of its requests: they must not overload upstreams that are failing. */
 export class RetryBudget {
   readonly #clock: Clock;
   readonly #requests = new RollingCount(BUDGET_WINDOW_MS);

@@ -4,6 +4,8 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
+import { FIELD_LINE, FIELD_VALUE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
   connectionOptions,
@@ -12,8 +14,9 @@ import {
   headerValue,
   headerValues,
   HOP_BY_HOP,
-  isHopByHop,
   MOST_CONNECTION_OPTIONS,
+  NameMap,
+  nameSet,
   withoutHeader,
   withoutNamed,
   type HeaderList,
@@ -57,9 +60,9 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
   for (let i = 0; i < received.length; i += 2) {
     const name = received[i]!;
     const value = received[i + 1]!;
-    const kind = kindOf(name);
+    const kind = KINDS.get(name) ?? 0;
     if (kind === LENGTH) {
-      // The length of a body that a plugin has taken away does not pass.
+      // The length of a body that a plugin has removed is not sent.
       if (framing === "none" && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
       length = Number(value);
     }
@@ -68,7 +71,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
   }
   pushForwarded(headers, exchange);
   headers.push("X-Request-Id", call.id, "Via", `${exchange.httpVersion} ${options.viaName}`);
-  // In lower case, which is all that some readers know (W3C Trace Context §3.2.1).
+  // In lower case, the only form that some programs know (W3C Trace Context §3.2.1).
   if (span !== null) headers.push("traceparent", span.traceparent);
   if (span !== null && span.tracestate !== null) headers.push("tracestate", span.tracestate);
   let accept: string | null = null;
@@ -88,7 +91,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
 
 /**
  * Every message to the upstream states its length, and a chunked body is chunked again (RFC 9112 §6). If a plugin left two lengths, or
- * the length of a body that it took away, the upstream would read the next request as the rest of this one.
+ * the length of a body that it removed, the upstream would read the next request as the rest of this one.
  */
 function framingOf({ body, headers }: Exchange): "length" | "chunked" {
   if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
@@ -97,8 +100,6 @@ function framingOf({ body, headers }: Exchange): "length" | "chunked" {
   if (lengths.length > 1 || !/^\d+$/.test(lengths[0]!)) throw new TypeError("the Content-Length of the request is no plain number");
   return "length";
 }
-
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
 /** Kinds of headers that do not reach the upstream as they are; all but the first two only in some requests. */
 const ALWAYS = 1;
@@ -109,7 +110,7 @@ const KEY = 8;
 const TRACE = 16;
 const TRAILER = 32;
 
-const KINDS = new Map<string, number>([
+const KINDS = new NameMap<number>([
   ...[...HOP_BY_HOP, "host", "x-request-id", "forwarded", "x-real-ip"].map((name) => [name, ALWAYS] as const),
   ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => [`x-forwarded-${end}`, ALWAYS] as const),
   ["te", TE],
@@ -120,16 +121,8 @@ const KINDS = new Map<string, number>([
   ["trailer", TRAILER],
 ]);
 
-const LENGTHS_OF_KINDS = [...KINDS.keys()].reduce((bits, name) => bits | (1 << name.length), 0);
-
-/** Most names differ from all of them in their length already. */
-function kindOf(name: string): number {
-  const isCandidate = name.length < 32 && ((LENGTHS_OF_KINDS >> name.length) & 1) === 1;
-  return isCandidate ? (KINDS.get(name.toLowerCase()) ?? 0) : 0;
-}
-
 /**
- * States where the request came from. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
+ * States the origin of the request. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
  * host, scheme and port, its prefix before ours. Any other client's forwarding headers are dropped.
  */
 function pushForwarded(headers: string[], exchange: Exchange): void {
@@ -204,7 +197,7 @@ export function fieldLines(list: HeaderList): string {
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!;
     const value = list[i + 1]!;
-    // The check of the whole, which costs less than one of each line, would take them for other lines and names.
+    // The check of the whole text, which costs less than a check of each line, would read them as other lines and names.
     if (name.includes(":") || value.includes("\n")) throw new TypeError("a header has a colon in its name, or a line break in its value");
     text += `${name}: ${value}\r\n`;
   }
@@ -213,8 +206,8 @@ export function fieldLines(list: HeaderList): string {
 }
 
 /** No character outside Latin-1, no control character other than the tab. */
-const START = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e\x80-\xff]+ HTTP\/1\.1\r\n$/;
-const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+const START = new RegExp(String.raw`^[${TOKEN_CHARACTERS}]+ [\x21-\x7e\x80-\xff]+ HTTP/1\.1\r\n$`);
+const FIELDS = new RegExp(`^(?:${FIELD_LINE})*$`);
 
 // Responses.
 
@@ -222,7 +215,7 @@ const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/
 export interface ResponseHead {
   readonly statusCode?: number | undefined;
   readonly statusMessage?: string | undefined;
-  /** "1.0", "1.1" or "2.0", or what Node accepts. */
+  /** "1.0", "1.1" or "2.0", or another version that Node accepts. */
   readonly httpVersion: string;
   readonly rawHeaders: string[];
 }
@@ -232,7 +225,7 @@ export function invalidity(response: ResponseHead): string | null {
   const status = response.statusCode!;
   // Node's parser accepts any version it knows, `HTTP/2.0` in a status line among them.
   if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
-  // `101` without Upgrade comes as an ordinary response.
+  // Node reports `101` without Upgrade as an ordinary response.
   if (status < 200) return `the upstream answered with status ${status}`;
   if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
   const codings = headerValues(response.rawHeaders, "transfer-encoding");
@@ -252,7 +245,8 @@ export function replyOf(method: string, response: ResponseHead, via: string, bod
   const isEmpty = isBodiless(method, status) || headerValue(headers, "content-length") === "0";
   // Read to its end although it is empty: only then the connection is free.
   if (isEmpty && !Buffer.isBuffer(body)) body.resume();
-  const reason = PHRASE.test(response.statusMessage!) ? response.statusMessage! : "";
+  // Node reads phrases more leniently than it writes them (RFC 9112 §4).
+  const reason = FIELD_VALUE.test(response.statusMessage!) ? response.statusMessage! : "";
   const sent = isEmpty ? null : body;
   return trailers === undefined ? { status, reason, headers, body: sent } : { status, reason, headers, body: sent, trailers };
 }
@@ -279,9 +273,6 @@ export function informationHeaders(status: number, headers: HeaderList): HeaderL
   return status === 100 ? [] : withoutHeader(endToEnd(headers), "content-length");
 }
 
-/** RFC 9112 §4; Node reads phrases more leniently than it writes them. */
-const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;
-
 /**
  * Drops fields that trailers must not contain (RFC 9110 §6.5.1): framing, routing, authentication and content fields. A recipient that
  * merges trailers into the headers would otherwise let a client overwrite headers that were checked.
@@ -289,13 +280,14 @@ const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;
 export function trailerFields(list: HeaderList): HeaderList {
   const kept: string[] = [];
   for (let i = 0; i < list.length; i += 2) {
-    const name = list[i]!.toLowerCase();
-    if (!isHopByHop(name) && !NOT_IN_TRAILERS.has(name) && !name.startsWith("x-forwarded-")) kept.push(list[i]!, list[i + 1]!);
+    const name = list[i]!;
+    if (!NOT_IN_TRAILERS.has(name) && !/^x-forwarded-/i.test(name)) kept.push(name, list[i + 1]!);
   }
   return kept;
 }
 
-const NOT_IN_TRAILERS = new Set([
+const NOT_IN_TRAILERS = nameSet([
+  ...HOP_BY_HOP,
   "authorization",
   "cache-control",
   "content-encoding",

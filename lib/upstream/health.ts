@@ -12,7 +12,7 @@ export interface HealthSettings {
   /** Null: no active checks. */
   readonly active: { readonly healthyThreshold: number; readonly unhealthyThreshold: number } | null;
   readonly passive: {
-    /** Failures within `windowMs` that eject it; 0: none do. */
+    /** Failures within `windowMs` that eject it; 0: it is never ejected. */
     readonly maxFailures: number;
     readonly windowMs: number;
     /** The first ejection; it doubles while it repeats, to ten times. */
@@ -30,7 +30,7 @@ export interface HealthOptions {
   /** For the log. */
   readonly service: string;
   readonly upstream: string;
-  /** Whether another upstream can take its requests; called before it is ejected. */
+  /** Whether another upstream can serve its requests; called before it is ejected. */
   readonly mayEject: () => boolean;
   /** Called when `usable` or `ejected` has changed. */
   readonly changed: () => void;

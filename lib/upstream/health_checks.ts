@@ -1,11 +1,12 @@
 /**
- * Checks one upstream at intervals, each time on a connection of its own, and reports whether the check passed.
+ * Checks one upstream at intervals, each time on a separate connection, and reports whether the check passed.
  */
 import http from "node:http";
 import http2 from "node:http2";
 import type { Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import { connect, connectFailure, readyEvent, tlsOptions } from "./connect.ts";
 import type { ConnectionPoolOptions } from "./connection_pool.ts";
@@ -73,7 +74,7 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
     // Not removed when the check is over: a connection may break at any time.
     socket.on("error", (error) => finish(connectFailure(error)));
     socket.once("close", () => finish(CLOSED));
-    // Not before: Node may try several addresses, each with a handle of its own.
+    // Not before: Node may try several addresses, each with its own handle.
     socket.once("connect", () => socket.unref());
     socket.once(readyEvent(socket), () => {
       if (isOver) return;
@@ -104,7 +105,7 @@ function opener(target: HealthCheckTarget): () => Socket {
   };
 }
 
-/** Sends the request on a connection that is ready; returns what gives it up. */
+/** Sends the request on a connection that is ready; returns a function that cancels it. */
 type Ask = (socket: Socket, target: HealthCheckTarget, path: string, answered: (status: number) => void, fail: Fail) => () => void;
 type Fail = (failure: string) => void;
 
@@ -174,5 +175,3 @@ const FIRST_WITHIN_MS = 1000;
 const JITTER = 0.1;
 const MAX_HEADER_PAIRS = 1000;
 const MAX_INFORMATIONAL = 20;
-
-function ignore(): void {}

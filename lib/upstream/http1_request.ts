@@ -2,7 +2,7 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
@@ -46,7 +46,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   readonly #text: string;
   /** The request's body, if all of it is in memory. */
   #bytes: Buffer | null = null;
-  /** Whether anything has come on this connection for this request. */
+  /** Whether any byte has arrived on this connection for this request. */
   #hasReceived = false;
   /** Whether the head of the request has been sent. */
   #isSent = false;
@@ -89,7 +89,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
       if (!this.#takeWhole(body)) return this.#sendBody(body);
     }
     this.#isWritten = true;
-    // A new connection sends at once: what comes on it before that may be its refusal.
+    // A new connection sends at once: bytes that arrive before that may be its refusal.
     if (connection.isReused) to.pool.writeBatch.add(connection.send);
     else this.send();
     if (body === null) this.awaitResponse();
@@ -98,13 +98,13 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   received(chunk: Buffer): void {
     // More than the response, which is complete: it would be the response to the next request.
     if (this.phase === "draining") return this.#leave("spent");
-    // As on an idle connection, it answers no request: were it accepted, the true response would go to the next request.
+    // As on an idle connection, these bytes answer no request: if they were accepted, the true response would go to the next request.
     if (!this.#isSent && this.#connection.isReused) return this.failed(ANSWERED_EARLY);
     this.#hasReceived = true;
     const invalid = this.#connection.parser.feed(chunk);
     if (invalid !== null) this.fail(new Fault("upstream_invalid", invalid));
     else if (this.phase === "receiving") {
-      // The rest of the body is still to come.
+      // The rest of the body has yet to arrive.
       this.#connection.setSilence(this.attempt.options.idleMs);
       if (this.#body === null) this.#openBody();
     }
@@ -151,14 +151,14 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   // The request.
 
-  /** Takes a body that is in memory and as long as the head says; any other is streamed. */
+  /** Accepts a body that is in memory and as long as the head states; any other body is streamed. */
   #takeWhole(body: Readable): boolean {
     if (!(body instanceof LentBody) || !body.isUntouched || this.#head.length !== body.byteLength) return false;
     this.#bytes = body.lend();
     return true;
   }
 
-  /** Sends a request whose body is in memory, unless it has been given up while it waited. */
+  /** Sends a request whose body is in memory, unless it was cancelled while it waited. */
   send(): void {
     if (this.phase === "over") return;
     this.#isSent = true;
@@ -174,7 +174,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   #sendBody(body: Readable): void {
     const { socket } = this.#connection;
-    // A small body that came with the head is in the same write; a slow one does not hold the head back.
+    // A small body that arrived with the head is in the same write; the head does not wait for a slow one.
     socket.cork();
     socket.write(this.#text, "latin1");
     this.upload(body, this, this.#head, () => this.#endBody());
@@ -286,15 +286,15 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     else if (this.#isWritten) this.#leave("kept");
     else {
       this.drain();
-      // Paused by the last of the body, the socket would hide what comes behind it from this request, and give it to the next.
+      // If the end of the body left the socket paused, bytes after it would be hidden from this request and go to the next one.
       if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
     }
     if (body !== null) body.complete();
-    // All of it came at once: there is nothing to stream.
+    // All of it arrived at once: there is nothing to stream.
     else this.resolve(replyOf(exchange.method, this.#response!, options.viaName, this.#first ?? NO_BYTES));
   }
 
-  /** Gives the reply, with a body that is read as it comes. */
+  /** Gives the reply, with a body that is read as it arrives. */
   #openBody(): ResponseBody {
     const { exchange, options } = this.attempt;
     const body = new ResponseBody(this.#connection, () => {
@@ -365,12 +365,10 @@ class ResponseBody extends Readable {
   }
 }
 
-/** As Node reports a connection that ends where a response was due. */
+/** The error that Node reports for a connection that ends where a response was due. */
 const CONNECTION_ENDED: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), { code: "ECONNRESET" });
 const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a response came before the request"), { code: "ECONNRESET" });
 const NO_BYTES = Buffer.alloc(0);
-/** From here on a copy into memory of its own costs more than a stream. */
+/** From this size on, a copy into separate memory costs more than a stream. */
 const LENT_BYTES = 16 * 1024;
 const NO_TRAILERS: readonly string[] = [];
-
-function ignore(): void {}

@@ -42,7 +42,7 @@ export async function forwardHttp2(attempt: Try<Sessions>): Promise<Reply> {
 class Unserved extends Unsent {}
 
 /**
- * A lease on a session whose upstream has said what it allows: how many streams, and whether WebSockets. More streams would be refused, or
+ * A lease on a session whose upstream has sent its SETTINGS: how many streams, and whether WebSockets. More streams would be refused, or
  * wait in Node behind the others although another connection has room.
  */
 async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Session> {
@@ -85,7 +85,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
   // An upstream that has not said that it accepts an extended CONNECT must not be sent one (RFC 8441 §3).
   if (exchange.upgrade !== null && !session.allowsWebSockets) {
     session.release();
-    const detail = "The service behind this route is reached over HTTP/2 and takes no WebSockets there.";
+    const detail = "The service behind this route is reached over HTTP/2 and accepts no WebSockets there.";
     return problem(call, "upstream_invalid", { detail, why: "the upstream's SETTINGS do not allow extended CONNECT (RFC 8441)" });
   }
   try {
@@ -110,7 +110,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   readonly #session: Session;
   readonly #stream: ClientHttp2Stream;
   #trailers: HeaderList = [];
-  /** Bytes that had come from the upstream when the whole request was sent; -1 if that says nothing. */
+  /** Bytes that had arrived from the upstream when the whole request was sent; -1 if that is of no use. */
   #bytesRead = -1;
 
   constructor(
@@ -179,7 +179,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const stream = this.#stream;
     const head: ResponseHead = { statusCode: Number(raw[1]), httpVersion: "2.0", rawHeaders: raw.slice(2) };
     const headers = replyHeaders(head, options.viaName);
-    // A body that is given up cancels the request: Node would say NO_ERROR.
+    // A body that is destroyed cancels the request: Node would send NO_ERROR.
     cancelWhenDestroyed(stream, () => this.finish());
     // Any 2xx answers a CONNECT with a tunnel (RFC 9113 §8.5).
     if (upgrade !== null && raw[1]!.startsWith("2")) return this.#switch(upgrade, headers);
@@ -201,7 +201,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     this.resolve({ status: head.statusCode!, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
   }
 
-  /** Answers the client's upgrade with a 101: the stream carries what a socket would. */
+  /** Answers the client's upgrade with a 101: the stream carries the bytes that a socket would. */
   #switch(protocol: string, received: HeaderList): void {
     const { exchange, options } = this.attempt;
     this.finish();
@@ -262,12 +262,12 @@ class Http2Request extends UpstreamRequest<Sessions> {
       const isUnprocessed = rstCode === NGHTTP2_REFUSED_STREAM || id === undefined || id > this.#session.lastStream;
       // The connection broke: as in HTTP/1.1, only if it had served before.
       const isStale = id !== 1 && this.#session.http2!.destroyed && isReplayable(exchange);
-      // A body has been read: it can only be sent again by the one who has kept it.
+      // A body has been read: only the caller, which may have kept it, can send it again.
       if (isUnprocessed || isStale) return new (exchange.body === null ? Unserved : Unsent)("upstream_reset", why, error ?? undefined);
     }
-    // A session that was given up has a fault of its own.
+    // A session that was destroyed has its own fault.
     if (error instanceof Fault) return error;
-    // Also if Node could not parse what came.
+    // Also if Node could not parse the response.
     const isInvalid = rstCode === NGHTTP2_PROTOCOL_ERROR || error?.code === "ERR_HTTP2_ERROR";
     return new Fault(isInvalid ? "upstream_invalid" : "upstream_reset", why, error ?? undefined);
   }
@@ -289,7 +289,7 @@ function requestFields(exchange: Exchange, to: Destination<Sessions>, list: Head
   if (h2Fields(list, fields) === null) throw new Fault("internal", "a header of the request cannot be written");
   delete fields["host"];
   if (exchange.upgrade !== null) {
-    // RFC 8441 §4, §5: what an HTTP/1.1 upgrade says with GET, without its key.
+    // RFC 8441 §4, §5: the equivalent of an HTTP/1.1 upgrade with GET, without its key.
     fields[":method"] = "CONNECT";
     fields[":protocol"] = exchange.upgrade;
     delete fields["sec-websocket-key"];
@@ -299,12 +299,12 @@ function requestFields(exchange: Exchange, to: Destination<Sessions>, list: Head
   return fields;
 }
 
-/** The most that nghttp2 counts for packing a field, and a list. */
+/** The most bytes that nghttp2 counts for packing a field, and a list. */
 const FIELD_BYTES = 12;
 const LIST_BYTES = 32;
-/** The largest head that nghttp2 sends, as it counts before packing; for a larger one Node gives up the connection. */
+/** The largest head that nghttp2 sends, as it counts before packing; for a larger one Node destroys the connection. */
 const MAX_HEAD_BYTES = 64 * 1024 - LIST_BYTES;
-const HEAD_TOO_LARGE = "The service behind this route is reached over HTTP/2, where a request's header fields may have 64 KiB together.";
+const HEAD_TOO_LARGE = "The service behind this route is reached over HTTP/2, where a request's header fields may have at most 64 KiB together.";
 
 function listBytes(fields: OutgoingHttpHeaders): number {
   let bytes = 0;

@@ -3,13 +3,14 @@
  */
 import http, { type IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
+import { ignore } from "../base/errors.ts";
 import { hasToken, headerValue, headerValues } from "../http/headers.ts";
 import { invalidity } from "./heads.ts";
 import { keepAliveMs, MAX_RESPONSE_HEAD_BYTES, type ResponseSink } from "./response_parser.ts";
 
 /**
- * Used as `ResponseParser`. Node parses only the responses to requests of its own: for each response a request is made that is never sent,
- * over a stream that carries what the upstream has sent.
+ * Used as `ResponseParser`. Node parses only responses to its own requests: for each response a request is made that is never sent,
+ * over a stream that carries the bytes of the upstream.
  */
 export class NodeResponseParser {
   keepsFor = Infinity;
@@ -19,7 +20,7 @@ export class NodeResponseParser {
   #response: IncomingMessage | null = null;
   /** Why the head cannot be passed on. */
   #invalidHead: string | null = null;
-  /** Why Node could not go on. */
+  /** Why Node could not parse on. */
   #malformed: string | null = null;
 
   begin(method: string, sink: ResponseSink): void {
@@ -87,5 +88,3 @@ export class NodeResponseParser {
     return null;
   }
 }
-
-function ignore(): void {}

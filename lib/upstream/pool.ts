@@ -38,7 +38,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
 
   /** Takes the right to one connection, to be ended with `release`; false if all are in use and `waitForLease` has to be called. */
   tryLease(): boolean {
-    // Requests that wait go first.
+    // Waiting requests have priority.
     return this.waiters.size === 0 && this.take() !== null;
   }
 
@@ -78,7 +78,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     return this.leased + this.#idle.length;
   }
 
-  /** Also called after an unused connection proved dead: the others are as old, and likely dead too. */
+  /** Also called after an unused connection proved dead: the others are as old, and probably dead too. */
   override dropIdle(): void {
     for (const { socket } of this.#idle) socket.destroy();
   }
@@ -149,7 +149,7 @@ export interface ConnectionUser {
 
 export class Connection {
   readonly socket: Socket;
-  /** Whether the bytes that its user is given are overwritten afterwards. */
+  /** Whether the bytes that its user gets are overwritten afterwards. */
   readonly lendsBytes: boolean;
   /** The address it was opened for; undefined: the first that a look-up gives. */
   readonly address: Address | undefined;
@@ -195,13 +195,13 @@ export class Connection {
   readonly send = (): void => this.user?.send();
 
   read(chunk: Buffer): void {
-    // Bytes on an unused connection answer no request: a second response, or the response to a request smuggled past us. Left in the
+    // Bytes on an unused connection answer no request: a second response, or the response to a smuggled request. Left in the
     // socket they would be the response to the next request.
     if (this.user === null) this.socket.destroy();
     else this.user.received(chunk);
   }
 
-  /** The response to `method` comes next; `client` names what parses it. */
+  /** The response to `method` comes next; `client` names its parser. */
   beginResponse(method: string, sink: ResponseSink, client: "wire" | "node"): void {
     if (client === "node" && !(this.parser instanceof NodeResponseParser)) this.parser = new NodeResponseParser();
     else if (client === "wire" && !(this.parser instanceof ResponseParser)) this.parser = new ResponseParser();

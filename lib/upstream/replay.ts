@@ -1,5 +1,5 @@
 /**
- * A request's body that can be sent more than once: what has been read of it is kept, up to a limit, until no other try can follow.
+ * A request's body that can be sent more than once: bytes that were read are kept, up to a limit, until no other try can follow.
  */
 import { Readable } from "node:stream";
 
@@ -55,7 +55,7 @@ export class Replay {
     return this.#reader;
   }
 
-  /** There is no other try: nothing is kept that the reader has been given. */
+  /** There is no other try: bytes that the reader has got are no longer kept. */
   release(): void {
     this.#isReleased = true;
     this.#stopKeeping();
@@ -111,7 +111,7 @@ export class Replay {
     }
   }
 
-  /** Gives the reader what it has not had; false if it has enough for now. */
+  /** Gives the reader the bytes that it has not got yet; false if it has enough for now. */
   #deliver(reader: Reader): boolean {
     let wantsMore = true;
     while (wantsMore && reader.next < this.#kept.length) wantsMore = reader.push(this.#kept[reader.next++]);
@@ -140,7 +140,7 @@ function withoutSurroundings(chunk: Buffer): Buffer {
   return chunk.buffer.byteLength > 4 * chunk.length ? copied([chunk], chunk.length) : chunk;
 }
 
-/** In a block of its own: `Buffer.concat` shares one with other buffers. */
+/** In a separate block: `Buffer.concat` shares a block with other buffers. */
 function copied(chunks: readonly Buffer[], bytes: number): Buffer {
   const block = Buffer.alloc(bytes);
   let end = 0;

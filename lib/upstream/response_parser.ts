@@ -1,19 +1,20 @@
 /**
- * Parses the responses of one HTTP/1 connection strictly: whatever two readers could understand in two ways is refused.
+ * Parses the responses of one HTTP/1 connection strictly: it refuses responses that two parsers could read in two ways.
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
+import { FIELD_LINE } from "../base/http_grammar.ts";
 import { BodyReader, NO_TRAILERS, trimmed, type BodySink } from "../http/body_reader.ts";
-import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS } from "../http/headers.ts";
+import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, nameSet } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 
-/** Gets what has been parsed, in its order. */
+/** Receives the parsed parts in order. */
 export interface ResponseSink extends BodySink {
   /** 100, 102, 103 and the like. */
   informed(head: ResponseHead): void;
   /** A 101 that names a protocol; `behind` are the first bytes of that protocol. */
   switched(head: ResponseHead, behind: Buffer): void;
   answered(head: ResponseHead): void;
-  /** The response is complete. "kept": the connection can have another one; "spent": it cannot, or more has come than was asked for. */
+  /** The response is complete. "kept": the connection can have another one; "spent": it cannot, or surplus bytes have arrived. */
   ended(trailers: readonly string[], connection: "kept" | "spent"): void;
 }
 
@@ -26,7 +27,7 @@ export class ResponseParser {
   #state: "idle" | "head" | "body" = "idle";
   #sink: ResponseSink | null = null;
   #isHead = false;
-  /** The beginning of a head or of a line whose end has not come. */
+  /** The beginning of a head or of a line whose end has not arrived. */
   #rest: Buffer | null = null;
   readonly #body = new BodyReader();
   #isReusable = false;
@@ -52,7 +53,7 @@ export class ResponseParser {
     this.#isHead = method === "HEAD";
   }
 
-  /** Parses what has come, and keeps none of it beyond the call; returns why it is no response, or null. Not to be called after that. */
+  /** Parses the bytes that have arrived, and keeps none of them; returns an error, or null. Must not be called after an error. */
   feed(chunk: Buffer): string | null {
     if (this.#rest !== null) {
       chunk = Buffer.concat([this.#rest, chunk]);
@@ -71,7 +72,7 @@ export class ResponseParser {
         else if (end < chunk.length) return this.#keep(chunk, end);
         at = end;
       } else {
-        // Behind a response: `ended` has said that the connection is spent.
+        // After a response: `ended` has reported that the connection is spent.
         return null;
       }
     }
@@ -134,23 +135,21 @@ export class ResponseParser {
       const value = trimmed(text, colon + 1, end);
       headers.push(name, value);
       at = end + 2;
-      switch (name.length) {
-        case 7:
-          if (name.toLowerCase() === "upgrade") this.#upgrades = true;
+      switch (KNOWN.get(name)) {
+        case "upgrade":
+          this.#upgrades = true;
           break;
-        case 10: {
-          const lower = name.toLowerCase();
-          if (lower === "connection") this.#connection = this.#connection === null ? value : `${this.#connection},${value}`;
-          else if (lower === "keep-alive") this.#keepAlive = keepAliveMs(value);
+        case "connection":
+          this.#connection = this.#connection === null ? value : `${this.#connection},${value}`;
           break;
-        }
-        case 14:
-          if (name.toLowerCase() !== "content-length") break;
+        case "keep-alive":
+          this.#keepAlive = keepAliveMs(value);
+          break;
+        case "content-length":
           if (this.#length !== null) return "the upstream sent more than one Content-Length";
           this.#length = value;
           break;
-        case 17:
-          if (name.toLowerCase() !== "transfer-encoding") break;
+        case "transfer-encoding":
           if (this.#coding !== null) return "the upstream used a transfer coding other than chunked";
           this.#coding = value;
       }
@@ -171,7 +170,7 @@ export class ResponseParser {
   }
 
   #inform(head: ResponseHead): string | null {
-    // The connection is to end behind it: no response can follow.
+    // The connection must end after it: no response can follow.
     if (head.httpVersion === "1.0" || this.#hasOption("close")) return "the upstream sent an informational response and no other";
     this.#sink!.informed(head);
     return null;
@@ -192,7 +191,7 @@ export class ResponseParser {
     const isChunked = this.#coding !== null;
     this.keepsFor = this.#keepAlive;
     this.#isReusable = (head.httpVersion === "1.1" || this.#hasOption("keep-alive")) && !this.#hasOption("close");
-    // A 204 must not announce a body (RFC 9112 §6.1, §6.2). If one comes all the same, it would be the beginning of the next response.
+    // A 204 must not announce a body (RFC 9112 §6.1, §6.2). A body that arrives all the same would begin the next response.
     if (status === 204 && (isChunked || (length !== null && length > 0))) this.#isReusable = false;
     const isBare = this.#isHead || status === 204 || status === 304 || (!isChunked && length === 0);
     this.#state = isBare ? "idle" : "body";
@@ -214,6 +213,7 @@ export class ResponseParser {
   }
 }
 
+const KNOWN = nameSet(["upgrade", "connection", "keep-alive", "content-length", "transfer-encoding"]);
 const UNFINISHED = "unfinished";
 
 const START = "HTTP/1.";
@@ -223,12 +223,12 @@ const USUAL_HEAD_BYTES = 1024;
  * RFC 9112 §2.2, §4, §5 without their leniency: no bare CR or LF, no folding, no space before a colon, no control characters. A reason
  * phrase that cannot be passed on is left out by `replyOf`.
  */
-const HEAD = /^HTTP\/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n$/;
+const HEAD = new RegExp(String.raw`^HTTP/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n(?:${FIELD_LINE})*\r\n$`);
 const BARE_CR_OR_LF = /(?:^|[^\r])\n|\r[^\n]/;
 /** So few digits that arithmetic stays exact. */
 const LENGTH = /^\d{1,15}$/;
 
-/** A second less than the upstream says: a request sent at the last moment would meet a connection that is being closed. */
+/** A second less than the upstream states: a request sent at the last moment would meet a connection that is being closed. */
 export function keepAliveMs(value: string): number {
   const hint = KEEP_ALIVE_TIMEOUT.exec(value);
   return hint === null ? Infinity : Math.min(Math.max(0, Number(hint[1]) * 1000 - 1000), LONGEST_TIMER_MS);

@@ -1,11 +1,11 @@
 /**
- * The HTTP/2 connections to one upstream: few for each of its addresses, with many streams each, and no more of either than allowed.
+ * The HTTP/2 connections to one upstream: few connections for each of its addresses, with many streams each, within the limits of both sides.
  */
 import http2, { type ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
 import type { Timer } from "../base/clock.ts";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
 import { connectFailure, readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
@@ -25,7 +25,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
 
   /** A stream on the session that is returned, to be ended with `session.release`; null if all are full. Never on `except`. */
   tryLease(except: Session | null = null): Session | null {
-    // Requests that wait go first.
+    // Waiting requests have priority.
     return this.waiters.size === 0 ? this.take(except) : null;
   }
 
@@ -42,7 +42,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
     for (const session of [...this.#sessions]) session.closeIfUnused();
   }
 
-  /** Whether a session without streams is kept for later. */
+  /** Whether a session without streams is kept for later requests. */
   get keepsIdle(): boolean {
     return this.state === "open";
   }
@@ -101,7 +101,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
     const { address } = session;
     const { remoteAddress } = session.socket;
     if (addresses.length === 0 || remoteAddress === undefined) return;
-    // An address that was out of reach was replaced by another one.
+    // An unreachable address was replaced by another one.
     const isReached = addresses.some((each) => each.address === remoteAddress);
     if (!isReached || address === undefined || !addresses.includes(address)) session.drain();
   }
@@ -125,16 +125,16 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
 export class Session {
   /** Null until it is connected. */
   http2: ClientHttp2Session | null = null;
-  /** Resolves with the upstream's SETTINGS, which say what it allows; rejects with a `Fault` if the connection ends before. */
+  /** Resolves when the upstream's SETTINGS have arrived; rejects with a `Fault` if the connection ends before. */
   readonly settled: Promise<void>;
   isSettled = false;
   /** One request timed out waiting for the SETTINGS: new requests do not wait for them; requests that already wait continue to. */
   isOverdue = false;
   /** Whether the upstream accepts an extended CONNECT (RFC 8441 §3); known from its SETTINGS. */
   allowsWebSockets = false;
-  /** The last stream that the upstream has looked at, by its GOAWAY: later ones can be sent again. */
+  /** The last stream that the upstream has processed, by its GOAWAY: later ones can be sent again. */
   lastStream = Infinity;
-  /** The address it was opened for. Another one took its place if that was out of reach. */
+  /** The address it was opened for; another one if that was unreachable. */
   readonly address: Address | undefined;
   readonly socket: Socket;
   readonly #pool: Sessions;
@@ -148,7 +148,7 @@ export class Session {
   /** Runs while a sign of life is awaited: the answer to a PING, or the end of the connection. */
   #probe: Timer | null = null;
 
-  /** `mostStreams`: how many leases are given before the upstream has said what it allows. */
+  /** `mostStreams`: how many leases are given before the upstream's SETTINGS have arrived. */
   constructor(socket: Socket, address: Address | undefined, pool: Sessions, mostStreams: number) {
     this.socket = socket;
     this.address = address;
@@ -158,7 +158,7 @@ export class Session {
       this.#settle = resolve;
       this.#fail = reject;
     });
-    // If no request waits any more, the failure concerns none.
+    // If no request waits any more, nobody needs the failure.
     this.settled.catch(ignore);
     socket.once(readyEvent(socket), () => this.#begin());
     socket.once("error", (error) => this.destroy(new Fault("upstream_connect_failed", connectFailure(error), error)));
@@ -192,7 +192,7 @@ export class Session {
 
   /**
    * A request has timed out: the upstream may have vanished without a FIN or RST, and all streams with it. A PING without an answer ends
-   * them. If nothing has come since `bytesRead` was that much, no new request is put on the connection meanwhile.
+   * them. If nothing has arrived since `bytesRead` had that value, no new request uses the connection meanwhile.
    */
   probe(bytesRead: number): void {
     if (this.#probe !== null || this.http2 === null || this.http2.destroyed) return;
@@ -200,7 +200,7 @@ export class Session {
     const now = socket.bytesRead;
     if (this.#state === "open" && bytesRead === now) this.#state = "suspect";
     this.#probe = this.#pool.clock.after(PROBE_MS, () => {
-      // The answer may be stuck behind the bodies of other streams: whatever comes is a sign of life.
+      // The answer may wait behind the bodies of other streams: any byte is a sign of life.
       if (socket.bytesRead !== now) this.#isAlive();
       else this.#giveUp(new Fault("upstream_timeout", `the connection is dead: no answer to a PING within ${PROBE_MS} ms`));
     });
@@ -303,7 +303,7 @@ export class Session {
     // An idle connection must not keep the process alive.
     this.http2!.unref();
     this.#idleSince = clock.now();
-    // One timer for many short idle times: when it fires, it looks how long the present one has lasted.
+    // One timer for many short idle times: when it fires, it checks how long the present one has lasted.
     this.#idleTimer ??= clock.after(options.keepaliveIdleMs, this.#checkIdle);
   }
 
@@ -333,15 +333,13 @@ function finishPendingStreams(session: ClientHttp2Session): void {
   process.nextTick(restore);
 }
 
-/** Any peer answers a PING ahead of all else. Less than most requests wait for a connection. */
+/** Every peer answers a PING before everything else. Shorter than most requests wait for a connection. */
 const PROBE_MS = 2_500;
 const CLOSED_EARLY = "the connection closed before it was ready";
-/** What RFC 9113 §6.5.2 recommends as the minimum. */
+/** The minimum that RFC 9113 §6.5.2 recommends. */
 const STREAMS_BEFORE_SETTINGS = 100;
 const MAX_HEADER_PAIRS = 1000;
 /** Bytes buffered for clients that do not read: per response, and per connection. */
 const STREAM_WINDOW_BYTES = 256 * 1024;
 const SESSION_WINDOW_BYTES = 4 * 1024 * 1024;
 const MAX_SESSION_MEGABYTES = 64;
-
-function ignore(): void {}

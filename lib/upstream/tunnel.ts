@@ -12,14 +12,14 @@ import type { Tunnel } from "../http/reply.ts";
 
 /**
  * Either side is a socket or an HTTP/2 stream. `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side.
- * `notes` counts what passes.
+ * `notes` counts the bytes.
  */
 export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, notes: Pick<Notes, "received" | "sent">): void {
   const upstream = tunnel.socket;
   // Closed while a plugin handled the 101: its events are over, and the other side would wait for it.
   if (upstream.destroyed) return reset(client);
   if (client.destroyed) return reset(upstream);
-  // By default it ends with the other side; here either side may go on alone.
+  // By default it ends with the other side; here either side may continue alone.
   upstream.allowHalfOpen = true;
   if (clientHead.length > 0) upstream.write(clientHead);
   if (tunnel.head.length > 0) client.write(tunnel.head);
@@ -55,7 +55,7 @@ function reset(side: Duplex): void {
   else cut(side);
 }
 
-/** Ends a side at once: an HTTP/2 stream with CANCEL, where Node would say NO_ERROR. */
+/** Ends a side at once: an HTTP/2 stream with CANCEL, where Node would send NO_ERROR. */
 function cut(side: Duplex): void {
   if (isStream(side) && !side.destroyed && !side.closed) resetStream(side, constants.NGHTTP2_CANCEL);
   else side.destroy();
@@ -71,7 +71,7 @@ function isStream(side: Duplex): side is Http2Stream {
   return "rstCode" in side;
 }
 
-/** The tunnel is idle when both sides have timed out and no byte has moved since the first did. Returns what counts a move. */
+/** The tunnel is idle when both sides have timed out and no byte has moved since the first did. Returns the function that counts a move. */
 function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): () => void {
   const sides: (Duplex & { setTimeout?(ms: number): void })[] = [client, upstream];
   const movedAtTimeout = [-1, -1];

@@ -49,7 +49,7 @@ export interface Try<Connections> {
 /** "draining": the response is complete, the request is not. */
 type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "over";
 
-/** Milliseconds that the rest of an upload may take behind a complete response before its connection is given up. */
+/** Milliseconds that the rest of an upload may take after a complete response before its connection is closed. */
 const DRAIN_MS = 100;
 
 export abstract class UpstreamRequest<Connections extends { readonly deadlines: DeadlineTimer }> implements HasDeadline {
@@ -60,7 +60,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   protected readonly attempt: Try<Connections>;
   protected readonly resolve: (reply: Reply | Promise<Reply>) => void;
   protected phase: Phase = "connecting";
-  /** Whether the head of the final response has come. */
+  /** Whether the head of the final response has arrived. */
   protected hasResponse = false;
   /** The body of the reply, once the reply has been given. */
   protected given: Readable | null = null;
@@ -109,7 +109,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     this.fail(new Fault("request_timeout", `${why}, and the client has not sent all of its body`));
   }
 
-  /** While the request is sent: whether all that came of its body has been sent, and there is more to come. */
+  /** While the request is sent: whether all of its body that has arrived was sent, and more is expected. */
   #awaitsClient(): boolean {
     return !this.awaitsContinue && this.writableLength === 0 && !this.writableEnded;
   }
@@ -147,7 +147,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     deadlines.add(this, now);
   }
 
-  /** Writes the body as it comes; `done` is called after its last byte. */
+  /** Writes the body as it arrives; `done` is called after its last byte. */
   protected upload(body: Readable, sink: Sink, { length }: RequestHead, done: () => void): void {
     this.awaitsContinue = hasToken(headerValue(this.attempt.exchange.headers, "expect"), "100-continue");
     const broken = (cause: Error | null) => {
@@ -169,7 +169,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     this.attempt.exchange.call.inform(status, informationHeaders(status, headers));
   }
 
-  /** The head of the final response is there. */
+  /** The head of the final response has arrived. */
   protected receive(): void {
     this.phase = "receiving";
     this.hasResponse = true;
@@ -187,7 +187,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     if (phase === "over") return;
     this.finish();
     this.close(fault);
-    // The client has the whole response: what goes wrong behind it does not concern it.
+    // The client has the whole response: later faults do not concern it.
     if (phase === "draining") return;
     if (given === null) return this.#reject(fault);
     given.destroy(fault);

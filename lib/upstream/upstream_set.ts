@@ -51,7 +51,7 @@ export class Peer implements Destination<Connections>, Candidate {
 
   /**
    * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the
-   * client as they come. When the client disconnects, or `endsAt` (monotonic; 0: never) comes, the request is given up.
+   * client as they arrive. When the client disconnects, or `endsAt` (monotonic; 0: never) has come, the request is cancelled.
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
@@ -65,7 +65,7 @@ export class Peer implements Destination<Connections>, Candidate {
   }
 }
 
-/** An upstream and what a configuration says of it. */
+/** An upstream and its settings in a configuration. */
 export interface Member {
   readonly peer: Peer;
   readonly weight: number;
@@ -139,7 +139,7 @@ export class UpstreamSet {
     const before = this.peers;
     this.peers = members.map(({ peer }) => peer);
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
-    // Turns saved up under other weights would be taken in a row: from 100:1 to 1:1, a hundred times the same upstream.
+    // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same upstream.
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
     for (const { peer, weight, health } of members) {
       if (isReweighted) peer.turn = 0;

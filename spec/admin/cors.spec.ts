@@ -13,7 +13,7 @@ const FOREIGN = [
 const corsHeaders = ({ headers }: Got) => Object.keys(headers).filter((name) => name.startsWith("access-control-"));
 
 describe("a page of an allowed origin", () => {
-  it("may log in, read with its cookie, see errors, and log out", async () => {
+  it("a page of an allowed origin may log in, read with its cookie, see errors, and log out", async () => {
     const { ask } = await startAdmin();
     const login = await ask("POST", "/login", { headers: { origin: UI, authorization: RIGHT } });
     const cookie = login.headers["set-cookie"]![0]!.split(";")[0]!;
@@ -34,7 +34,7 @@ describe("a page of an allowed origin", () => {
     }
   });
 
-  it("gets the methods and headers that it may use from the preflight", async () => {
+  it("a page of an allowed origin gets the methods and headers that it may use from the preflight", async () => {
     const { ask } = await startAdmin();
     const headers = { origin: UI, "access-control-request-method": "DELETE", "access-control-request-headers": "content-type" };
     const got = await ask("OPTIONS", "/logout", { headers });
@@ -65,7 +65,7 @@ describe("a page of an allowed origin", () => {
 });
 
 describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
-  it("gets no CORS headers in any reply", async () => {
+  it("a page of a foreign origin gets no CORS headers in any reply", async () => {
     const { ask } = await startAdmin();
     for (const asked of ["GET /healthz", "GET /gateway", "OPTIONS /login", "POST /login", "GET /nowhere"]) {
       const [method, path] = asked.split(" ") as [string, string];
@@ -75,7 +75,7 @@ describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
     }
   });
 
-  it("gets 403 for unsafe methods with any credentials, and nothing is changed", async () => {
+  it("a page of a foreign origin gets 403 for unsafe methods with any credentials, and nothing is changed", async () => {
     const { ask, session } = await startAdmin();
     const cookie = await session();
     for (const asked of ["POST /login", "DELETE /logout", "PUT /gateway", "PATCH /nowhere"]) {
@@ -88,7 +88,7 @@ describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
 });
 
 describe("a page of the admin interface's own origin", () => {
-  it("may use unsafe methods without CORS headers", async () => {
+  it("a page of the admin interface's own origin may use unsafe methods without CORS headers", async () => {
     const { ask, port } = await startAdmin({ hosts: ["admin.example", "x"] });
     for (const [origin, host] of [
       [`http://127.0.0.1:${port}`, `127.0.0.1:${port}`],
@@ -102,7 +102,7 @@ describe("a page of the admin interface's own origin", () => {
 });
 
 describe("a client without an Origin", () => {
-  it("may use unsafe methods, and gets Vary: Origin", async () => {
+  it("a client without an Origin may use unsafe methods, and gets Vary: Origin", async () => {
     const { ask, login } = await startAdmin();
     const got = await login();
     expect([got.status, corsHeaders(got), got.headers.vary]).toEqual([200, [], "Origin"]);

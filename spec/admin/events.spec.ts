@@ -179,7 +179,7 @@ describe("the end of a stream", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("when the gateway drains, after an event that says so, and no new one can be opened", async () => {
+  it("a stream ends when the gateway drains, after an event that says so, and no new stream can be opened", async () => {
     const { ask, cookie, first, clock, now } = await listening();
     now.status = { ...STATUS, state: "draining", ready: false };
     clock.advance(1_000);
@@ -189,7 +189,7 @@ describe("the end of a stream", () => {
     expect([refused.status, refused.json.detail]).toEqual([503, "The gateway is being shut down."]);
   });
 
-  it("when the admin interface closes, with the last changes, without waiting for readers", async () => {
+  it("a stream ends when the admin interface closes, after the last changes, without waiting for readers", async () => {
     const { running, admin, cookie, first, now } = await listening();
     const paused = await stream(running, cookie, { paused: true });
     expect(paused.status).toBe(200);
@@ -199,7 +199,7 @@ describe("the end of a stream", () => {
     expect(first.last("status").state).toBe("closed");
   });
 
-  it("when reading the state fails: the log says why, and the interface keeps working", async () => {
+  it("a stream ends when reading the state fails: the log says why, and the interface keeps working", async () => {
     let log = "";
     const { ask, cookie, first, clock, now } = await listening({ log: createLog({ write: (line) => void (log += line) }) });
     Object.defineProperty(now, "health", { get: () => { throw new Error("inside story"); } });
@@ -241,7 +241,7 @@ describe("a reader that does not read", () => {
     return { clock, events, blocked };
   }
 
-  it("gets nothing more while its connection is full and the latest state when it reads on, and delays nobody", async () => {
+  it("a reader that does not read gets nothing more while its connection is full and the latest state when it reads on, and delays no other reader", async () => {
     const { clock, blocked } = await slow();
     blocked.socket.resume();
     await eventually(() => {
@@ -255,7 +255,7 @@ describe("a reader that does not read", () => {
     expect(blocked.text().match(/event: status\n/g)!.length).toBeLessThan(20);
   });
 
-  it("loses its connection after half a minute", async () => {
+  it("a reader that does not read loses its connection after half a minute", async () => {
     const { clock, events } = await slow();
     expect(events.state).toBe("full");
     clock.advance(31_000);

@@ -194,14 +194,14 @@ describe("guessing", () => {
 });
 
 describe("many logins at once", () => {
-  it("succeed with the right, hashed password", async () => {
+  it("many logins at once succeed with the right, hashed password", async () => {
     const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:right").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
     expect(outcomes.map(({ kind }) => kind)).toEqual(Array.from({ length: 8 }, () => "accepted"));
   });
 
-  it("cause five verifications of wrong passwords, and a pause for the others", async () => {
+  it("many logins at once cause five verifications of wrong passwords, and a pause for the others", async () => {
     const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:wrong").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));

@@ -51,7 +51,7 @@ describe("GET /metrics", () => {
     expect((await ask("GET", "/gateway", { headers: { authorization: RIGHT } })).status).toBe(401);
   });
 
-  it("GET gets the text of Prometheus whatever Accept says, HEAD gets the headers alone, other methods a 405", async () => {
+  it("GET returns the text of Prometheus whatever Accept says, HEAD returns the headers alone, and other methods get 405", async () => {
     const { ask } = await startAdmin();
     const headers = { authorization: RIGHT, accept: "application/openmetrics-text;version=1.0.0" };
     const [get, head] = [await ask("GET", "/metrics", { headers }), await ask("HEAD", "/metrics", { headers })];
@@ -141,7 +141,7 @@ describe("credentials that were right", () => {
     return { login, verified };
   };
 
-  it("correct credentials are not verified again; others are each time", async () => {
+  it("correct credentials are not verified again; wrong credentials are verified each time", async () => {
     const { login, verified } = counting();
     const kinds = [];
     for (const given of [RIGHT, RIGHT, WRONG, WRONG, RIGHT]) kinds.push((await login.attempt(given, "192.0.2.1")).kind);
@@ -149,7 +149,7 @@ describe("credentials that were right", () => {
     expect(verified).toEqual([PASSWORD, "wrong", "wrong"]);
   });
 
-  it("do not let the same password pass with another user", async () => {
+  it("credentials that were right do not let the same password pass with another user", async () => {
     const { login } = counting();
     await login.attempt(RIGHT, "192.0.2.1");
     expect((await login.attempt(basic("other", PASSWORD), "192.0.2.1")).kind).toBe("wrong");

@@ -27,7 +27,7 @@ const statuses = (raw: string) => [...raw.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map((
 
 describe("the endpoints of the admin interface", () => {
   it.each(["/", "/gateway/", "/Gateway", "/gateway/config/x", "/login/", "//gateway", "/__proto__", "/toString", "/%67ateway"])(
-    "give 404 route_not_found for %s with every method",
+    "the endpoints of the admin interface give 404 route_not_found for %s with every method",
     async (path) => {
       const { ask } = await startAdmin();
       for (const method of ["GET", "POST", "OPTIONS"]) {
@@ -45,13 +45,13 @@ describe("the endpoints of the admin interface", () => {
     ["DELETE", "/gateway/config", "GET, HEAD, OPTIONS"],
     ["PUT", "/healthz", "GET, HEAD, OPTIONS"],
     ["TRACE", "/readyz", "GET, HEAD, OPTIONS"],
-  ])("give 405 with Allow for %s %s", async (method, path, allow) => {
+  ])("the endpoints of the admin interface give 405 with Allow for %s %s", async (method, path, allow) => {
     const { ask } = await startAdmin();
     const got = await ask(method, path);
     expect([got.status, got.headers.allow, got.json?.code]).toEqual([405, allow, method === "HEAD" ? undefined : "method_not_allowed"]);
   });
 
-  it("forbid storing and sniffing of every reply, and give each a request id of its own", async () => {
+  it("the endpoints of the admin interface forbid storing and sniffing of every reply, and give each a request id of its own", async () => {
     const { ask, login, session } = await startAdmin();
     const cookie = await session();
     const got = [
@@ -75,7 +75,7 @@ describe("the endpoints of the admin interface", () => {
     expect(new Set(ids).size).toBe(got.length);
   });
 
-  it("answer errors with problem documents", async () => {
+  it("the endpoints of the admin interface answer errors with problem documents", async () => {
     const { ask } = await startAdmin();
     const got = await ask("GET", "/nowhere");
     expect(got.headers["content-type"]).toBe("application/problem+json");
@@ -88,7 +88,7 @@ describe("the endpoints of the admin interface", () => {
     });
   });
 
-  it("give HEAD the headers of GET and no body, errors included", async () => {
+  it("the endpoints of the admin interface give HEAD the headers of GET and no body, errors included", async () => {
     const { ask, session } = await startAdmin();
     const cookie = await session();
     for (const path of ["/gateway", "/gateway/config", "/healthz", "/readyz", "/nowhere"]) {
@@ -98,14 +98,14 @@ describe("the endpoints of the admin interface", () => {
     }
   });
 
-  it("ignore the query, and accept absolute-form targets", async () => {
+  it("the endpoints of the admin interface ignore the query, and accept absolute-form targets", async () => {
     const { ask } = await startAdmin();
     for (const target of ["/healthz?a=/b?c", "http://127.0.0.1/healthz?x", "HTTPS://LOCALHOST:1/healthz"]) {
       expect((await ask("GET", target)).status).toBe(200);
     }
   });
 
-  it("give 400 for a target that is no path, and for an HTTP/1.1 request without Host", async () => {
+  it("the endpoints of the admin interface give 400 for a target that is no path, and for an HTTP/1.1 request without Host", async () => {
     const { raw } = await startAdmin();
     for (const head of ["OPTIONS * HTTP/1.1\r\nHost: localhost", "GET http:// HTTP/1.1\r\nHost: localhost", "GET /healthz HTTP/1.1"]) {
       const received = await raw(`${head}\r\nConnection: close\r\n\r\n`);
@@ -115,7 +115,7 @@ describe("the endpoints of the admin interface", () => {
     expect(statuses(await raw("GET /healthz HTTP/1.0\r\n\r\n"))).toEqual([200]);
   });
 
-  it("give 417 for an unknown expectation, and honour 100-continue", async () => {
+  it("the endpoints of the admin interface give 417 for an unknown expectation, and honour 100-continue", async () => {
     const { ask } = await startAdmin();
     const got = await ask("GET", "/healthz", { headers: { expect: "a miracle" } });
     expect([got.status, got.json.code]).toEqual([417, "expectation_failed"]);
@@ -145,7 +145,7 @@ describe("a request body", () => {
   });
 
   const ENDLESS = ["Content-Length: 1000000000", "Transfer-Encoding: chunked"];
-  it.each(ENDLESS)("ends the connection when it is endless (%s)", async (framing) => {
+  it.each(ENDLESS)("a request body ends the connection when it is endless (%s)", async (framing) => {
     const { port } = await startAdmin();
     const socket = await connected(port);
     let received = "";
@@ -162,7 +162,7 @@ describe("a request body", () => {
     // Well before the time limit of a connection that is kept alive, which would end it too.
   }, 4000);
 
-  it("ends the connection after the login's reply if it exceeds 64 KiB during the verification", async () => {
+  it("a request body ends the connection after the login's reply if it exceeds 64 KiB during the verification", async () => {
     const { port, inTime } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const socket = await connected(port);
     socket.write(`${post}Transfer-Encoding: chunked\r\n\r\n20000\r\n${"x".repeat(0x20000)}\r\n`);
@@ -181,7 +181,7 @@ describe("bytes that are no request", () => {
     ["a NUL in a header", "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: token=\0\r\n\r\n", 400, "bad_request"],
     ["an oversized cookie", `GET / HTTP/1.1\r\nHost: localhost\r\nCookie: token=${"x".repeat(20_000)}\r\n\r\n`, 431, "headers_too_large"],
     ["an oversized target", `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`, 414, "uri_too_long"],
-  ])("get one problem document and the end of the connection: %s", async (_, text, status, code) => {
+  ])("bytes that are no request get one problem document and the end of the connection: %s", async (_, text, status, code) => {
     const { raw, ask } = await startAdmin();
     const received = await raw(text);
     expect(statuses(received)).toEqual([status]);
@@ -201,7 +201,7 @@ describe("bytes that are no request", () => {
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
 
-  it("do not stop pipelined requests from being answered in order", async () => {
+  it("bytes that are no request do not stop pipelined requests from being answered in order", async () => {
     const { raw } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const login = `POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\n\r\n`;
     const others = "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\nGET /gateway HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -210,13 +210,13 @@ describe("bytes that are no request", () => {
   });
 
   const OTHER_PROTOCOLS = ["CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"];
-  it.each(OTHER_PROTOCOLS)("end the connection, not the process: %j", async (text) => {
+  it.each(OTHER_PROTOCOLS)("bytes that are no request end the connection, not the process: %j", async (text) => {
     const { raw, ask } = await startAdmin();
     await raw(text);
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
 
-  it("get an ordinary reply if they ask for an upgrade", async () => {
+  it("bytes that are no request get an ordinary reply if they ask for an upgrade", async () => {
     const { raw } = await startAdmin();
     const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
     expect(statuses(await raw(`GET /healthz HTTP/1.0\r\nHost: localhost\r\n${upgrade}\r\n`))).toEqual([200]);
@@ -227,14 +227,14 @@ describe("time limits", () => {
   it.each([
     ["a head", "GET /healthz HTTP/1.1\r\nHost:", [408]],
     ["a body, though its request was answered", `POST /logout HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1`, [405]],
-  ])("end the connection when %s does not arrive in time", async (_, text, expected) => {
+  ])("time limits end the connection when %s does not arrive in time", async (_, text, expected) => {
     const { raw, inTime } = await startAdmin();
     expect(statuses(await inTime(raw(text)))).toEqual(expected);
   });
 });
 
 describe("a client that disconnects", () => {
-  it("does no harm if it leaves before the reply to its login", async () => {
+  it("a client that disconnects does no harm if it leaves before the reply to its login", async () => {
     const { port, ask, login } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const socket = await connected(port);
     socket.write(`POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\n\r\n`);

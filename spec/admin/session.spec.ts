@@ -10,7 +10,7 @@ const MIDDLE = /\.[^.]+\./;
 const CLAIMS = { sub: USER, iat: NOW, exp: NOW + 60, jti: "j", iss: "edge-gateway", aud: "edge-gateway-admin" };
 
 describe("the token cookie", () => {
-  it.each(PAGES)("gives access to GET and HEAD %s", async (path) => {
+  it.each(PAGES)("the token cookie gives access to GET and HEAD %s", async (path) => {
     const { ask, session } = await startAdmin();
     const cookie = await session();
     expect((await ask("GET", path, { headers: { cookie } })).status).toBe(200);
@@ -51,7 +51,7 @@ describe("the token cookie", () => {
     ["of alg none, rightly signed", forged({ alg: "none", typ: "JWT" }, CLAIMS)],
     ["of alg HS512", forged({ alg: "HS512", typ: "JWT" }, CLAIMS, SECRET, "sha512")],
     ["changed behind its signature", forged(HEADER, CLAIMS).replace(MIDDLE, MIDDLE.exec(forged(HEADER, { ...CLAIMS, exp: NOW + 99 }))![0])],
-  ])("leads to 401 without a Basic challenge when it is %s", async (_, cookie) => {
+  ])("the token cookie leads to 401 without a Basic challenge when it is %s", async (_, cookie) => {
     const { ask } = await startAdmin();
     for (const path of PAGES) {
       const got = await ask("GET", path, cookie === undefined ? {} : { headers: { cookie } });
@@ -64,12 +64,12 @@ describe("the token cookie", () => {
     expect((await ask("GET", "/gateway", { headers: { cookie: forged(HEADER, CLAIMS) } })).status).toBe(200);
   });
 
-  it("cannot be replaced by Basic credentials", async () => {
+  it("the token cookie cannot be replaced by Basic credentials", async () => {
     const { ask } = await startAdmin();
     expect((await ask("GET", "/gateway", { headers: { authorization: RIGHT } })).status).toBe(401);
   });
 
-  it("expires with its session to the second", async () => {
+  it("the token cookie expires with its session to the second", async () => {
     const { ask, session, clock } = await startAdmin({ sessionTtlS: 60 });
     const cookie = await session();
     clock.advance(59_999);
@@ -145,7 +145,7 @@ describe("revoked tokens", () => {
     return { clock, issue, isLive, revoke };
   };
 
-  it("stay revoked when there are more than can be remembered: all sessions end then", () => {
+  it("revoked tokens stay revoked when there are more than can be remembered: all sessions end then", () => {
     const { clock, issue, isLive, revoke } = sessionsOf(3);
     const bystander = issue();
     const revoked = Array.from({ length: 4 }, issue);
@@ -157,7 +157,7 @@ describe("revoked tokens", () => {
     expect(isLive(issue())).toBe(true);
   });
 
-  it("leave memory once they have expired", () => {
+  it("revoked tokens leave memory once they have expired", () => {
     const { clock, issue, isLive, revoke } = sessionsOf(3);
     Array.from({ length: 3 }, issue).forEach(revoke);
     clock.advance(30_000);

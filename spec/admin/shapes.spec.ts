@@ -11,7 +11,7 @@ const all: api.StatsWithHistory = statsWithHistoryView(STATS);
 const explanation: api.Explanation = explanationView(EXPLANATION);
 
 describe("the JSON that the pages of the management UI read", () => {
-  it("has certificates and warnings in the status, with times as in RFC 3339", () => {
+  it("the JSON that the pages of the management UI read has certificates and warnings in the status, with times as in RFC 3339", () => {
     const view = statusView({
       ...STATUS,
       certificates: [{ where: "SERVER_CERT_PATH", path: "/c.pem", names: [], commonName: "till", notAfter: Date.UTC(2027, 0, 1) }],
@@ -22,7 +22,7 @@ describe("the JSON that the pages of the management UI read", () => {
     expect(status.last_reload?.outcome).toBe("taken");
   });
 
-  it("has the same statistics in the event and, with the history, in the endpoint", async () => {
+  it("the JSON that the pages of the management UI read has the same statistics in the event and, with the history, in the endpoint", async () => {
     const tries = { requests_per_s: 0, errors_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
     const figures = { ...tries, limited_per_s: 0 };
     expect(stats).toEqual({
@@ -39,7 +39,7 @@ describe("the JSON that the pages of the management UI read", () => {
     expect((await ask("GET", "/gateway/stats")).status).toBe(401);
   });
 
-  it("has the upstreams of an explanation as in the health, with their share", () => {
+  it("the JSON that the pages of the management UI read has the upstreams of an explanation as in the health, with their share", () => {
     expect(explanation.upstreams[0]).toEqual({ ...health.services[1]!.upstreams[0], id: "u", port: 1, state: "healthy", since: "2026-01-01T00:00:00.000Z", share: 1 });
   });
 });

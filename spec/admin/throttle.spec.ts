@@ -10,7 +10,7 @@ function fail(throttle: Throttle, address: string, times: number): void {
 }
 
 describe("the throttle of logins", () => {
-  it("pauses an address from its fifth failure on, by 1 s, 2 s, 4 s, … 15 min", () => {
+  it("the throttle of logins pauses an address from its fifth failure on, by 1 s, 2 s, 4 s, … 15 min", () => {
     const throttle = new Throttle(manualClock());
     fail(throttle, "a", 4);
     expect(throttle.pausedFor("a")).toBe(0);
@@ -23,7 +23,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("b")).toBe(0);
   });
 
-  it("forgets one failure of an address every half hour", () => {
+  it("the throttle of logins forgets one failure of an address every half hour", () => {
     const clock = manualClock();
     const throttle = new Throttle(clock);
     fail(throttle, "a", 9);
@@ -35,7 +35,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(2_000);
   });
 
-  it("forgets an address after seven and a half hours, however often it failed", () => {
+  it("the throttle of logins forgets an address after seven and a half hours, however often it failed", () => {
     const clock = manualClock();
     const throttle = new Throttle(clock);
     fail(throttle, "a", 2000);
@@ -44,7 +44,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(0);
   });
 
-  it("takes back only the failure that a right attempt was counted as", () => {
+  it("the throttle of logins takes back only the failure that a right attempt was counted as", () => {
     const clock = manualClock();
     const throttle = new Throttle(clock);
     fail(throttle, "a", 5);
@@ -57,7 +57,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(2000);
   });
 
-  it("keeps the pause after a failure during the verification of a right attempt", () => {
+  it("the throttle of logins keeps the pause after a failure during the verification of a right attempt", () => {
     const throttle = new Throttle(manualClock());
     fail(throttle, "a", 3);
     const takeBack = throttle.begin("a");
@@ -66,14 +66,14 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(1000);
   });
 
-  it("ends no pause in a flood of addresses", () => {
+  it("the throttle of logins ends no pause in a flood of addresses", () => {
     const throttle = new Throttle(manualClock(), 100);
     fail(throttle, "victim", 12);
     for (let i = 0; i < 1000; i++) fail(throttle, `flood ${i}`, 5);
     expect(throttle.pausedFor("victim")).toBe(128_000);
   });
 
-  it("gives all addresses beyond its bound one common allowance, until others are forgotten", () => {
+  it("the throttle of logins gives all addresses beyond its bound one common allowance, until others are forgotten", () => {
     const clock = manualClock();
     const throttle = new Throttle(clock, 100);
     for (let i = 0; i < 100; i++) throttle.begin(`known ${i}`);
@@ -91,7 +91,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("latest")).toBe(0);
   });
 
-  it("forgets an address whose only attempt was right", () => {
+  it("the throttle of logins forgets an address whose only attempt was right", () => {
     const throttle = new Throttle(manualClock(), 2);
     throttle.begin("a")();
     fail(throttle, "b", 5);
@@ -100,7 +100,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("b")).toBe(1000);
   });
 
-  it("admits at most 15 wrong guesses and one every 15 minutes, with right ones in between (random guessers)", () => {
+  it("the throttle of logins admits at most 15 wrong guesses and one every 15 minutes, with right ones in between (random guessers)", () => {
     const { int, chance } = random(11);
     for (let run = 0; run < 20; run++) {
       const clock = manualClock();

@@ -64,7 +64,7 @@ describe("GET /readyz", () => {
 });
 
 describe("a source that fails", () => {
-  it("leads to 500 without the reason, which is logged under the same request id", async () => {
+  it("a source that fails leads to 500 without the reason, which is logged under the same request id", async () => {
     let text = "";
     const proxyConfig = () => {
       throw new Error("inside story");

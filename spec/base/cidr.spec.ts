@@ -24,7 +24,7 @@ describe("addresses", () => {
     ["fe80::1%eth0", "fe800000 0 0 1"],
     ["::ffff:192.0.2.1", "0 0 ffff c0000201"],
     ["::FFFF:c000:201", "0 0 ffff c0000201"],
-  ])("%s is read", (text, expected) => {
+  ])("reads the address %s", (text, expected) => {
     expect(words(text)).toBe(expected);
   });
 
@@ -68,7 +68,7 @@ describe("blocks", () => {
     ["fe80::/10", "fe80::1%eth0", true],
     ["2001:db8::/33", "2001:db8:7fff::", true],
     ["2001:db8::/33", "2001:db8:8000::", false],
-  ])("%s, %s: %s", (block, address, expected) => {
+  ])("decides whether block %s contains %s: %s", (block, address, expected) => {
     expect(cidrSet([block]).has(address)).toBe(expected);
   });
 

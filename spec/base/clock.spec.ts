@@ -3,19 +3,19 @@ import { DeadlineTimer, systemClock, type HasDeadline } from "../../lib/base/clo
 import { manualClock } from "../support/clock.ts";
 
 describe("the system's clock", () => {
-  it("gives the wall clock time in milliseconds since 1970", () => {
+  it("the system's clock gives the wall clock time in milliseconds since 1970", () => {
     const before = Date.now();
     const wall = systemClock.wall();
     expect(wall).toBeGreaterThanOrEqual(before);
     expect(wall).toBeLessThanOrEqual(Date.now());
   });
 
-  it("never goes backwards", () => {
+  it("the system's clock never goes backwards", () => {
     const read = Array.from({ length: 10_000 }, () => systemClock.now());
     expect(read.every((now, i) => i === 0 || now >= read[i - 1]!)).toBe(true);
   });
 
-  it("does not keep the process alive for a pending timer", () => {
+  it("the system's clock does not keep the process alive for a pending timer", () => {
     const set = vi.spyOn(globalThis, "setTimeout");
     const timer = systemClock.after(60_000, () => {});
     const handle = set.mock.results[0]!.value as NodeJS.Timeout;
@@ -35,7 +35,7 @@ describe.each([
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  it("runs once, after its time", () => {
+  it("a timer runs once, after its time", () => {
     const run = vi.fn();
     clock.after(100, run);
     pass(99);
@@ -46,7 +46,7 @@ describe.each([
     expect(run).toHaveBeenCalledTimes(1);
   });
 
-  it("does not run once cancelled", () => {
+  it("a timer does not run once cancelled", () => {
     const run = vi.fn();
     const timer = clock.after(100, run);
     pass(50);
@@ -55,7 +55,7 @@ describe.each([
     expect(run).not.toHaveBeenCalled();
   });
 
-  it("starts its full time again when restarted, even after it has run", () => {
+  it("a timer starts its full time again when restarted, even after it has run", () => {
     const run = vi.fn();
     const timer = clock.after(100, run);
     pass(60);
@@ -90,7 +90,7 @@ function made() {
 }
 
 describe("a watch", () => {
-  it("notifies each watcher when it is due, to the millisecond, with one timer", () => {
+  it("a watch notifies each watcher when it is due, to the millisecond, with one timer", () => {
     const { clock, overdue, watched } = made();
     watched("b", 200);
     watched("a", 100);
@@ -105,7 +105,7 @@ describe("a watch", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("discovers without a call that a deadline has become later", () => {
+  it("a watch discovers without a call that a deadline has become later", () => {
     const { clock, overdue, watched } = made();
     const one = watched("a", 100);
     one.dueAt = 150;
@@ -115,7 +115,7 @@ describe("a watch", () => {
     expect(overdue).toEqual(["a at 150"]);
   });
 
-  it("moves its timer for an earlier deadline", () => {
+  it("a watch moves its timer for an earlier deadline", () => {
     const { clock, watch, overdue, watched } = made();
     const one = watched("a", 100);
     clock.advance(10);
@@ -125,7 +125,7 @@ describe("a watch", () => {
     expect(overdue).toEqual(["a at 20"]);
   });
 
-  it("has no timer without watchers, or when no watcher will be due", () => {
+  it("a watch has no timer without watchers, or when no watcher will be due", () => {
     const { clock, watch, watched } = made();
     const one = watched("a", 100);
     watch.remove(one);
@@ -134,7 +134,7 @@ describe("a watch", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("notifies the remaining watchers when some have left, in any order", () => {
+  it("a watch notifies the remaining watchers when some have left, in any order", () => {
     const { clock, watch, overdue, watched } = made();
     const all = ["a", "b", "c", "d", "e"].map((name) => watched(name, 10));
     for (const gone of [all[1]!, all[4]!, all[1]!]) watch.remove(gone);
@@ -143,7 +143,7 @@ describe("a watch", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("does not notify a watcher that leaves while another watcher is notified", () => {
+  it("a watch does not notify a watcher that leaves while another watcher is notified", () => {
     const { clock, watch, overdue } = made();
     const second = { dueAt: 5, place: -1, overdue: () => void overdue.push("second") };
     const first = {

@@ -22,12 +22,12 @@ const reason = (token: string, changes: Partial<typeof EXPECTED> = {}) => {
 };
 
 describe("a JWT", () => {
-  it("passes if it was signed with the same secret", () => {
+  it("a JWT passes if it was signed with the same secret", () => {
     expect(verifyJwt(signJwt(CLAIMS, SECRET), SECRET, EXPECTED)).toEqual({ ok: true, claims: CLAIMS });
     expect(verifyJwt(signJwt(CLAIMS, SECRET), Buffer.from(SECRET), EXPECTED).ok).toBe(true);
   });
 
-  it("has the signature that RFC 7515 §A.1 shows; that example is only refused for its lack of an audience", () => {
+  it("a JWT has the signature that RFC 7515 §A.1 shows; that example is only refused for its lack of an audience", () => {
     const key = Buffer.from("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow", "base64url");
     const token =
       "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9" +
@@ -36,7 +36,7 @@ describe("a JWT", () => {
     expect(verifyJwt(token, key, { now: 1_300_819_379_000, issuer: "joe", audience: "x" })).toEqual({ ok: false, reason: "audience" });
   });
 
-  it("fails when signed with another secret", () => {
+  it("a JWT fails when signed with another secret", () => {
     expect(verifyJwt(signJwt(CLAIMS, SECRET + "x"), SECRET, EXPECTED)).toEqual({ ok: false, reason: "signature" });
   });
 
@@ -50,13 +50,13 @@ describe("a JWT", () => {
     ["another typ", { alg: "HS256", typ: "at+jwt" }],
     ["crit", { alg: "HS256", typ: "JWT", crit: ["exp"] }],
     ["a key of its own", { alg: "HS256", jwk: { kty: "oct", k: "AAAA" } }],
-  ])("fails if its header says %s, correctly signed or not", (_, header) => {
+  ])("a JWT fails if its header says %s, correctly signed or not", (_, header) => {
     expect(reason(signed(header, CLAIMS))).toBe("algorithm");
     expect(reason(signed(header, CLAIMS, "sha512"))).toBe("algorithm");
     expect(reason(`${encode(header)}.${encode(CLAIMS)}.`)).toBe("algorithm");
   });
 
-  it("fails without a signature, though the header names HS256", () => {
+  it("a JWT fails without a signature, though the header names HS256", () => {
     expect(reason(signJwt(CLAIMS, SECRET).replace(/[^.]+$/, ""))).toBe("signature");
   });
 
@@ -74,23 +74,23 @@ describe("a JWT", () => {
     ["an exp that is no number", signJwt({ ...CLAIMS, exp: "9999999999" }, SECRET)],
     ["an nbf that is no number", signJwt({ ...CLAIMS, nbf: "0" }, SECRET)],
     ["more than 4096 characters", signJwt({ ...CLAIMS, sub: "x".repeat(4000) }, SECRET)],
-  ])("fails as malformed with %s", (_, token) => {
+  ])("a JWT fails as malformed with %s", (_, token) => {
     expect(reason(token)).toBe("malformed");
   });
 
-  it("fails from the second of its exp on", () => {
+  it("a JWT fails from the second of its exp on", () => {
     const token = signJwt(CLAIMS, SECRET);
     expect(reason(token, { now: NOW + 59_999 })).toBe("ok");
     expect(reason(token, { now: NOW + 60_000 })).toBe("expired");
   });
 
-  it("fails before its nbf", () => {
+  it("a JWT fails before its nbf", () => {
     const token = signJwt({ ...CLAIMS, nbf: NOW / 1000 + 5 }, SECRET);
     expect(reason(token, { now: NOW + 4999 })).toBe("not_yet");
     expect(reason(token, { now: NOW + 5000 })).toBe("ok");
   });
 
-  it("fails if issuer or audience differ; a list of audiences must contain the configured audience", () => {
+  it("a JWT fails if issuer or audience differ; a list of audiences must contain the configured audience", () => {
     expect(reason(signJwt({ ...CLAIMS, iss: "others" }, SECRET))).toBe("issuer");
     expect(reason(signJwt({ ...CLAIMS, iss: undefined }, SECRET))).toBe("issuer");
     expect(reason(signJwt({ ...CLAIMS, aud: "others" }, SECRET))).toBe("audience");
@@ -98,7 +98,7 @@ describe("a JWT", () => {
     expect(reason(signJwt({ ...CLAIMS, aud: ["others", "them"] }, SECRET))).toBe("ok");
   });
 
-  it("fails after any change of one character (2,000 tries)", () => {
+  it("a JWT fails after any change of one character (2,000 tries)", () => {
     const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.= ";
     const token = signJwt(CLAIMS, SECRET);
     const { int, pick } = random(7);

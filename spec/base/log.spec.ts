@@ -7,7 +7,7 @@ function collect(options: LogOptions = {}) {
 }
 
 describe("the log", () => {
-  it("writes one line an event: time, level, message, fields", () => {
+  it("the log writes one line an event: time, level, message, fields", () => {
     const { lines, log } = collect();
     log.info("listening", { address: "127.0.0.1:8008", workers: 2 });
     log.error("gone");
@@ -17,13 +17,13 @@ describe("the log", () => {
     ]);
   });
 
-  it("quotes text that is not a plain word, so that no field can forge a line or another field", () => {
+  it("the log quotes text that is not a plain word, so that no field can forge a line or another field", () => {
     const { lines, log } = collect();
     log.warn("odd", { name: "a b=c", forged: "x\n2026 error", none: undefined, empty: "", list: [1] });
     expect(lines).toEqual([`2026-01-01T00:00:00.000Z warn  odd name="a b=c" forged="x\\n2026 error" empty="" list=[1]\n`]);
   });
 
-  it("writes one JSON object a line in the format json", () => {
+  it("the log writes one JSON object a line in the format json", () => {
     const { lines, log } = collect({ format: "json" });
     log.warn("odd\nline", { name: "a b" });
     expect(lines).toHaveLength(1);
@@ -31,7 +31,7 @@ describe("the log", () => {
     expect(JSON.parse(lines[0]!)).toEqual({ time: "2026-01-01T00:00:00.000Z", level: "warn", message: "odd\nline", name: "a b" });
   });
 
-  it.each(["text", "json"] as const)("has no control character in %s that a terminal would execute", (format) => {
+  it.each(["text", "json"] as const)("the log has no control character in %s that a terminal would execute", (format) => {
     const { lines, log } = collect({ format });
     const reason = "\u001b[2J \u009b2J \u007f";
     log.warn("refused", { reason });
@@ -39,7 +39,7 @@ describe("the log", () => {
     expect(JSON.parse(lines[0]!.slice(lines[0]!.indexOf(format === "json" ? "{" : '"')))).toEqual(format === "json" ? expect.objectContaining({ reason }) : reason);
   });
 
-  it.each(LOG_LEVELS)("drops events below its level: %s", (level) => {
+  it.each(LOG_LEVELS)("the log drops events below its level: %s", (level) => {
     const { lines, log } = collect({ level, format: "json" });
     log.debug("");
     log.info("");
@@ -49,7 +49,7 @@ describe("the log", () => {
     expect(written).toEqual(LOG_LEVELS.slice(LOG_LEVELS.indexOf(level)).filter((each) => each !== "silent"));
   });
 
-  it("starts at info and writes to standard error by default", () => {
+  it("the log starts at info and writes to standard error by default", () => {
     const write = vi.spyOn(process.stderr, "write").mockReturnValue(true);
     try {
       const log = createLog();

@@ -7,7 +7,7 @@ const hashOf = (password: string, N = 1024, r = 8, p = 1) =>
   `scrypt$${N}$${r}$${p}$${SALT.toString("base64url")}$${scryptSync(password, SALT, 32, { N, r, p, maxmem: 2 ** 28 }).toString("base64url")}`;
 
 describe("a password", () => {
-  it("matches only its own hash", async () => {
+  it("a password matches only its own hash", async () => {
     const stored = await hashPassword("päss:wörd");
     expect(stored).toMatch(/^scrypt\$32768\$8\$1\$[\w-]{22}\$[\w-]{43}$/);
     expect(passwordProblem(stored)).toBeNull();
@@ -17,11 +17,11 @@ describe("a password", () => {
     expect(await verifyPassword(stored, stored)).toBe(false);
   });
 
-  it("gets a new salt, and so a new hash, each time", async () => {
+  it("a password gets a new salt, and so a new hash, each time", async () => {
     expect(await hashPassword("x")).not.toBe(await hashPassword("x"));
   });
 
-  it("matches hashes with other parameters from any scrypt", async () => {
+  it("a password matches hashes with other parameters from any scrypt", async () => {
     for (const stored of [hashOf("secret"), hashOf("secret", 2048, 16, 2)]) {
       expect(passwordProblem(stored)).toBeNull();
       expect(await verifyPassword("secret", stored)).toBe(true);
@@ -29,12 +29,12 @@ describe("a password", () => {
     }
   });
 
-  it("matches stored plain text, complete and case-sensitive", async () => {
+  it("a password matches stored plain text, complete and case-sensitive", async () => {
     expect(await verifyPassword("secret", "secret")).toBe(true);
     for (const given of ["", "secre", "secrets", "SECRET", "secret\0"]) expect(await verifyPassword(given, "secret")).toBe(false);
   });
 
-  it("matches in every Unicode composition", async () => {
+  it("a password matches in every Unicode composition", async () => {
     expect(await verifyPassword("e\u0301", "\u00e9")).toBe(true);
     expect(await verifyPassword("e\u0301", hashOf("\u00e9"))).toBe(true);
     expect(sameText("u\u0308ser", "\u00fcser")).toBe(true);

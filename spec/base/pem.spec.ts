@@ -65,7 +65,7 @@ describe("factsOf", () => {
 });
 
 describe("a key with a passphrase", () => {
-  it.each(["pkcs8", "pkcs1"] as const)("causes a problem in the form %s, with the remedy", (type) => {
+  it.each(["pkcs8", "pkcs1"] as const)("a key with a passphrase causes a problem in the form %s, with the remedy", (type) => {
     const { privateKey } = generateKeyPairSync("rsa", {
       modulusLength: 1024,
       publicKeyEncoding: { type: "spki", format: "pem" },

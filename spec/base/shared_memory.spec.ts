@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 
 describe("a memory with several owners", () => {
-  it("gives each owner only its own items", () => {
+  it("a memory with several owners gives each owner only its own items", () => {
     const memory = new SharedMemory(10_000);
     const [a, b] = [memory.part<number>(), memory.part<number>()];
     a.set("k", 1, 8);
@@ -13,7 +13,7 @@ describe("a memory with several owners", () => {
     expect([a.get("k"), b.get("k")]).toEqual([3, 2]);
   });
 
-  it("never exceeds its limit of bytes, however many owners there are", () => {
+  it("a memory with several owners never exceeds its limit of bytes, however many owners there are", () => {
     const memory = new SharedMemory(100_000);
     for (let owner = 0; owner < 50; owner++) {
       const part = memory.part<number>();
@@ -25,7 +25,7 @@ describe("a memory with several owners", () => {
     expect(memory.used).toBeGreaterThan(90_000);
   });
 
-  it("drops first the items that were never read, whatever their owner", () => {
+  it("a memory with several owners drops first the items that were never read, whatever their owner", () => {
     const memory = new SharedMemory(5_000);
     const [a, b] = [memory.part<number>(), memory.part<number>()];
     a.set("asked for", 1, 1_000);
@@ -35,7 +35,7 @@ describe("a memory with several owners", () => {
     expect([a.get("asked for"), a.get("not asked for")]).toEqual([1, undefined]);
   });
 
-  it("accepts new items even when all other items have been read", () => {
+  it("a memory with several owners accepts new items even when all other items have been read", () => {
     const memory = new SharedMemory(40_000);
     const part = memory.part<number>();
     for (let i = 0; i < 100; i++) part.set(String(i), i, 100);
@@ -45,7 +45,7 @@ describe("a memory with several owners", () => {
     expect(memory.used).toBeLessThanOrEqual(40_000);
   });
 
-  it("refuses an item that exceeds the limit, and keeps the other items", () => {
+  it("a memory with several owners refuses an item that exceeds the limit, and keeps the other items", () => {
     const memory = new SharedMemory(5_000);
     const part = memory.part<number>();
     part.set("small", 1, 8);
@@ -53,7 +53,7 @@ describe("a memory with several owners", () => {
     expect([part.get("small"), part.get("large")]).toEqual([1, undefined]);
   });
 
-  it("drops the items of a closed owner, and accepts no more items for it", () => {
+  it("a memory with several owners drops the items of a closed owner, and accepts no more items for it", () => {
     const memory = new SharedMemory(5_000);
     const part = memory.part<number>();
     part.set("a", 1, 8);

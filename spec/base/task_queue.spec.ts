@@ -16,7 +16,7 @@ function deferred() {
 }
 
 describe("a task queue", () => {
-  it("runs at most the allowed number of tasks at once, the others in their order, even after a failed task", async () => {
+  it("a task queue runs at most the allowed number of tasks at once, the others in their order, even after a failed task", async () => {
     const turns = createTaskQueue(2, 3);
     const tasks = Array.from({ length: 5 }, task);
     const ends = tasks.map(({ run }) => turns.take(run));
@@ -33,7 +33,7 @@ describe("a task queue", () => {
     expect(started()).toBe("xxxxx");
   });
 
-  it("has room until the limits of running and waiting tasks are reached", async () => {
+  it("a task queue has room until the limits of running and waiting tasks are reached", async () => {
     const turns = createTaskQueue(1, 1);
     const [first, second] = [task(), task()];
     const ends = [turns.take(first.run)];

@@ -4,7 +4,7 @@ import { createTimeSlices } from "../../lib/base/time_slices.ts";
 const turn = () => new Promise<void>((resolve) => void setImmediate(resolve));
 
 describe("slices of long work", () => {
-  it("run one in each turn of the event loop, in the order of the requests", async () => {
+  it("slices of long work run one in each turn of the event loop, in the order of the requests", async () => {
     const nextSlice = createTimeSlices();
     const order: string[] = [];
     const work = async (name: string, slices: number) => {
@@ -24,7 +24,7 @@ describe("slices of long work", () => {
     expect(Math.max(...perTurn)).toBe(1);
   });
 
-  it("start again after a pause", async () => {
+  it("slices of long work start again after a pause", async () => {
     const nextSlice = createTimeSlices();
     await nextSlice();
     await turn();

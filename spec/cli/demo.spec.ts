@@ -83,7 +83,7 @@ describe("edge-gateway demo", () => {
     expect(await shell(lines.at(-1)!)).toContain('"services"');
   });
 
-  it("has its own credentials, and neither uses nor prints those of the environment", async () => {
+  it("the demo has its own credentials, and neither uses nor prints the credentials of the environment", async () => {
     const { text } = await running({ ADMIN_USER: "real", ADMIN_PASSWORD: "really secret" });
     expect(text).not.toContain("really secret");
     expect(text).toMatch(/\(admin \/ [\w-]{12}\)/);

@@ -17,7 +17,7 @@ async function taken(): Promise<number> {
 }
 
 describe("a start that fails", () => {
-  it("exits 2 for a wrong configuration, reports all errors, and never listens", async () => {
+  it("a start that fails exits 2 for a wrong configuration, reports all errors, and never listens", async () => {
     const { code, stdout, stderr } = await failed([], {}, { services: [{ name: "s" }] });
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(/gw\.json:1:14 .*base_path/);
@@ -25,13 +25,13 @@ describe("a start that fails", () => {
     expect(stderr).not.toContain(" started\n");
   });
 
-  it("exits 2 without a configuration file, and names the file", async () => {
+  it("a start that fails exits 2 without a configuration file, and names the file", async () => {
     const { code, stderr } = await program(["--config", "/nowhere/gw.json"]).ended;
     expect(code).toBe(2);
     expect(stderr).toContain("cannot read /nowhere/gw.json: ");
   });
 
-  it("exits 1 if HTTP_PORT is in use, and names port and setting", async () => {
+  it("a start that fails exits 1 if HTTP_PORT is in use, and names port and setting", async () => {
     const port = await taken();
     const environment = { HTTP_PORT: String(port), LISTEN_HOST: "127.0.0.1" };
     const { code, stderr } = await program(["--config", fileWith(oneService(9))], { environment }).ended;
@@ -41,7 +41,7 @@ describe("a start that fails", () => {
     );
   });
 
-  it("exits 1 if ADMIN_PORT is in use, and closes the open HTTP listener", async () => {
+  it("a start that fails exits 1 if ADMIN_PORT is in use, and closes the open HTTP listener", async () => {
     const [adminPort, httpPort] = [await taken(), await freePort()];
     const config = fileWith(oneService(9));
     const environment = { HTTP_PORT: String(httpPort), ADMIN_PORT: String(adminPort), ADMIN_USER: "a", ADMIN_PASSWORD: "b", LISTEN_HOST: "127.0.0.1" };
@@ -52,7 +52,7 @@ describe("a start that fails", () => {
     await expect(connect(httpPort)).rejects.toMatchObject({ code: "ECONNREFUSED" });
   });
 
-  it("exits 1 if HTTPS_PORT is in use, and names it", async () => {
+  it("a start that fails exits 1 if HTTPS_PORT is in use, and names it", async () => {
     const port = await taken();
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, HTTP_PORT: "0", HTTPS_PORT: String(port), LISTEN_HOST: "127.0.0.1" };
@@ -62,7 +62,7 @@ describe("a start that fails", () => {
     expect(stderr).toContain("HTTPS_PORT (--https-port)");
   });
 
-  it("exits 1 if LISTEN_HOST is not an address of this machine, and names it", async () => {
+  it("a start that fails exits 1 if LISTEN_HOST is not an address of this machine, and names it", async () => {
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0", "--listen-host", "192.0.2.77"]).ended;
     expect(code).toBe(1);
     expect(stderr).toContain("LISTEN_HOST (--listen-host)");
@@ -76,7 +76,7 @@ describe("a start that fails", () => {
     ["a CA that is garbage", { cert: SERVER.cert, key: SERVER.key, ca: "none" }, ["ca.pem (CA_CERT_PATH) is not a certificate in PEM form"]],
     ["a chain whose second certificate is garbage", { cert: SERVER.cert + garbage, key: SERVER.key }, ["cert.pem (SERVER_CERT_PATH) is not a certificate in PEM form (number 2 of 2 in it)"]],
   ];
-  it.each(cases)("exits 2 for %s, and names the file and the reason", async (_what, texts, told) => {
+  it.each(cases)("a start that fails exits 2 for %s, and names the file and the reason", async (_what, texts, told) => {
     const files = pem(texts);
     const environment: Record<string, string> = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
     if (files.ca !== undefined) environment.CA_CERT_PATH = files.ca;
@@ -89,19 +89,19 @@ describe("a start that fails", () => {
   it.each([
     ["is not there", "SERVER_CERT_PATH", "/nowhere/cert.pem", "cannot read the server certificate /nowhere/cert.pem (SERVER_CERT_PATH): no such file"],
     ["is a directory", "SERVER_KEY_PATH", "/tmp", "cannot read the server key /tmp (SERVER_KEY_PATH): it is a folder"],
-  ])("exits 2 if a file %s, and names the file", async (_what, setting, path, message) => {
+  ])("a start that fails exits 2 if a file %s, and names the file", async (_what, setting, path, message) => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const { code, stderr } = await failed([], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, [setting]: path });
     expect([code, stderr]).toEqual([2, `edge-gateway: ${message}\n`]);
   });
 
-  it("exits 2 if the admin password is a malformed hash", async () => {
+  it("a start that fails exits 2 if the admin password is a malformed hash", async () => {
     const { code, stderr } = await failed([], { ADMIN_USER: "a", ADMIN_PASSWORD: "scrypt$1$2$3" });
     expect(code).toBe(2);
     expect(stderr).toContain("a scrypt hash has six fields");
   });
 
-  it("reads its certificate before anything listens: a wrong certificate and a port in use exit 2", async () => {
+  it("a start that fails reads its certificate before anything listens: a wrong certificate and a port in use exit 2", async () => {
     const files = pem({ cert: garbage, key: SERVER.key });
     const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, HTTP_PORT: String(await taken()), LISTEN_HOST: "127.0.0.1" };
     expect((await program(["--config", fileWith(oneService(9))], { environment }).ended).code).toBe(2);

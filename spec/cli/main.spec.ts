@@ -48,7 +48,7 @@ describe("the command line", () => {
     expect(stdout).toMatch(usage);
   });
 
-  it("accepts a flag that is true or false before the command", async () => {
+  it("the command line accepts a flag that is true or false before the command", async () => {
     const { code, stderr } = await program(["--manager", "run"]).ended;
     expect(code).toBe(2);
     expect(stderr).toMatch(/^edge-gateway: MANAGER needs an admin interface to talk to/);
@@ -70,7 +70,7 @@ describe("the command line", () => {
     expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr });
   });
 
-  it("reports everything that is wrong with flags and environment at once, and exits 2", async () => {
+  it("the command line reports everything that is wrong with flags and environment at once, and exits 2", async () => {
     const environment = { HTTPS_PORT: "70000", PERSISTENCE_CONFIG: "postgres", SERVER_CERT_PATH: "c.pem" };
     const { code, stderr } = await program(["--http-port", "x"], { environment }).ended;
     expect(code).toBe(2);
@@ -81,14 +81,14 @@ describe("the command line", () => {
     }
   });
 
-  it("does not repeat a private key given in place of its file's name", async () => {
+  it("the command line does not repeat a private key given in place of its file's name", async () => {
     const pem = "-----BEGIN PRIVATE KEY-----\nhunter2\n";
     const { code, stderr } = await program([], { environment: { SERVER_CERT_PATH: pem, SERVER_KEY_PATH: pem } }).ended;
     const line = (name: string) => `edge-gateway: ${name}: expected the path of a file, found "(the content of a file)"\n`;
     expect([code, stderr]).toEqual([2, line("SERVER_CERT_PATH") + line("SERVER_KEY_PATH")]);
   });
 
-  it("does not fail when the reader of its output ends", async () => {
+  it("the command line does not fail when the reader of its output ends", async () => {
     const child = spawn(process.execPath, ["--import", LOADER, BIN, "schema"], { stdio: ["ignore", "pipe", "pipe"] });
     onTestFinished(() => void child.kill("SIGKILL"));
     let stderr = "";
@@ -108,7 +108,7 @@ describe("validate", () => {
     expect(stdout.startsWith(file)).toBe(true);
   });
 
-  it("takes the file from --config, from CONFIG_FILE_PATH, or gw.json of the working directory", async () => {
+  it("reads the file from --config, from CONFIG_FILE_PATH, or gw.json of the working directory", async () => {
     const file = fileWith(good);
     const ended = await Promise.all([
       program(["validate", "--config", file]).ended,

@@ -105,7 +105,7 @@ describe("edge-gateway manager", () => {
     expect((await secure(manager.port, "/")).serial).not.toBe(before.serial);
   });
 
-  it("warns when it listens beyond this machine on plain HTTP, where nobody could log in", async () => {
+  it("warns when it listens beyond this machine on plain HTTP, where no user could log in", async () => {
     const manager = await alone(["--manager-host", "0.0.0.0"]);
     expect(logLines(manager.stderr())[0]).toMatchObject({ level: "warn", message: expect.stringContaining("MANAGER_TLS=true") as string });
     expect(manager.url).toBe(`http://localhost:${manager.port}`);

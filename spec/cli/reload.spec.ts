@@ -145,7 +145,7 @@ describe("asAdmin", () => {
     ["gives no session", { "/login": [200, {}] }, /^1 \S+ answered POST \/login with 200: it is not/],
     ["throttles", { "/login": [429, {}, { "Retry-After": "7" }] }, /^1 \S+ has seen too many failed logins from here; try again in 7 s$/],
     ["is busy", { "/login": [503, {}] }, /^1 \S+ is too busy$/],
-    ["does not know the name it is asked under", { "/login": [421, {}] }, /does not accept this host name: add it to ADMIN_HOSTS/],
+    ["does not accept the host name of the request", { "/login": [421, {}] }, /does not accept this host name: add it to ADMIN_HOSTS/],
     ["redirects", { "/login": [302, {}, { Location: "https://elsewhere/" }] }, /redirects to "https:\/\/elsewhere\/", which is not followed/],
   ])("reports a server that %s, and sends it no more requests", async (_what, answers, message) => {
     const { url, asked } = await fake(answers);

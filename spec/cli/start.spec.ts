@@ -19,7 +19,7 @@ async function taken(): Promise<number> {
 }
 
 describe("a start", () => {
-  it("announces in one line of JSON what listens where, what is off and why, and the digest", async () => {
+  it("a start announces in one line of JSON what listens where, what is off and why, and the digest", async () => {
     const running = await runningProgram(oneService(9));
     expect(running.started).toMatchObject({
       level: "info",
@@ -37,7 +37,7 @@ describe("a start", () => {
     expect(running.stdout()).toBe("");
   });
 
-  it("shows literal secrets on the admin interface's pages only without ADMIN_REDACT_SECRETS", async () => {
+  it("a start shows literal secrets on the admin interface's pages only without ADMIN_REDACT_SECRETS", async () => {
     const plugins = [
       { name: "key_auth", config: { key: "hunter2-plain-key" } },
       { name: "basic_auth", config: { username: "ada", password: "hunter2-password" } },
@@ -57,14 +57,14 @@ describe("a start", () => {
     }
   });
 
-  it("announces the same in rows with LOG_FORMAT text", async () => {
+  it("a start announces the same in rows with LOG_FORMAT text", async () => {
     const file = fileWith(oneService(9));
     const running = program(["--config", file, "--http-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text"]);
     const text = await running.says(/^ {2}reload .*\n/m);
     expect(text).toMatch(/^edge-gateway \S+ started\n {2}config .*gw\.json \(1 service, 2 routes, 1 upstream\), digest [0-9a-f]{12}\n {2}http +http:\/\/127\.0\.0\.1:\d+\n {2}https +off: .*\n {2}admin +off: .*\n {2}manager +off: .*\n {2}reload .*\n$/);
   });
 
-  it("follows CONFIG_FILE_PATH, HTTP_PORT and LISTEN_HOST; flags win", async () => {
+  it("a start follows CONFIG_FILE_PATH, HTTP_PORT and LISTEN_HOST; flags win", async () => {
     const file = fileWith(oneService(9));
     const environment = { CONFIG_FILE_PATH: file, HTTP_PORT: String(await taken()), LISTEN_HOST: "127.0.0.1" };
     const running = program(["run", "--http-port", "0"], { environment });
@@ -72,7 +72,7 @@ describe("a start", () => {
     expect(logLines(running.stderr())[0]).toMatchObject({ config: file });
   });
 
-  it("writes the access log to standard output, one line of JSON a request", async () => {
+  it("a start writes the access log to standard output, one line of JSON a request", async () => {
     const origin = await backend();
     const running = await runningProgram(oneService(origin.port));
     expect((await ask(running.port, { path: "/a/x?q=1" })).status).toBe(200);
@@ -80,7 +80,7 @@ describe("a start", () => {
     expect(logLines(running.stdout())).toMatchObject([{ path: "/a/x", status: 200, service: "s" }]);
   });
 
-  it("sends traces to OTEL_EXPORTER_OTLP_ENDPOINT, the last of them as it ends", async () => {
+  it("a start sends traces to OTEL_EXPORTER_OTLP_ENDPOINT, the last of them as it ends", async () => {
     const origin = await backend();
     const to = await collector();
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${to.port}`, OTEL_SERVICE_NAME: "shop edge", OTEL_EXPORTER_OTLP_HEADERS: "key=secret" };
@@ -94,7 +94,7 @@ describe("a start", () => {
     expect(running.stderr()).not.toContain("secret");
   });
 
-  it("sends compressed traces to a collector that a CA file verifies", async () => {
+  it("a start sends compressed traces to a collector that a CA file verifies", async () => {
     const origin = await backend();
     const to = await collector(SERVER);
     const { ca } = pem({ ca: CA.cert });
@@ -110,19 +110,19 @@ describe("a start", () => {
   it.each([
     [{ OTEL_EXPORTER_OTLP_COMPRESSION: "zstd" }, 'OTEL_EXPORTER_OTLP_COMPRESSION: expected gzip or none, found "zstd"'],
     [{ OTEL_EXPORTER_OTLP_CERTIFICATE: "/nowhere/ca.pem" }, "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /nowhere/ca.pem: no such file"],
-  ])("fails with %j: exit code 2 and the reason", async (wrong, message) => {
+  ])("a start fails with %j: exit code 2 and the reason", async (wrong, message) => {
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "https://127.0.0.1:4318", ...wrong };
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment }).ended;
     expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
   });
 
-  it("fails for an unsupported protocol for traces: exit code 2 and the reason", async () => {
+  it("a start fails for an unsupported protocol for traces: exit code 2 and the reason", async () => {
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4317", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" };
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment }).ended;
     expect([code, stderr]).toEqual([2, expect.stringContaining('OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the only supported protocol, found "grpc"')]);
   });
 
-  it("goes on when the readers of its output end", async () => {
+  it("a start goes on when the readers of its output end", async () => {
     const origin = await backend();
     const running = await runningProgram(oneService(origin.port));
     running.child.stdout!.destroy();
@@ -134,7 +134,7 @@ describe("a start", () => {
     expect((await running.ended).code).toBe(0);
   });
 
-  it("opens the admin interface when user and password are set", async () => {
+  it("a start opens the admin interface when user and password are set", async () => {
     const running = await runningProgram(oneService(9), [], { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" });
     const { port } = new URL(running.started.admin as string);
     const authorization = `Basic ${Buffer.from("anna:secret").toString("base64")}`;
@@ -142,7 +142,7 @@ describe("a start", () => {
     expect(running.stderr()).not.toContain("secret");
   });
 
-  it("gives scrapers the metrics, whatever format they ask for", async () => {
+  it("a start gives scrapers the metrics, whatever format they ask for", async () => {
     const running = await runningProgram(oneService(9), [], { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" });
     await ask(running.port, { path: "/a/x" });
     const port = Number(new URL(running.started.admin as string).port);
@@ -154,7 +154,7 @@ describe("a start", () => {
     }
   });
 
-  it("accepts at login the password whose hash hash-password printed, also from ADMIN_PASSWORD_FILE", async () => {
+  it("a start accepts at login the password whose hash hash-password printed, also from ADMIN_PASSWORD_FILE", async () => {
     const { stdout: hash } = await program(["hash-password"], { input: "the password\n" }).ended;
     const file = fileWith(hash, "password");
     for (const environment of [{ ADMIN_PASSWORD: hash.trimEnd() }, { ADMIN_PASSWORD_FILE: file }]) {
@@ -169,7 +169,7 @@ describe("a start", () => {
     }
   });
 
-  it("listens for HTTPS when certificate and key are set, and asks for client certificates with a CA", async () => {
+  it("a start listens for HTTPS when certificate and key are set, and asks for client certificates with a CA", async () => {
     const origin = await backend();
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
     const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, CA_CERT_PATH: files.ca!, CLIENT_AUTH: "require" };
@@ -188,7 +188,7 @@ describe("a start", () => {
     await expect(get(STRANGER)).rejects.toThrow();
   });
 
-  it("warns of certificates by host name without HTTPS, and of mtls that no client can satisfy", async () => {
+  it("a start warns of certificates by host name without HTTPS, and of mtls that no client can satisfy", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
     const running = await runningProgram(oneService(9, { plugins: [{ name: "mtls" }] }, { certificates }));
@@ -197,7 +197,7 @@ describe("a start", () => {
     expect(warned).toEqual([expect.stringMatching(/^global\.certificates are not used/), expect.stringMatching(/^The plugin mtls refuses every request/)]);
   });
 
-  it("logs each warning about the configuration at start and after a reload, with code, path, example and remedy", async () => {
+  it("a start logs each warning about the configuration, as does a reload, with code, path, example and remedy", async () => {
     const withLimit = (path: string) => oneService(9, { routes: [{ path, plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] }] } as never);
     const running = await runningProgram(withLimit("/x"));
     await running.says(/counts callers by the header X-Tenant.*\n/);
@@ -210,14 +210,14 @@ describe("a start", () => {
     ]);
   });
 
-  it("logs at most 100 warnings, and how many more there are", () => {
+  it("a start logs at most 100 warnings, and how many more there are", () => {
     const warned: string[] = [];
     const one = { code: "token_for_anyone", path: null, message: "m", example: null, remedy: "r", service: null, route: null } as const;
     logWarnings({ ...silentLog, warn: (message) => void warned.push(message) }, Array.from({ length: 103 }, () => one));
     expect([warned.length, warned.at(-1)]).toEqual([101, "3 more warnings: edge-gateway validate lists all of them"]);
   });
 
-  it("does not warn of certificates and mtls that are useful or switched off", async () => {
+  it("a start does not warn of certificates and mtls that are useful or switched off", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
     const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
     const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
@@ -229,7 +229,7 @@ describe("a start", () => {
     }
   });
 
-  it("warns of a Node whose nghttp2 can be aborted by clients, with HTTPS and with h2c, and of no other", async () => {
+  it("a start warns of a Node whose nghttp2 can be aborted by clients, with HTTPS and with h2c, and of no other", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
     const expected: unknown[] = [];
@@ -253,14 +253,14 @@ describe("a start", () => {
     ["2.0.0", false],
     ["1.69.0-DEV", false],
     ["1.68.0-DEV", true],
-  ])("warns of nghttp2 %s: %s", (nghttp2, isOld) => {
+  ])("a start warns of nghttp2 %s: %s", (nghttp2, isOld) => {
     const warned: string[] = [];
     const started = { gateway: { shownConfig: { global: { h2c: false } } }, https: ["https://0.0.0.0:8443"] } as never;
     warnOfNode(started, { ...silentLog, warn: (message) => void warned.push(message) }, nghttp2);
     expect(warned).toEqual(isOld ? [expect.stringMatching(/older than 1\.68\.1 \(CVE-2026-27135\); run the gateway with Node 24/)] : []);
   });
 
-  it("warns of a certificate that has expired, and starts", async () => {
+  it("a start warns of a certificate that has expired, and starts", async () => {
     const files = pem({ cert: EXPIRED.cert, key: EXPIRED.key });
     const running = await runningProgram(oneService(9), [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! });
     expect(logLines(running.stderr())[0]).toMatchObject({ level: "warn", message: "the server certificate has expired", file: files.cert });

@@ -90,7 +90,7 @@ describe("the settings' certificate files, once they change", () => {
     expect(said(running, REFUSED)).toEqual([]);
   });
 
-  it("apply another CA to new connections", async () => {
+  it("changed certificate files of the settings apply another CA to new connections", async () => {
     const origin = await backend();
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
     const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, CA_CERT_PATH: files.ca!, CLIENT_AUTH: "require" };
@@ -154,7 +154,7 @@ describe("the configuration's certificate files, once they change", () => {
     expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
   });
 
-  it("make a configuration valid that was refused because of them", async () => {
+  it("changed certificate files of the configuration make a configuration valid that was refused because of them", async () => {
     const { running, named, config, port } = await withShop();
     save(named.shop_cert!, WILDCARD.cert);
     await running.says(NAMED_REFUSED);
@@ -193,7 +193,7 @@ describe("the configuration's certificate files, once they change", () => {
     expect(said(running, NAMED_REFUSED).filter(({ reason }) => !String(reason).includes("does not belong"))).toEqual([]);
   });
 
-  it("do not apply a rotated secret: that needs a reload, which is reported", async () => {
+  it("changed certificate files of the configuration do not apply a rotated secret: that needs a reload, which is reported", async () => {
     const { running, named, status, renew, port } = await withSecret();
     save(named.secret!, "second-key");
     await renew();
@@ -270,7 +270,7 @@ describe("a jwks_file, once it changes", () => {
     const { running, status } = await guarded(path);
     save(path, '{"keys":[]}');
     await running.says(NAMED_REFUSED);
-    expect(said(running, NAMED_REFUSED)[0]!.reason).toMatch(/jwks_file .*keys\.json holds no key that can verify EdDSA/);
+    expect(said(running, NAMED_REFUSED)[0]!.reason).toMatch(/jwks_file .*keys\.json contains no key that can verify EdDSA/);
     expect(await status(old)).toBe(200);
     save(path, renewed.set);
     await running.says(NAMED_TAKEN);

@@ -125,7 +125,7 @@ describe("configSchema", () => {
     expect(ofService({ basePath: "/" })).toEqual(['services[0].basePath: is not a known field; did you mean "base_path"?']);
   });
 
-  it("has a type for what people write and one for what code reads", () => {
+  it("the schema has a type for the written configuration and one for the configuration that code reads", () => {
     expectTypeOf<Config["services"][number]["protocol"]>().toEqualTypeOf<"http" | "https" | "h2" | "h2c">();
     expectTypeOf<Config["services"][number]["upstreams"][number]["id"]>().toEqualTypeOf<string>();
     const upstreams = [{ host: "h", port: 1 }];
@@ -142,7 +142,7 @@ describe("routes", () => {
     ]);
   });
 
-  it("have names unique within their service, defaulted ones included", () => {
+  it("routes have names unique within their service, defaulted ones included", () => {
     expect(ofService({ routes: [{ path: "/b" }, { path: "/c", name: "/b" }, { path: "/b" }] })).toEqual([
       'services[0].routes[1].name: "/b" is already used by services[0].routes[0]',
       'services[0].routes[2].name: "/b" is already used by services[0].routes[0]',
@@ -155,11 +155,11 @@ describe("routes", () => {
     ["CONNECT", "CONNECT is not forwarded"],
     ["G T", 'expected an HTTP method in upper case, found "G T"'],
     ["", 'found ""'],
-  ])("refuse the method %j with a remedy", (method, message) => {
+  ])("routes refuse the method %j with a remedy", (method, message) => {
     expect(ofService({ routes: [{ path: "/b", methods: [method] }] })[0]).toContain(message);
   });
 
-  it("have paths that start with a slash", () => {
+  it("routes have paths that start with a slash", () => {
     expect(ofService({ base_path: "a", routes: [{ path: "b" }] })).toEqual([
       'services[0].base_path: expected a path that starts with "/", found "a": write "/a"',
       'services[0].routes[0].path: expected a path that starts with "/", found "b": write "/b"',
@@ -168,7 +168,7 @@ describe("routes", () => {
 });
 
 describe("upstreams", () => {
-  it.each(["localhost", "a-b.internal", "my_service", "10.0.0.1", "::1", "2001:db8::1", "example.com."])("take the host %s", (host) => {
+  it.each(["localhost", "a-b.internal", "my_service", "10.0.0.1", "::1", "2001:db8::1", "example.com."])("upstreams accept the host %s", (host) => {
     expect(ofService({ upstreams: [{ host, port: 1 }] })).toEqual([]);
   });
 
@@ -183,30 +183,30 @@ describe("upstreams", () => {
     ["a b", 'found "a b"'],
     ["-a", 'found "-a"'],
     ["a..b", 'found "a..b"'],
-  ])("refuse the host %j with a remedy", (host, message) => {
+  ])("upstreams refuse the host %j with a remedy", (host, message) => {
     const [issue] = ofService({ upstreams: [{ host, port: 1 }] });
     expect(issue).toContain("services[0].upstreams[0].host: expected a host name or an IP address");
     expect(issue).toContain(message);
   });
 
-  it.each([0, 65536, 80.5, "80"])("refuse the port %j", (port) => {
+  it.each([0, 65536, 80.5, "80"])("upstreams refuse the port %j", (port) => {
     expect(ofService({ upstreams: [{ host: "a", port }] })).toEqual([
       `services[0].upstreams[0].port: expected an integer 1–65535, found ${JSON.stringify(port)}`,
     ]);
   });
 
-  it("have ids unique within their service, IPv6 hosts in brackets by default", () => {
+  it("upstreams have ids unique within their service, IPv6 hosts in brackets by default", () => {
     const upstreams = [{ host: "::1", port: 1 }, { host: "b", port: 1, id: "[::1]:1" }];
     expect(ofService({ upstreams })).toEqual(['services[0].upstreams[1].id: "[::1]:1" is already used by services[0].upstreams[0]']);
   });
 });
 
 describe("services", () => {
-  it("have unique names", () => {
+  it("services have unique names", () => {
     expect(issues({ services: [service(), service({ base_path: "/x" })] })).toEqual(['services[1].name: "a" is already used by services[0]']);
   });
 
-  it("have hosts in lower case and refuse texts that are not host names", () => {
+  it("services have hosts in lower case and refuse texts that are not host names", () => {
     expect(valid({ services: [service({ hosts: ["API.example.com", "*.Example.com"] })] }).services[0]!.hosts).toEqual([
       "api.example.com", "*.example.com",
     ]);
@@ -215,7 +215,7 @@ describe("services", () => {
     }
   });
 
-  it("limit their timeouts", () => {
+  it("services limit their timeouts", () => {
     const [low, high] = ofService({ timeouts: { connect_ms: 0, idle_ms: 86_400_001 } });
     expect(low).toBe("services[0].timeouts.connect_ms: expected an integer 1–86400000, found 0");
     expect(high).toContain("services[0].timeouts.idle_ms");
@@ -259,7 +259,7 @@ describe("certificates", () => {
     return result.ok ? [] : result.issues.map(({ at, message }) => `${s.formatPath(at)}: ${message}`);
   };
 
-  it("contain the content of their files, with hosts in lower case, and are shown by their paths", () => {
+  it("certificates contain the content of their files, with hosts in lower case, and are shown by their paths", () => {
     const result = loaded(entry(["Shop.example.com", "*.example.com"], "/tls/both.crt"));
     if (!result.ok) throw new Error(JSON.stringify(result.issues));
     expect(result.config.global.certificates).toEqual([
@@ -284,14 +284,14 @@ describe("certificates", () => {
     ["with a chain that is broken further down", entry(["a.example"], "/tls/broken.crt"), /\.cert: \/tls\/broken\.crt: .*\(number 2 of 2 in it\)/],
     ["with a key that is none", entry(["a.example"], "/tls/shop.crt", "/tls/none"), /\.key: \/tls\/none: is not a private key in PEM form/],
     ["with another's key", entry(["a.example"], "/tls/shop.crt", "/tls/other.key"), /\.key: \/tls\/other\.key: the key does not belong to the certificate \/tls\/shop\.crt$/],
-  ])("%s are refused, and nothing that a file holds is repeated", (_what, certificate, issue) => {
+  ])("certificates %s are refused, and the message repeats nothing that a file contains", (_what, certificate, issue) => {
     const [first, ...others] = wrong(certificate);
     expect(first).toMatch(issue);
     expect(first).not.toContain("hush");
     expect(others).toEqual([]);
   });
 
-  it("have each host once, whatever its case", () => {
+  it("certificates have each host once, whatever its case", () => {
     expect(wrong(entry(["a.example", "b.example"]), entry(["c.example", "B.example"]))).toEqual([
       "global.certificates[1].hosts[1]: is the same host as global.certificates[0].hosts[1]",
     ]);
@@ -310,7 +310,7 @@ describe("h2c", () => {
 describe("limits", () => {
   const limits = (given: object) => issues({ global: { limits: given }, services: [] });
 
-  it("keep their defaults when other limits are set", () => {
+  it("limits keep their defaults when other limits are set", () => {
     expect(valid({ global: { limits: { max_headers: 50 } }, services: [] }).global.limits).toMatchObject({ maxHeaders: 50, maxUriBytes: 8192 });
   });
 
@@ -326,7 +326,7 @@ describe("limits", () => {
     ["max_connections", 1_000_001, "an integer 0–1000000, found 1000001"],
     ["max_connections_per_ip", -1, "an integer 0–1000000, found -1"],
     ["max_requests_in_flight", null, "an integer 0–1000000, found null"],
-  ])("refuse %s %j", (field, value, message) => {
+  ])("limits refuse %s %j", (field, value, message) => {
     const [issue, ...others] = limits({ [field]: value });
     expect(issue).toContain(`global.limits.${field}: expected`);
     expect(issue).toContain(message);
@@ -334,11 +334,11 @@ describe("limits", () => {
   });
 
   it.each(["request_timeout_ms", "min_body_bytes_per_s", "max_body_bytes", "max_connections", "max_connections_per_ip", "max_requests_in_flight"])(
-    "%s is off with 0",
+    "the limit %s is off with 0",
     (field) => expect(limits({ [field]: 0 })).toEqual([]),
   );
 
-  it("suggest the field that was meant", () => {
+  it("limits suggest the field that was meant", () => {
     expect(limits({ max_body_size: 1 })[0]).toContain('is not a known field; did you mean "max_body_bytes"?');
   });
 });
@@ -346,7 +346,7 @@ describe("limits", () => {
 describe("plugins", () => {
   const keyAuth = { name: "key_auth", config: { key: "x" } };
 
-  it("get their config from their kind's schema, at all three levels", () => {
+  it("plugins get their config from their kind's schema, at all three levels", () => {
     const config = valid({
       global: { plugins: [keyAuth] },
       services: [service({ plugins: [{ ...keyAuth, id: "p", enabled: false }], routes: [{ path: "/b", plugins: [{ name: "rate_limit" }] }] })],
@@ -356,7 +356,7 @@ describe("plugins", () => {
     expect(config.services[0]!.routes[0]!.plugins[0]).toEqual({ name: "rate_limit", enabled: true, config: {} });
   });
 
-  it("resolve references in their config", () => {
+  it("plugins resolve references in their config", () => {
     const plugin = { name: "key_auth", config: { key: "${env:TOKEN}" } };
     expect(valid({ global: { plugins: [plugin] }, services: [] }).global.plugins[0]!.config).toMatchObject({ key: "hush" });
   });
@@ -367,7 +367,7 @@ describe("plugins", () => {
     ]);
   });
 
-  it("report a missing required field at the plugin, even without config", () => {
+  it("plugins report a missing required field at the plugin, even without config", () => {
     const text = '{"services": [],\n "global": {"plugins": [\n  {"name": "key_auth"}]}}';
     const result = loadConfig({ text, file: "gw.json" }, { kinds, environment: {} });
     expect(result).toEqual({
@@ -378,13 +378,13 @@ describe("plugins", () => {
     });
   });
 
-  it("cause an error that suggests a known kind if their kind is unknown", () => {
+  it("plugins cause an error that suggests a known kind if their kind is unknown", () => {
     expect(ofService({ plugins: [{ name: "key-auth", config: { anything: 1 } }] })).toEqual([
       'services[0].plugins[0].name: expected a plugin kind (key_auth, rate_limit), found "key-auth": did you mean "key_auth"?',
     ]);
   });
 
-  it("have ids unique within one list", () => {
+  it("plugins have ids unique within one list", () => {
     const twice = [{ ...keyAuth, id: "p" }, { ...keyAuth }, { ...keyAuth }, { ...keyAuth, id: "p" }];
     expect(ofService({ plugins: twice, routes: [{ path: "/", plugins: [{ ...keyAuth, id: "p" }] }] })).toEqual([
       'services[0].plugins[3].id: "p" is already used by services[0].plugins[0]',

@@ -29,7 +29,7 @@ describe("resolveReferences", () => {
     ["${file:./two}", "two\n"],
     ["${file:nested}", "${env:KEY}"],
     ["${other:KEY} ${KEY} $KEY {env:KEY}", "${other:KEY} ${KEY} $KEY {env:KEY}"],
-  ])("%j becomes %j", (text, result) => {
+  ])("resolves %j to %j", (text, result) => {
     expect(resolve(text)).toEqual({ text: result, problems: [] });
   });
 
@@ -41,7 +41,7 @@ describe("resolveReferences", () => {
     ["${env:KEY", "${env:… lacks its closing brace"],
     ["${file:gone}", "${file:gone} cannot be resolved: cannot read /etc/gw/gone: no such file"],
     ["${file:binary}", "${file:binary} cannot be resolved: cannot read /etc/gw/binary: it is not UTF-8 text"],
-  ])("%j is a problem that says why", (text, problem) => {
+  ])("refuses %j with the reason", (text, problem) => {
     expect(resolve(text).problems).toEqual([problem]);
   });
 });

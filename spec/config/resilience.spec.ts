@@ -10,7 +10,7 @@ describe("expect_status", () => {
     ["200-399", [{ from: 200, to: 399 }]],
     ["204", [{ from: 204, to: 204 }]],
     [[200, "300-399"], [{ from: 200, to: 200 }, { from: 300, to: 399 }]],
-  ])("%j is read as %j", (expect_status, ranges) => {
+  ])("expect_status %j is read as %j", (expect_status, ranges) => {
     const { value, issues } = checked(HEALTH, { expect_status });
     expect(issues).toEqual([]);
     expect(statusRanges(value!.expectStatus)).toEqual(ranges);
@@ -24,7 +24,7 @@ describe("expect_status", () => {
     [[99], "expect_status[0]: expected an integer 100–599, found 99"],
     [["600"], 'expect_status[0]: expected statuses such as "200-399" or "204", found "600"'],
     [200, 'expect_status: expected statuses such as "200-399" or "204" or an array, found 200'],
-  ])("%j is refused: %s", (expect_status, issue) => {
+  ])("expect_status %j is refused: %s", (expect_status, issue) => {
     expect(issues(HEALTH, { expect_status })).toEqual([issue]);
   });
 });

@@ -35,7 +35,7 @@ describe("scalars", () => {
     [s.oneOf(["http", "https"]), "htps", [': expected "http" or "https", found "htps": did you mean "https"?']],
     [s.oneOf([1, 2, "x"]), 3, [': expected 1, 2 or "x", found 3']],
     [s.string(), { a: 1 }, [": expected a string, found an object"]],
-  ])("%# answers in full", (schema, value, result) => {
+  ])("a scalar schema accepts a value or reports the full error (case %#)", (schema, value, result) => {
     expect(check(schema, value)).toEqual(result);
   });
 

@@ -27,7 +27,7 @@ describe("a message about a configuration", () => {
     ["an empty list beside a key", "key_auth", { key: SECRET, keys: [] }, /at least 1 item/],
     ["the same key twice", "key_auth", { key: SECRET, keys: [{ id: "a", key: SECRET }] }, /is the same key as key/],
     ["users without their objects", "basic_auth", { users: [`ada:${SECRET}`] }, /expected an object, found a string/],
-    ["a password with a control character", "basic_auth", { username: "a", password: `${SECRET}\n` }, /cannot hold control characters/],
+    ["a password with a control character", "basic_auth", { username: "a", password: `${SECRET}\n` }, /cannot contain control characters/],
     ["a password in a list", "basic_auth", { username: "a", password: [SECRET] }, /found an array/],
     ["a password that is a broken hash", "basic_auth", { username: "a", password: `scrypt$${SECRET}` }, /six fields/],
     ["a secret in a list", "jwt", { alg: "HS256", secret: [SECRET] }, /found an array/],

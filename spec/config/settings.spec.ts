@@ -160,7 +160,7 @@ describe("readSettings", () => {
 });
 
 describe("SETTINGS", () => {
-  it("has defaults that its own parsers accept, and no two flags alike", () => {
+  it("SETTINGS has defaults that its own parsers accept, and no two flags alike", () => {
     const rows = Object.values(SETTINGS);
     for (const row of rows) expect(row.fallback === null || row.parse(row.fallback) !== null, row.variable).toBe(true);
     const flags = rows.flatMap((row) => row.flag ?? []);
@@ -216,13 +216,13 @@ describe("the management UI", () => {
   const MANAGER = { MANAGER: "true" };
   const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null, hosts: ["127.0.0.1"] };
 
-  it("stays off by default, and uses the admin interface of the same process", () => {
+  it("the management UI stays off by default, and uses the admin interface of the same process", () => {
     expect(settings({}, ADMIN).manager).toBeNull();
     expect(settings({ manager: true }, ADMIN).manager).toEqual(OFF);
     expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({ ...OFF, port: 0, host: "::", hosts: ["::"] });
   });
 
-  it("can use the admin interface of another gateway, and then needs no other", () => {
+  it("the management UI can use the admin interface of another gateway, and then needs no other", () => {
     const environment = { ...MANAGER, ...TLS, MANAGER_TLS: "1", MANAGER_BACKEND_API_URL: "https://gw.example/admin/", MANAGER_BACKEND_CA_PATH: "ca.pem" };
     expect(settings({}, environment).manager).toEqual({ ...OFF, tls: true, backendUrl: "https://gw.example/admin", backendCaPath: "ca.pem" });
   });
@@ -240,18 +240,18 @@ describe("the management UI", () => {
   });
 
   it.each(["gw.example", "ftp://h", "http:h", "http://", "http://a:b@h", "http://u@h", "http://h/?x", "http://h/#x", "http://h/a b", "https://h:70000", "javascript:x"])(
-    "MANAGER_BACKEND_API_URL is not %s",
+    "MANAGER_BACKEND_API_URL cannot be %s",
     (url) => {
       expect(issues({ "manager-backend-api-url": url }, { ...ADMIN, ...MANAGER })).toEqual([expect.stringContaining("--manager-backend-api-url: expected an http or https URL")]);
     },
   );
 
-  it("does not repeat credentials in an address", () => {
+  it("the management UI does not repeat credentials in an address", () => {
     const [message] = issues({}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_API_URL: "https://anna:p/w@rd@gw.example:8081" });
     expect(message).toMatch(/found "https:\/\/…@gw\.example:8081"$/);
   });
 
-  it("ignores its settings while it is off", () => {
+  it("the management UI ignores its settings while it is off", () => {
     expect(settings({}, { MANAGER_PORT: "8008", MANAGER_TLS: "true", MANAGER_BACKEND_CA_PATH: "x" }).manager).toBeNull();
   });
 
@@ -260,7 +260,7 @@ describe("the management UI", () => {
     return result.ok ? result.settings : result.issues;
   };
 
-  it("needs no settings as its own process, and ignores a gateway's settings in the environment, wrong ones too", () => {
+  it("the management UI needs no settings as its own process, and ignores a gateway's settings in the environment, wrong ones too", () => {
     const manager = { ...OFF, backendUrl: "http://127.0.0.1:8081" };
     const rest = { serverCertPath: null, serverKeyPath: null, logLevel: "info", logFormat: "json" };
     expect(alone({}, { HTTP_PORT: "x", ADMIN_USER: "a", CA_CERT_PATH: "c" })).toEqual({ manager, ...rest });
@@ -269,7 +269,7 @@ describe("the management UI", () => {
     });
   });
 
-  it("reports every error and unknown flag at once as its own process", () => {
+  it("the management UI reports every error and unknown flag at once as its own process", () => {
     const flags = { "manager-tls": true, "http-port": "1", "manager-prot": "1", "manager-backend-ca-path": "x", "manager-host": "a b" } as const;
     expect(alone(flags, { SERVER_KEY_PATH: "k.pem" })).toEqual([
       "--http-port is not a flag of this command: it is for starting a gateway",

@@ -42,7 +42,7 @@ describe("readTracing", () => {
     ["http://h:4318", "http://t/x", "http://t/x"],
     [undefined, "http://t:4318", "http://t:4318/"],
     ["not even read", "http://t/v1/traces", "http://t/v1/traces"],
-  ])("endpoint %s, for traces %s: %s", (general, own, url) => {
+  ])("with endpoint %s and traces endpoint %s, traces are sent to %s", (general, own, url) => {
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: general ?? "", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: own ?? "" };
     expect(read(environment)).toMatchObject({ settings: { url }, issues: [] });
   });

@@ -32,7 +32,7 @@ function slowSink(highWaterMark: number) {
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 describe("a moved body", () => {
-  it("arrives whole and in order, and leaves the sink open", async () => {
+  it("a moved body arrives whole and in order, and leaves the sink open", async () => {
     const sink = new PassThrough();
     const received: Buffer[] = [];
     sink.on("data", (chunk: Buffer) => received.push(chunk));
@@ -42,11 +42,11 @@ describe("a moved body", () => {
     expect(sink.writableEnded).toBe(false);
   });
 
-  it("is done at once when it is empty", async () => {
+  it("a moved body is done at once when it is empty", async () => {
     expect(await moved(move, Readable.from([]), new PassThrough())).toBe("done");
   });
 
-  it("pauses its source while the sink is full, and resumes at drain", async () => {
+  it("a moved body pauses its source while the sink is full, and resumes at drain", async () => {
     let produced = 0;
     const source = new Readable({
       highWaterMark: 10,
@@ -66,7 +66,7 @@ describe("a moved body", () => {
     expect(await ended).toBe("done");
   });
 
-  it("loses and doubles nothing, whatever the sizes and speeds", async () => {
+  it("a moved body loses and doubles nothing, whatever the sizes and speeds", async () => {
     for (let seed = 1; seed <= 25; seed++) {
       const dice = random(seed);
       const chunks = dice.list(0, 30, () => Buffer.alloc(dice.int(1, 50), dice.int(0, 255)));
@@ -86,7 +86,7 @@ describe("a moved body", () => {
     }
   });
 
-  it("reports its cause when the source fails", async () => {
+  it("a moved body reports its cause when the source fails", async () => {
     const source = new Readable({ read() {} });
     const ended = moved(move, source, new PassThrough());
     source.push("part");
@@ -94,14 +94,14 @@ describe("a moved body", () => {
     expect(await ended).toBe("broken: cut");
   });
 
-  it("is reported as broken when the source closes before its end", async () => {
+  it("a moved body is reported as broken when the source closes before its end", async () => {
     const source = new Readable({ read() {} });
     const ended = moved(move, source, new PassThrough());
     source.destroy();
     expect(await ended).toBe("broken: closed");
   });
 
-  it("reports its end once", async () => {
+  it("a moved body reports its end once", async () => {
     const told: string[] = [];
     const source = new Readable({ read() {} });
     move(source, new PassThrough(), { done: () => told.push("done"), broken: () => told.push("broken") });
@@ -120,7 +120,7 @@ describe("a body transfer that is stopped", () => {
     broken: () => expect.unreachable("broken"),
   };
 
-  it("writes nothing more, reports nothing, and leaves the rest of the body to others", async () => {
+  it("a body transfer that is stopped writes nothing more, reports nothing, and leaves the rest of the body to others", async () => {
     const source = new Readable({ read() {} });
     const sink = new PassThrough();
     const stop = pump(source, sinkOf(sink), never);
@@ -138,7 +138,7 @@ describe("a body transfer that is stopped", () => {
     expect(sink.listenerCount("drain")).toBe(0);
   });
 
-  it("ends nothing when the body fails later", async () => {
+  it("a body transfer that is stopped ends nothing when the body fails later", async () => {
     const source = new Readable({ read() {} });
     const stop = pump(source, sinkOf(new PassThrough()), never);
     stop();
@@ -173,22 +173,22 @@ describe("a body with a Content-Length", () => {
     return [outcome, Buffer.concat(chunks).toString()];
   };
 
-  it("breaks off when it is longer, and no byte beyond its length is written", async () => {
+  it("a body with a Content-Length breaks off when it is longer, and no byte beyond its length is written", async () => {
     expect(await all(["four", "more"], 4)).toEqual(["internal: the body is longer than its Content-Length of 4 bytes", "four"]);
     expect(await all(["fourmore"], 4)).toEqual(["internal: the body is longer than its Content-Length of 4 bytes", ""]);
   });
 
-  it("breaks off at its end when it is shorter", async () => {
+  it("a body with a Content-Length breaks off at its end when it is shorter", async () => {
     expect(await all(["four", "more"], 10)).toEqual(["internal: the body is 2 bytes shorter than its Content-Length of 10", "fourmore"]);
   });
 
-  it("is done when it is as long as stated", async () => {
+  it("a body with a Content-Length is done when it is as long as stated", async () => {
     expect(await all(["four", "", "more"], 8)).toEqual(["done", "fourmore"]);
   });
 });
 
 describe("a plugin's own stream as a body", () => {
-  it("is sent as its bytes, and measured in bytes, when it yields text or views", async () => {
+  it("a body is sent as its bytes, and measured in bytes, when it yields text or views", async () => {
     const chunks: Buffer[] = [];
     const sink = new PassThrough();
     sink.on("data", (chunk: Buffer) => chunks.push(chunk));

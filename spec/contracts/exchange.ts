@@ -112,33 +112,33 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
   };
 
   describe("a forwarded request", () => {
-    it.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])("keeps the method %s", async (method) => {
+    it.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])("a forwarded request keeps the method %s", async (method) => {
       const answer = await send({ method, path: "/a/x" }).answer;
       expect(answer.status).toBe(200);
       expect(seen(answer)).toMatchObject({ method, url: "/x", bytes: 0 });
     });
 
-    it.each(["/x", "/x/", "/%C3%A4/b;c=d", "/x?", "/x?a=1&a=2", "/x?q=%20+%2F&p[]=/", "/x?a=b?c"])("keeps the target %s byte for byte", async (path) => {
+    it.each(["/x", "/x/", "/%C3%A4/b;c=d", "/x?", "/x?a=1&a=2", "/x?q=%20+%2F&p[]=/", "/x?a=b?c"])("a forwarded request keeps the target %s byte for byte", async (path) => {
       expect(seen(await send({ path: `/a${path}` }).answer).url).toBe(path);
     });
 
-    it.each(SIZES)("delivers a body of %d bytes with a Content-Length whole", async (size) => {
+    it.each(SIZES)("a forwarded request delivers a body of %d bytes with a Content-Length whole", async (size) => {
       const answer = await send({ method: "POST", body: Buffer.alloc(size, 7) }).answer;
       expect(seen(answer)).toMatchObject({ method: "POST", bytes: size });
       expect(seenHeader(answer, "content-length")).toEqual([String(size)]);
     });
 
-    it.each(SIZES)("delivers a body of %d bytes of unknown length whole", async (size) => {
+    it.each(SIZES)("a forwarded request delivers a body of %d bytes of unknown length whole", async (size) => {
       const body = new PassThrough();
       body.end(Buffer.alloc(size, 7));
       expect(seen(await send({ method: "POST", body }).answer).bytes).toBe(size);
     });
 
-    it("keeps the body of a GET", async () => {
+    it("a forwarded request keeps the body of a GET", async () => {
       expect(seen(await send({ method: "GET", body: Buffer.from("odd") }).answer)).toMatchObject({ method: "GET", bytes: 3 });
     });
 
-    it("keeps the order, duplicates and Latin-1 bytes of headers", async () => {
+    it("a forwarded request keeps the order, duplicates and Latin-1 bytes of headers", async () => {
       const answer = await send({ headers: ["X-One", "1", "X-Many", "a", "X-Two", "caf\u00e9", "X-Many", "b"] }).answer;
       expect(seenHeader(answer, "x-many")).toEqual(["a", "b"]);
       expect(seenHeader(answer, "x-two")).toEqual(["caf\u00e9"]);
@@ -154,18 +154,18 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(seenHeader(answer, "x-request-id")).toEqual(named(answer, "x-request-id"));
     });
 
-    it("has one Cookie header", async () => {
+    it("a forwarded request has one Cookie header", async () => {
       expect(seenHeader(await send({ headers: ["Cookie", "a=1; b=2"] }).answer, "cookie")).toEqual(["a=1; b=2"]);
     });
 
-    it("keeps te: trailers, and no other header of the connection", async () => {
+    it("a forwarded request keeps te: trailers, and no other header of the connection", async () => {
       const hop = downstream === "h2" ? [] : ["Keep-Alive", "5", "Connection", "x-hop", "X-Hop", "1"];
       const answer = await send({ headers: ["TE", "trailers", ...hop] }).answer;
       expect(seenHeader(answer, "te")).toEqual(["trailers"]);
       expect([...seenHeader(answer, "x-hop"), ...seenHeader(answer, "keep-alive")]).toEqual([]);
     });
 
-    it("keeps the trailers of a body of unknown length", async () => {
+    it("a forwarded request keeps the trailers of a body of unknown length", async () => {
       const body = new PassThrough();
       body.end("body");
       const answer = await send({ method: "POST", body, trailers: { "x-sum": "42", host: "evil" } }).answer;
@@ -174,7 +174,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
   });
 
   describe("a forwarded response", () => {
-    it.each(SIZES)("delivers a body of %d bytes with a Content-Length whole", async (size) => {
+    it.each(SIZES)("a forwarded response delivers a body of %d bytes with a Content-Length whole", async (size) => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { "content-length": size });
         response.end(Buffer.alloc(size, 9));
@@ -185,7 +185,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "content-length")).toEqual([String(size)]);
     });
 
-    it.each(SIZES)("delivers a body of %d bytes of unknown length whole", async (size) => {
+    it.each(SIZES)("a forwarded response delivers a body of %d bytes of unknown length whole", async (size) => {
       upstreamSays((_request, response) => {
         response.writeHead(200);
         write(response, Buffer.alloc(size, 9));
@@ -196,7 +196,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.equals(Buffer.alloc(size, 9))).toBe(true);
     });
 
-    it("keeps the status, duplicates and several Set-Cookie, and adds the gateway's Via", async () => {
+    it("a forwarded response keeps the status, duplicates and several Set-Cookie, and adds the gateway's Via", async () => {
       upstreamSays((_request, response) => {
         response.setHeader("set-cookie", ["a=1; Path=/", "b=2, 3"]);
         response.setHeader("x-latin", "caf\u00e9");
@@ -210,7 +210,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "via")).toEqual([`${isH2(upstream) ? "2.0" : "1.1"} edge-gateway`]);
     });
 
-    it("loses headers of the upstream's connection", async () => {
+    it("a forwarded response loses headers of the upstream's connection", async () => {
       upstreamSays((_request, response) => {
         if (!isH2(upstream)) {
           response.setHeader("connection", "x-hop");
@@ -224,7 +224,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "keep-alive")).not.toContain("timeout=1");
     });
 
-    it("has a length and no body for HEAD", async () => {
+    it("a forwarded response has a length and no body for HEAD", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { "content-length": 1234 });
         response.end();
@@ -235,7 +235,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "content-length")).toEqual(["1234"]);
     });
 
-    it.each([204, 304])("has no body with status %d", async (status) => {
+    it.each([204, 304])("a forwarded response has no body with status %d", async (status) => {
       upstreamSays((_request, response) => {
         response.writeHead(status, { etag: '"x"' });
         response.end();
@@ -246,7 +246,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "etag")).toEqual(['"x"']);
     });
 
-    it("follows a 103 that is forwarded first", async () => {
+    it("a forwarded response follows a 103 that is forwarded first", async () => {
       upstreamSays((_request, response) => {
         response.writeEarlyHints({ link: "</style.css>; rel=preload" });
         response.end("ok");
@@ -256,7 +256,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.toString()).toBe("ok");
     });
 
-    it("keeps the trailers of its body", async () => {
+    it("a forwarded response keeps the trailers of its body", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { trailer: "x-sum" });
         write(response, Buffer.from("body"));
@@ -268,7 +268,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.trailers).toEqual([["x-sum", "42"]]);
     });
 
-    it("is sent while the request is still arriving", async () => {
+    it("a forwarded response is sent while the request is still arriving", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(413, { "content-length": 5 });
         response.end("early");
@@ -284,7 +284,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       body.end();
     });
 
-    it("is streamed in turn with the request, both ways", async () => {
+    it("a forwarded response is streamed in turn with the request, both ways", async () => {
       upstreamSays((request, response) => {
         response.writeHead(200);
         request.on("data", (chunk: Buffer) => write(response, Buffer.from(chunk.toString().toUpperCase())));

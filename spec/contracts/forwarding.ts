@@ -67,7 +67,7 @@ export function forwarding(client: "wire" | "node"): void {
     );
 
   describe("the lease of an upstream connection", () => {
-    it("is returned when the body has been read, not earlier", async () => {
+    it("the lease of an upstream connection is returned when the body has been read, not earlier", async () => {
       let goOn = () => {};
       const { send, settled, pool } = await bench((socket) => void (goOn = slowly(socket)));
       const reply = await send().reply;
@@ -77,13 +77,13 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("is returned when the body arrived with its head", async () => {
+    it("the lease of an upstream connection is returned when the body arrived with its head", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       expect(await read(await send().reply)).toBe("ok");
       await settled();
     });
 
-    it("is returned when the body is discarded unread", async () => {
+    it("the lease of an upstream connection is returned when the body is discarded unread", async () => {
       const { send, settled, upstream } = await bench((socket) => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"));
       discard(await send().reply);
       await settled();
@@ -91,7 +91,7 @@ export function forwarding(client: "wire" | "node"): void {
     });
 
     it.each(["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])(
-      "is returned by itself when there is no body: %j",
+      "the lease of an upstream connection is returned by itself when there is no body: %j",
       async (bytes) => {
         const { send, settled, upstream } = await bench((socket) => socket.write(bytes));
         expect((await send().reply).body).toBeNull();
@@ -111,13 +111,13 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("is returned with upstream_connect_failed when the connection is refused", async () => {
+    it("the lease of an upstream connection is returned with upstream_connect_failed when the connection is refused", async () => {
       const { send, settled } = benchAt(await closedPort());
       expect(await code(send().reply)).toBe("upstream_connect_failed");
       await settled();
     });
 
-    it("is returned with upstream_timeout after response_ms", async () => {
+    it("the lease of an upstream connection is returned with upstream_timeout after response_ms", async () => {
       const { send, settled, clock, upstream } = await bench(() => {});
       const { reply } = send();
       await eventually(() => upstream.connections === 1 && clock.pending === 1, "a connection to the upstream, waiting with one timer");
@@ -127,14 +127,14 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("is returned with internal when a header cannot be written", async () => {
+    it("the lease of an upstream connection is returned with internal when a header cannot be written", async () => {
       const { send, settled, upstream } = await bench(() => {});
       expect(await code(send({ headers: ["X-A", "b\nc"] }).reply)).toBe("internal");
       await settled();
       expect(upstream.connections).toBe(0);
     });
 
-    it("is returned when the client disconnects: at once, before a response, and in the middle of one", async () => {
+    it("the lease of an upstream connection is returned when the client disconnects: at once, before a response, and in the middle of one", async () => {
       const { send, settled, upstream } = await bench((socket, head) => {
         if (head.includes(" /body ")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
       });
@@ -158,7 +158,7 @@ export function forwarding(client: "wire" | "node"): void {
       await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     });
 
-    it("is returned when the client has disconnected before", async () => {
+    it("the lease of an upstream connection is returned when the client has disconnected before", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       const call = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
       call.abort();
@@ -167,7 +167,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("is returned when the request's body breaks off", async () => {
+    it("the lease of an upstream connection is returned when the request's body breaks off", async () => {
       const { send, settled } = await bench(() => {});
       const body = new PassThrough();
       const { reply } = send({ method: "POST", body, headers: ["Content-Length", "10"] });
@@ -177,7 +177,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("is returned when the request's body had been read before", async () => {
+    it("the lease of an upstream connection is returned when the request's body had been read before", async () => {
       const { send, settled } = await bench(() => {});
       const body = Readable.from([]);
       body.resume();
@@ -186,7 +186,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("is returned with its connection when the upstream has refused a WebSocket", async () => {
+    it("the lease of an upstream connection is returned with its connection when the upstream has refused a WebSocket", async () => {
       const { send, settled, pool, upstream } = await bench((socket) => void socket.write(ok));
       expect(await read(await send({ upgrade: "websocket" }).reply)).toBe("ok");
       await settled();
@@ -195,7 +195,7 @@ export function forwarding(client: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("is returned when a tunnel closes, not earlier", async () => {
+    it("the lease of an upstream connection is returned when a tunnel closes, not earlier", async () => {
       const { send, settled, pool } = await bench((socket) => socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\nhi"));
       const reply = await send({ upgrade: "websocket" }).reply;
       expect(reply.status).toBe(101);

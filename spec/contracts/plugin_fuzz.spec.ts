@@ -215,7 +215,7 @@ describe.each([
   ["http", "node"],
   ["h2c", "wire"],
 ] as const)("a faulty plugin over %s upstreams (%s)", (protocol, upstream_client) => {
-  it.each(["HTTP/1.1", "HTTP/2"])("affects only its own request, for clients of %s", async (downstream) => {
+  it.each(["HTTP/1.1", "HTTP/2"])("a faulty plugin affects only its own request, for clients of %s", async (downstream) => {
     const escaped: unknown[] = [];
     const note = (error: unknown) => void escaped.push(error instanceof Error ? error.stack : error);
     process.on("unhandledRejection", note).on("uncaughtException", note);

@@ -83,7 +83,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   ];
 
   describe("an upstream that gives no valid response", () => {
-    it.each(answered)("gives the client a 502 when it $title", async ({ bytes, then = "open", code, method = "GET" }) => {
+    it.each(answered)("gives the client a 502 when the upstream $title", async ({ bytes, then = "open", code, method = "GET" }) => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) return void socket.write(good);
         socket.write(Buffer.from(bytes, "latin1"));
@@ -100,7 +100,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.sockets.size).toBe(1);
     });
 
-    it("gives the client a 502 when it refuses connections", async () => {
+    it("gives the client a 502 when the upstream refuses connections", async () => {
       const { port } = await running(oneService(await closedPort(), one));
       for (let i = 0; i < 3; i++) {
         const answer = await ask(port, { method: "POST", path: "/a/x", body: "text" });
@@ -108,7 +108,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    it("gives the client a 502 when its name does not resolve", async () => {
+    it("gives the client a 502 when the upstream's name does not resolve", async () => {
       const config = oneService(1, one);
       const service = { ...config.services[0]!, upstreams: [{ host: "no-such-host.invalid", port: 80 }] };
       const { port } = await running({ services: [service] });
@@ -152,7 +152,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   }
 
   describe("an upstream that breaks off its body", () => {
-    it.each(cuts)("breaks off the client's response, without a clean end, when it $title", async (cut) => {
+    it.each(cuts)("breaks off the client's response, without a clean end, when the upstream $title", async (cut) => {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));
@@ -167,7 +167,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       await expect(ask(port, { path: "/a/fine" })).resolves.toMatchObject({ status: 200 });
     });
 
-    it.each(cuts)("breaks off the response of an HTTP/1.0 client, with a reset if there is no length, when it $title", async (cut) => {
+    it.each(cuts)("breaks off the response of an HTTP/1.0 client, with a reset if there is no length, when the upstream $title", async (cut) => {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));
@@ -187,7 +187,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     it.each([
       { title: "a bad chunk", bytes: "Transfer-Encoding: chunked\r\n\r\n5\r\nshort\r\nzz\r\n", code: "upstream_invalid" },
       { title: "a chunk longer than its size", bytes: "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n", code: "upstream_invalid" },
-    ])("gives the client a 502: $title in the segment of the head", async ({ bytes, code }) => {
+    ])("a body that breaks off before any byte of the response was sent gives the client a 502: $title in the segment of the head", async ({ bytes, code }) => {
       const upstream = await headBackend(({ socket, text }) => {
         socket.write(text.includes(" /fine ") ? good : `HTTP/1.1 200 OK\r\n${bytes}`);
       });
@@ -201,7 +201,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   describe("bytes of an upstream beyond its response", () => {
     const second = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
 
-    it("reach no client when they arrive in the same segment", async () => {
+    it("bytes of an upstream beyond its response reach no client when they arrive in the same segment", async () => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) socket.write(good);
         else socket.write(good + second);
@@ -215,7 +215,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    it("reach no client when they are garbage in the same segment, and the response before them stays intact", async () => {
+    it("bytes of an upstream beyond its response reach no client when they are garbage in the same segment, and the response before them stays intact", async () => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) socket.write(good);
         else socket.write(good + "garbage");
@@ -226,7 +226,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect((await ask(port, { path: "/a/fine" })).body.toString()).toBe("good");
     });
 
-    it("reach no client and close the connection when they arrive later on the idle connection", async () => {
+    it("bytes of an upstream beyond its response reach no client and close the connection when they arrive later on the idle connection", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write(good));
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -238,7 +238,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("reach no client when they arrive while the client has yet to read the response", async () => {
+    it("bytes of an upstream beyond its response reach no client when they arrive while the client has yet to read the response", async () => {
       const big = 8_000_000;
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) return void socket.write(good);
@@ -259,7 +259,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("reach no client when they are the body of a 204, a 304 or a response to HEAD", async () => {
+    it("bytes of an upstream beyond its response reach no client when they are the body of a 204, a 304 or a response to HEAD", async () => {
       for (const [method, status] of [["GET", "204 No Content"], ["GET", "304 Not Modified"], ["HEAD", "200 OK"]] as const) {
         const upstream = await headBackend(({ socket, text }) => {
           if (text.includes(" /fine ")) socket.write(good);
@@ -275,7 +275,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    it("are cut off behind the Content-Length, and the connection is not used again", async () => {
+    it("bytes of an upstream beyond its response are cut off behind the Content-Length, and the connection is not used again", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngoodbye"));
       const { port } = await running(oneService(upstream.port, one));
       expect((await ask(port, { path: "/a/1" })).body.toString()).toBe("good");

@@ -48,8 +48,8 @@ describe("explain for a request that matches", () => {
   it("explain reports why the route matches, and which less specific routes match as well", () => {
     const { reasons } = explain("GET", "/shop/items/7");
     expect(reasons[0]).toBe('/shop/items/7 matches service "shop" (base_path /shop), route "item" (/items/{id}).');
-    expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) fits as well, but is less specific: a literal segment goes before/);
-    expect(explain("DELETE", "/shop/items/7").reasons).toContain("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
+    expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) matches as well, but is less specific: a literal segment comes before/);
+    expect(explain("DELETE", "/shop/items/7").reasons).toContain("No other route matches it: a literal segment would come before {name}, and {name} before {name*}.");
   });
 
   it("explain lists the plugins that run, in their order, without disabled ones and without secrets", () => {
@@ -69,7 +69,7 @@ describe("explain for a request that matches", () => {
     }));
     const own = createGateway({ config: { services } });
     const why = (host: string) => own.explain({ method: "GET", url: `http://${host}/v1/users` }).reasons.filter((reason) => reason.includes("less specific")).map((reason) => /"(s\d)".*specific: (.*)$/.exec(reason)!.slice(1));
-    const [hosts, all] = ["an exact host goes before one with *., and of these the longer first.", "services for certain hosts go first."];
+    const [hosts, all] = ["an exact host comes before a host with *., and a longer host with *. before a shorter one.", "services for certain hosts come first."];
     expect(why("X.a.example.com:80")).toEqual([["s0", hosts], ["s1", hosts], ["s3", all]]);
     expect(why("y.a.example.com")).toEqual([["s0", hosts], ["s3", all]]);
   });
@@ -77,7 +77,7 @@ describe("explain for a request that matches", () => {
   it("explain takes the host from the url, or from the headers", () => {
     for (const asked of [explain("GET", "http://api.example.com/v1/users"), explain("GET", "/v1/users", { Host: "API.example.com:8008" })]) {
       expect([asked.service, asked.pattern, asked.forwarded]).toEqual(["api", "/v1/users", "/v1/users"]);
-      expect(asked.reasons).toContain("The service is for the hosts api.example.com: it goes before services for all hosts.");
+      expect(asked.reasons).toContain("The service is for the hosts api.example.com: it comes before services for all hosts.");
     }
   });
 
@@ -88,7 +88,7 @@ describe("explain for a request that matches", () => {
   });
 
   it("explain reports that HEAD uses the route for GET", () => {
-    expect(explain("HEAD", "/shop/items/7").reasons).toContain("A route that takes GET takes HEAD, too.");
+    expect(explain("HEAD", "/shop/items/7").reasons).toContain("A route that accepts GET also accepts HEAD.");
   });
 });
 
@@ -113,36 +113,36 @@ describe("explain for a request that is refused", () => {
     expect(explain(method, "/shop/items/7", headers)).toMatchObject({ outcome: "refused", status: 400, code: "bad_request" });
   });
 
-  it("for a 404 below a base_path, explain lists the routes there and suggests one", () => {
+  it("explain lists, for a 404 below a base_path, the routes there and suggests one", () => {
     const { status, code, path, reasons } = explain("POST", "/shop");
     expect([status, code, path]).toEqual([404, "route_not_found", "/shop"]);
     expect(reasons[0]).toBe("No service and route of this gateway match the path.");
-    expect(reasons[1]).toBe('/shop begins as base_path /shop of service "shop" does, but fits none of its routes as a whole: /shop/items/{id}, /shop/{rest*}.');
+    expect(reasons[1]).toBe('/shop begins as base_path /shop of service "shop" does, but matches none of its routes as a whole: /shop/items/{id}, /shop/{rest*}.');
     expect(explain("GET", "/v1/user", { Host: "api.example.com" }).reasons[1]).toMatch(/: \/v1\/users\. Did you mean \/v1\/users\?$/);
   });
 
-  it("for a 404 elsewhere, explain lists the base_paths and suggests one", () => {
+  it("explain lists, for a 404 elsewhere, the base_paths and suggests one", () => {
     expect(explain("GET", "/shpo/items/7").reasons[1]).toBe("/shpo/items/7 begins with the base_path of no service: there are /shop, /. Did you mean /shop?");
   });
 
-  it("for a 404 because of the host, explain names the hosts of the route", () => {
+  it("explain names, for a 404 because of the host, the hosts of the route", () => {
     expect(explain("GET", "/v1/users", { Host: "other.example" }).reasons[1]).toBe(
-      'Route "v1" of service "api" (/v1/users) fits the path, but is for the hosts api.example.com only.',
+      'Route "v1" of service "api" (/v1/users) matches the path, but is for the hosts api.example.com only.',
     );
   });
 
-  it("for a 404 without services, explain reports that there are none", () => {
+  it("explain reports, for a 404 without services, that there are none", () => {
     expect(createGateway({ config: { services: [] } }).explain({ method: "GET", url: "/" }).reasons[1]).toBe("The configuration has no services.");
   });
 
-  it("for a 405, explain names the methods of the route", () => {
+  it("explain names, for a 405, the methods of the route", () => {
     const { status, code, reasons } = explain("PUT", "/shop/items/7");
     expect([status, code]).toEqual([405, "method_not_allowed"]);
     expect(reasons).toEqual([
       "This path accepts DELETE, GET, HEAD.",
-      'Route "item" of service "shop" (/shop/items/{id}) fits the path, but takes GET, DELETE.',
+      'Route "item" of service "shop" (/shop/items/{id}) matches the path, but accepts GET, DELETE.',
     ]);
-    expect(explain("delete", "/shop/items/7").reasons[1]).toMatch(/takes GET, DELETE\. Upper and lower case are not the same in methods: write DELETE\.$/);
+    expect(explain("delete", "/shop/items/7").reasons[1]).toMatch(/accepts GET, DELETE\. Upper and lower case are not the same in methods: write DELETE\.$/);
   });
 });
 

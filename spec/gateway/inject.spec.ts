@@ -126,7 +126,7 @@ describe("the invalid requests that inject refuses", () => {
     ["a line break in a header", { headers: { a: "1\r\nb: 2" } }],
     ["more than 100 options in Connection", { headers: { Connection: ",".repeat(100) } }],
     ["a space in the target", { path: "/a/x y" }],
-  ])("never reach the upstream: %s", async (_what, request) => {
+  ])("the invalid requests that inject refuses never reach the upstream: %s", async (_what, request) => {
     const upstream = await backend();
     const response = await mounted(oneService(upstream.port)).inject({ path: "/a/x", ...request });
     expect(response.status).toBe(400);

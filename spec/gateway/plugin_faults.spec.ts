@@ -112,7 +112,7 @@ describe("plugin faults", () => {
     ["throws", throwing],
     ["rejects", plugin("faulty", () => async () => lost())],
     ["returns nothing", plugin("faulty", () => () => none)],
-  ])("reach the plugins around the plugin that %s as a reply with status 500, never as an error, and the reply can be replaced", async (_what, faulty) => {
+  ])("plugin faults reach the plugins around the plugin that %s as a reply with status 500, never as an error, and the reply can be replaced", async (_what, faulty) => {
     const seen: number[] = [];
     const handling = plugin("handles", (next) => async (exchange) => {
       const reply = await next(exchange);
@@ -127,7 +127,7 @@ describe("plugin faults", () => {
     ["throws", throwing],
     ["rejects", plugin("faulty", () => async () => lost())],
     ["resolves with nothing", plugin("faulty", () => async () => none)],
-  ])("have CORS and RateLimit headers and the headers of response_headers: the plugins around the plugin that %s add them", async (_what, faulty) => {
+  ])("plugin faults have CORS and RateLimit headers and the headers of response_headers: the plugins around the plugin that %s add them", async (_what, faulty) => {
     const outer = [
       { name: "cors", config: { allow_origins: ["https://app.example"] } },
       { name: "rate_limit", config: { limit_min: 10 } },
@@ -141,7 +141,7 @@ describe("plugin faults", () => {
     await gateway.close(0);
   });
 
-  it("leave the counts when their plugin instance is removed, and keep them for instances that a reload keeps", async () => {
+  it("plugin faults leave the counts when their plugin instance is removed, and keep them for instances that a reload keeps", async () => {
     const { gateway } = await ask500([throwing, ...around], ["faulty"]);
     gateway.reload(oneService(9, { plugins: [{ name: "looks" }, { name: "faulty" }] }));
     expect(gateway.status.pluginFaults).toMatchObject([{ plugin: "faulty", count: 1 }]);
@@ -149,7 +149,7 @@ describe("plugin faults", () => {
     expect(gateway.status.pluginFaults).toEqual([]);
   });
 
-  it("exclude refusals and interrupted bodies", async () => {
+  it("plugin faults exclude refusals and interrupted bodies", async () => {
     const refusing = plugin("refuses", () => (exchange) => problem(exchange.call, "forbidden"));
     expect((await ask500([refusing], ["refuses"])).faults).toEqual([]);
     const breaking = plugin("breaks", () => () => ({
@@ -170,7 +170,7 @@ describe("plugin faults", () => {
     ["gives nothing", () => undefined, /plugin odd of service "s" cannot be created: "create" gave no function$/],
     ["gives what makes no handler", () => () => undefined, /route "root" of service "s" cannot be put together: plugin odd: what "create" returns has to give a handler/],
     ["gives what throws", () => () => lost(), /cannot be put together: lost$/],
-  ])("stop the start with the plugin's name if create %s, and keep the old configuration in force at a reload", async (_what, create, message) => {
+  ])("plugin faults stop the start with the plugin's name if create %s, and keep the old configuration in force at a reload", async (_what, create, message) => {
     const odd = definePlugin({ name: "odd", schema: schema.object({}), create: create as never });
     const wrong = oneService(9, { plugins: [{ name: "odd" }], routes: [{ path: "/", name: "root" }] });
     expect(() => createGateway({ config: wrong, plugins: [odd] })).toThrow(message);

@@ -74,7 +74,7 @@ describe("a plugin module", () => {
     ["a plugin whose texts speak of imports", `const from = "import x from y"; Buffer.from("data:x"); export default (kit) => ${plugin("hello")}; "from ftp://x";`],
     ["a plugin with a rule of slashes behind a comment", `// import ${"/".repeat(200)}\nBuffer.from /* a */ ("data:x"); export default (kit) => ${plugin("hello")};`],
     ["a plugin made with node's modules", `import { format } from "node:util"; export default (kit) => ${plugin("hello")}; format("");`],
-  ])("may export %s", async (_what, text) => {
+  ])("a plugin module may export %s", async (_what, text) => {
     const { file } = folder({ "m.mjs": text });
     expect(await (await started(file)).text()).toBe("hello");
   });
@@ -198,7 +198,7 @@ describe("plugin modules over reloads", () => {
     ["does not have its digest", (put: (text: string) => void) => (put("export default 1;"), sha256("else"))],
     ["throws", (put: (text: string) => void) => (put('throw new Error("x");'), sha256('throw new Error("x");'))],
     ["was not loaded before", null],
-  ])("keep the old configuration in force when a file %s, and report the issues", async (_what, change) => {
+  ])("plugin modules over reloads keep the old configuration in force when a file %s, and report the issues", async (_what, change) => {
     const { file, put, save, config } = folder({ "m.mjs": saying("hi") });
     const { gateway, text } = await started(file);
     const { digest } = gateway;

@@ -100,7 +100,7 @@ describe("the plugin chain of a route", () => {
     expect(trail).toEqual([]);
   });
 
-  it("when a plugin answers, the plugins before it see the reply and the plugins behind it do not run", async () => {
+  it("the plugins before a plugin that answers see its reply, and the plugins behind it do not run", async () => {
     const trail: string[] = [];
     const { port, seen } = await backend();
     const teapot = behaving(() => () => ({ status: 418, headers: ["Content-Length", "0"], body: null }));

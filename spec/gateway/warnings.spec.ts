@@ -103,7 +103,7 @@ describe("the gateway's status", () => {
     expect(JSON.stringify(gateway.status)).not.toMatch(/BEGIN|PRIVATE/);
   });
 
-  it("warns of mtls at any level until a listener asks for certificates", async () => {
+  it("the gateway's status warns of mtls at any level until a listener asks for certificates", async () => {
     const mtls = [{ name: "mtls" }];
     for (const parts of [{ plugins: mtls }, { routes: [{ path: "/x", plugins: mtls }] }]) {
       const { gateway } = await running(oneService(9, parts as never));

@@ -29,7 +29,7 @@ describe("the allowed hosts over plain HTTP", () => {
     ["[::1", false],
     ["127.0.0.1:80:80", false],
     ["localhost evil", false],
-  ])("include %s: %s", (authority, known) => {
+  ])("the allowed hosts over plain HTTP include %s: %s", (authority, known) => {
     expect(isKnown(authority)).toBe(known);
   });
 });

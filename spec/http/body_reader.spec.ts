@@ -6,7 +6,7 @@ describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
   const all = Buffer.from(bytes, "latin1");
   const expected = { read, fault };
 
-  it("reads alike in one piece, byte by byte, and split in two at any place", () => {
+  it("reads a body alike in one piece, byte by byte, and split in two at any place", () => {
     expect(readBody(framing, [all])).toEqual(expected);
     expect(readBody(framing, Array.from(all, (byte) => Buffer.of(byte))), "byte by byte").toEqual(expected);
     expect(readBody(framing, [all], Buffer.from("before")), "behind other bytes").toEqual(expected);

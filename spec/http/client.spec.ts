@@ -31,7 +31,7 @@ async function failure(asked: Promise<unknown>): Promise<string> {
 }
 
 describe("a request", () => {
-  it("has its method, target, headers and body, and resolves with the whole answer", async () => {
+  it("a request has its method, target, headers and body, and resolves with the whole answer", async () => {
     const origin = await backend((_request, response) => void response.writeHead(201, ["X-A", "1", "X-A", "2"]).end("made"));
     const answer = await client().ask(to(origin.port, { method: "POST", headers: ["X-B", "caf\xe9"], body: Buffer.from("body") }));
     expect(answer.status).toBe(201);
@@ -43,13 +43,13 @@ describe("a request", () => {
     expect(seen!.headers.slice(0, 6)).toEqual(["Host", `127.0.0.1:${origin.port}`, "X-B", "caf\xe9", "Content-Length", "4"]);
   });
 
-  it("resolves with redirects and errors without following them", async () => {
+  it("a request resolves with redirects and errors without following them", async () => {
     const origin = await backend((_request, response) => void response.writeHead(302, { Location: "/other" }).end());
     expect((await client().ask(to(origin.port))).status).toBe(302);
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("reuses a kept connection, and opens a new one after it has closed", async () => {
+  it("a request reuses a kept connection, and opens a new one after it has closed", async () => {
     const origin = await backend();
     const asking = client();
     for (let i = 0; i < 3; i++) await asking.ask(to(origin.port));
@@ -60,7 +60,7 @@ describe("a request", () => {
     expect(origin.connections.total).toBe(2);
   });
 
-  it("runs once more on a new connection when the kept connection breaks, if the method is GET or HEAD", async () => {
+  it("a request runs once more on a new connection when the kept connection breaks, if the method is GET or HEAD", async () => {
     let served = 0;
     const origin = await byteBackend((socket) => {
       let nth = 0;
@@ -73,7 +73,7 @@ describe("a request", () => {
     expect(await failure(asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x") })))).toBe("unreachable");
   });
 
-  it("does not reuse a connection whose request was answered before it was read", async () => {
+  it("a request does not reuse a connection whose request was answered before it was read", async () => {
     const origin = await byteBackend((socket) => {
       // Nothing that has come after its first bytes is ever read.
       socket.once("data", () => void socket.pause().write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
@@ -85,14 +85,14 @@ describe("a request", () => {
     expect(origin.connections).toBe(2);
   });
 
-  it("uses HTTPS only with servers whose certificate is verified", async () => {
+  it("a request uses HTTPS only with servers whose certificate is verified", async () => {
     const url = await secureServer();
     expect((await client({ tls: { ca: Buffer.from(CA.cert) } }).ask(to(0, { url }))).body.toString()).toBe("secure");
     expect(await failure(client().ask(to(0, { url })))).toBe("unreachable");
     expect(await failure(client({ tls: { ca: Buffer.from(OTHER_CA.cert) } }).ask(to(0, { url })))).toBe("unreachable");
   });
 
-  it("presents its client certificate to HTTPS servers that ask for it", async () => {
+  it("a request presents its client certificate to HTTPS servers that ask for it", async () => {
     const url = await secureServer({ ca: CA.cert, requestCert: true, rejectUnauthorized: true });
     const ca = Buffer.from(CA.cert);
     const identified = client({ tls: { ca, cert: Buffer.from(CLIENT.cert), key: Buffer.from(CLIENT.key) } });
@@ -103,7 +103,7 @@ describe("a request", () => {
   it.each([
     ["localhost", "localhost"],
     ["127.0.0.1", ""],
-  ])("verifies the HTTPS server as %s when given that name", async (servername, asked) => {
+  ])("a request verifies the HTTPS server as %s when given that name", async (servername, asked) => {
     const names: string[] = [];
     const url = await secureServer({ SNICallback: (name: string, done: (error: Error | null) => void) => (names.push(name), done(null)) });
     const ca = Buffer.from(CA.cert);
@@ -123,11 +123,11 @@ async function secureServer(options: https.ServerOptions = {}): Promise<URL> {
 }
 
 describe("a request that fails", () => {
-  it("rejects when no server listens", async () => {
+  it("a request that fails rejects when no server listens", async () => {
     expect(await failure(client().ask(to(await closedPort())))).toBe("unreachable");
   });
 
-  it("rejects when its time is over, before the head or in the middle of the body", async () => {
+  it("a request that fails rejects when its time is over, before the head or in the middle of the body", async () => {
     const clock = manualClock();
     const begun = gate();
     const silent = await rawBackend(() => begun.open());
@@ -149,13 +149,13 @@ describe("a request that fails", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("rejects when the answer is larger than allowed", async () => {
+  it("a request that fails rejects when the answer is larger than allowed", async () => {
     const origin = await backend((_request, response) => void response.end("x".repeat(1025)));
     expect(await failure(client().ask(to(origin.port)))).toBe("too_large");
     expect((await client().ask(to(origin.port, { maxBytes: 1025 }))).body).toHaveLength(1025);
   });
 
-  it("rejects when its signal aborts, before or while it is sent, and closes its connection", async () => {
+  it("a request that fails rejects when its signal aborts, before or while it is sent, and closes its connection", async () => {
     const begun = gate();
     const origin = await rawBackend(() => begun.open());
     const controller = new AbortController();
@@ -174,19 +174,19 @@ describe("a request that fails", () => {
     ["switches protocols", "HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", "invalid"],
     ["has a status that there is not", "HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n", "invalid"],
     ["does not come", "", "unreachable"],
-  ])("rejects when the answer %s", async (_what, bytes, kind) => {
+  ])("a request that fails rejects when the answer %s", async (_what, bytes, kind) => {
     const origin = await byteBackend((socket) => void socket.once("data", () => void socket.end(bytes)));
     expect(await failure(client().ask(to(origin.port)))).toBe(kind);
   });
 
-  it("rejects when its headers cannot be sent", async () => {
+  it("a request that fails rejects when its headers cannot be sent", async () => {
     const origin = await backend();
     expect(await failure(client().ask(to(origin.port, { headers: ["X-A", "a\r\nb"] })))).toBe("invalid");
   });
 });
 
 describe("a closed client", () => {
-  it("keeps no connection, lets requests in progress end, and still accepts new requests", async () => {
+  it("a closed client keeps no connection, lets requests in progress end, and still accepts new requests", async () => {
     const clock = manualClock();
     const held = gate<() => void>();
     const origin = await rawBackend((request, response) => {

@@ -53,7 +53,7 @@ const answering = (...statuses: readonly number[]) => {
 };
 
 describe("a delivery queue", () => {
-  it("sends the texts of one batch time in one request", async () => {
+  it("a delivery queue sends the texts of one batch time in one request", async () => {
     const server = await backend();
     const { add, clock, made } = outbox(server.port, { batchSize: 10 });
     add("a", "b");
@@ -64,7 +64,7 @@ describe("a delivery queue", () => {
     expect(batches(server)).toEqual(["a,b,c"]);
   });
 
-  it("sends a full batch at once, and the rest after its batch time", async () => {
+  it("a delivery queue sends a full batch at once, and the rest after its batch time", async () => {
     const server = await backend();
     const { add, clock, timers, made } = outbox(server.port, { batchSize: 2 });
     add("a", "b", "c");
@@ -82,7 +82,7 @@ describe("a delivery queue", () => {
     ["lose newest", { maxTexts: 2 }, ["first", "1", "2"]],
     ["lose oldest", { maxCharacters: 2 }, ["first", "3", "4"]],
     ["lose newest", { maxCharacters: 2 }, ["first", "1", "2"]],
-  ] as const)("drops texts when there is no room: %s, by %j", async (whenFull, room, sent) => {
+  ] as const)("a delivery queue drops texts when there is no room: %s, by %j", async (whenFull, room, sent) => {
     const held = gate<() => void>();
     const server = await backend((_request, response, body) => void (body.toString() === "first" ? held.open(() => void response.end()) : response.end()));
     const { add, made, told } = outbox(server.port, { whenFull, ...room });
@@ -98,7 +98,7 @@ describe("a delivery queue", () => {
     expect(told).toEqual([[1, "there is no room for more: they come faster than they can be sent"]]);
   });
 
-  it("drops the oldest of a million texts at little cost", async () => {
+  it("a delivery queue drops the oldest of a million texts at little cost", async () => {
     const server = await backend(() => {});
     const { add, made } = outbox(server.port, { maxTexts: 1_000_000, batchSize: 1_000_000, maxCharacters: 100_000_000 });
     // The first million is on its way for ever.
@@ -117,14 +117,14 @@ describe("a delivery queue", () => {
     expect(losing / keeping).toBeLessThan(LINEAR);
   });
 
-  it("accepts a text of any size when it is empty", async () => {
+  it("a delivery queue accepts a text of any size when it is empty", async () => {
     const server = await backend();
     const { add, made } = outbox(server.port, { maxCharacters: 2 });
     add("abcdef");
     await eventually(() => made.sent === 1, "the first batch being sent");
   });
 
-  it("retries the same bytes after randomised pauses, then drops them and sends the next batch", async () => {
+  it("a delivery queue retries the same bytes after randomised pauses, then drops them and sends the next batch", async () => {
     const server = await answering(503, 503, 503);
     const { add, clock, timers, told, made } = outbox(server.port, { random: () => 0.25 });
     add("a", "b");
@@ -154,7 +154,7 @@ describe("a delivery queue", () => {
     ["", 1_000],
     ["1.5", 1_000],
     ["-1", 1_000],
-  ])("obeys Retry-After, within bounds: %s", async (value, ms) => {
+  ])("a delivery queue obeys Retry-After, within bounds: %s", async (value, ms) => {
     let tries = 0;
     const server = await backend((_request, response) => void response.writeHead(tries++ === 0 ? 503 : 200, { "Retry-After": value }).end());
     const { add, clock, timers, made } = outbox(server.port);
@@ -177,7 +177,7 @@ describe("a delivery queue", () => {
     expect(batches(server)).toEqual(["a", "b"]);
   });
 
-  it("decides by the status of an answer whose body is too large", async () => {
+  it("a delivery queue decides by the status of an answer whose body is too large", async () => {
     let tries = 0;
     const server = await backend((_request, response, body) => {
       const status = body.toString() === "a" ? 400 : tries++ === 0 ? 503 : 200;
@@ -192,7 +192,7 @@ describe("a delivery queue", () => {
     expect(told).toEqual([[1, "the server answered with status 400"]]);
   });
 
-  it("retries when no answer arrives in time", async () => {
+  it("a delivery queue retries when no answer arrives in time", async () => {
     let tries = 0;
     const server = await backend((_request, response) => void (tries++ > 0 && response.end()));
     const { add, clock, timers, made } = outbox(server.port);
@@ -205,7 +205,7 @@ describe("a delivery queue", () => {
     expect(tries).toBe(2);
   });
 
-  it("retries when no server listens, and reports why it stopped", async () => {
+  it("a delivery queue retries when no server listens, and reports why it stopped", async () => {
     const { add, clock, timers, told, made } = outbox(await closedPort(), { pausesMs: [1_000] });
     add("a");
     await eventually(() => timers.at(-1) === 1_000, "a timer of a second");
@@ -214,7 +214,7 @@ describe("a delivery queue", () => {
     expect(told).toEqual([[1, expect.stringContaining("ECONNREFUSED")]]);
   });
 
-  it("reports losses once in quietMs, and later losses when that time is over", async () => {
+  it("a delivery queue reports losses once in quietMs, and later losses when that time is over", async () => {
     const server = await answering(400, 400, 400, 200);
     const { add, clock, told, made } = outbox(server.port);
     clock.advance(10_000);
@@ -229,7 +229,7 @@ describe("a delivery queue", () => {
 });
 
 describe("the close of a delivery queue", () => {
-  it("sends the waiting texts over the open connection, and keeps no connection", async () => {
+  it("the close of a delivery queue sends the waiting texts over the open connection, and keeps no connection", async () => {
     const server = await backend();
     const { add, made } = outbox(server.port, { batchSize: 2 });
     add("a", "b", "c", "d", "e");
@@ -239,7 +239,7 @@ describe("the close of a delivery queue", () => {
     await eventually(() => server.connections.open === 0, "the connections to the server closing");
   });
 
-  it("ends the current pause, and shortens later pauses", async () => {
+  it("the close of a delivery queue ends the current pause, and shortens later pauses", async () => {
     const server = await answering(503, 503);
     const { add, clock, timers, made } = outbox(server.port, { pausesMs: [50_000, 40_000] });
     add("a");
@@ -251,7 +251,7 @@ describe("the close of a delivery queue", () => {
     expect(made.sent).toBe(1);
   });
 
-  it("takes at most 900 ms when the server hangs, and reports all losses", async () => {
+  it("the close of a delivery queue takes at most 900 ms when the server hangs, and reports all losses", async () => {
     const server = await backend(() => {});
     const { add, clock, told, made } = outbox(server.port);
     add("a", "b", "c");
@@ -266,7 +266,7 @@ describe("the close of a delivery queue", () => {
     await eventually(() => server.connections.open === 0, "the connections to the server closing");
   });
 
-  it("encodes no more texts when its time is over", async () => {
+  it("the close of a delivery queue encodes no more texts when its time is over", async () => {
     const server = await backend(() => {});
     const made: number[] = [];
     const encode = (texts: readonly string[]) => (made.push(texts.length), Buffer.from("body"));
@@ -279,7 +279,7 @@ describe("the close of a delivery queue", () => {
     expect([box.lost, made]).toEqual([1_000, [1]]);
   });
 
-  it("drops a batch that cannot be encoded, reports why, and sends the next batch", async () => {
+  it("the close of a delivery queue drops a batch that cannot be encoded, reports why, and sends the next batch", async () => {
     const server = await backend();
     const encode = (texts: readonly string[]) => (texts[0] === "bad" ? Promise.reject(new Error("no memory")) : Promise.resolve(Buffer.from(texts[0]!)));
     const { add, told, made } = outbox(server.port, { encode });
@@ -288,7 +288,7 @@ describe("the close of a delivery queue", () => {
     expect([batches(server), told, made.lost]).toEqual([["good"], [[1, "no memory"]], 1]);
   });
 
-  it("ends a pause when its time is over, and reports the last failure", async () => {
+  it("the close of a delivery queue ends a pause when its time is over, and reports the last failure", async () => {
     const server = await answering(503);
     const { add, clock, timers, told, made } = outbox(server.port);
     add("a");
@@ -300,7 +300,7 @@ describe("the close of a delivery queue", () => {
     expect(told).toEqual([[1, "the server answered with status 503"]]);
   });
 
-  it("sends texts added later at once, with the same time limit again", async () => {
+  it("the close of a delivery queue sends texts added later at once, with the same time limit again", async () => {
     const server = await backend((_request, response, body) => void (body.toString() !== "stuck" && response.end()));
     const { add, clock, told, made } = outbox(server.port, { batchSize: 10 });
     await made.close();
@@ -317,7 +317,7 @@ describe("the close of a delivery queue", () => {
     await eventually(() => made.sent === 2, "two batches being sent");
   });
 
-  it("sends texts added at the moment in which it ends", async () => {
+  it("the close of a delivery queue sends texts added at the moment in which it ends", async () => {
     const server = await backend();
     const clock = manualClock();
     let ends = 0;
@@ -334,7 +334,7 @@ describe("the close of a delivery queue", () => {
     expect(batches(server)).toEqual(["a", "late"]);
   });
 
-  it("reports later losses no more often than before", async () => {
+  it("the close of a delivery queue reports later losses no more often than before", async () => {
     const server = await backend((_request, response) => void response.writeHead(400).end());
     const { add, clock, told, made } = outbox(server.port);
     add("a", "b");
@@ -350,7 +350,7 @@ describe("the close of a delivery queue", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("needs no server when no text waits, and may be called twice", async () => {
+  it("the close of a delivery queue needs no server when no text waits, and may be called twice", async () => {
     const { clock, made } = outbox(await closedPort());
     await Promise.all([made.close(), made.close()]);
     await made.close();

@@ -6,7 +6,7 @@ import { madeUpExchange } from "../support/exercise.ts";
 const call = () => new Call({ id: "id-1", remoteAddress: "192.0.2.1", trustedRemote: true, startedAt: 5, inform: () => {} });
 
 describe("an exchange", () => {
-  it("keeps its own parts when with() copies it, and the copy shares all other parts", () => {
+  it("an exchange keeps its own parts when with() copies it, and the copy shares all other parts", () => {
     const body = Readable.from([]);
     const exchange = madeUpExchange({ body, params: { id: "7" } });
     const before = { ...exchange };
@@ -17,7 +17,7 @@ describe("an exchange", () => {
     expect(copy.body).toBe(body);
   });
 
-  it("keeps every part in a copy", () => {
+  it("an exchange keeps every part in a copy", () => {
     const exchange = madeUpExchange();
     for (const key of Object.keys(exchange) as (keyof Exchange)[]) {
       if (key === "call") continue;
@@ -26,7 +26,7 @@ describe("an exchange", () => {
     }
   });
 
-  it("shares one call with its copies: its id, its notes, its end", () => {
+  it("an exchange shares one call with its copies: its id, its notes, its end", () => {
     const exchange = madeUpExchange({ call: call() });
     const copy = exchange.with({ identity: "alice" });
     copy.call.notes.identity = "alice";
@@ -37,7 +37,7 @@ describe("an exchange", () => {
 });
 
 describe("a call", () => {
-  it("runs onAbort callbacks once, in order, when the client disconnects", () => {
+  it("a call runs onAbort callbacks once, in order, when the client disconnects", () => {
     const told: string[] = [];
     const one = call();
     one.onAbort(() => told.push("first"));
@@ -49,7 +49,7 @@ describe("a call", () => {
     expect(one.aborted).toBe(true);
   });
 
-  it("runs an onAbort callback at once after the client has disconnected", () => {
+  it("a call runs an onAbort callback at once after the client has disconnected", () => {
     const one = call();
     one.abort();
     let told = false;
@@ -57,7 +57,7 @@ describe("a call", () => {
     expect(told).toBe(true);
   });
 
-  it("runs no onAbort callback after the reply was sent", () => {
+  it("a call runs no onAbort callback after the reply was sent", () => {
     const one = call();
     let told = false;
     one.onAbort(() => (told = true));
@@ -67,7 +67,7 @@ describe("a call", () => {
     expect([told, one.aborted]).toEqual([false, false]);
   });
 
-  it.each(["close", "abort"] as const)("runs onEnd callbacks once after %s, and later callbacks at once", (end) => {
+  it.each(["close", "abort"] as const)("a call runs onEnd callbacks once after %s, and later callbacks at once", (end) => {
     const told: string[] = [];
     const one = call();
     one.onAbort(() => told.push("aborted"));
@@ -79,7 +79,7 @@ describe("a call", () => {
     expect(told).toEqual(end === "close" ? ["over", "late"] : ["aborted", "over", "late"]);
   });
 
-  it("runs the other callbacks although one throws, and notes the error for the log", () => {
+  it("a call runs the other callbacks although one throws, and notes the error for the log", () => {
     const told: string[] = [];
     const one = call();
     const fail = () => {
@@ -94,7 +94,7 @@ describe("a call", () => {
     expect(one.notes).toMatchObject({ code: null, fault: "a plugin's end-of-request callback failed: no" });
   });
 
-  it("has a signal that aborts with it, whenever the signal is first requested", () => {
+  it("a call has a signal that aborts with it, whenever the signal is first requested", () => {
     const early = call();
     const { signal } = early;
     expect(signal.aborted).toBe(false);
@@ -109,7 +109,7 @@ describe("a call", () => {
     expect(closed.signal.aborted).toBe(false);
   });
 
-  it("notes an error for the log, and a reason only if there is a reason", () => {
+  it("a call notes an error for the log, and a reason only if there is a reason", () => {
     const one = call();
     one.fail("upstream_reset", "ECONNRESET");
     expect(one.notes).toMatchObject({ code: "upstream_reset", fault: "ECONNRESET" });

@@ -8,7 +8,7 @@ import { madeUpExchange, problemOf } from "../support/exercise.ts";
 const call = () => madeUpExchange().call;
 
 describe("a problem (RFC 9457)", () => {
-  it.each(Object.entries(ERRORS))("%s has its status, title and code from the table", (code, kind) => {
+  it.each(Object.entries(ERRORS))("a problem with code %s has its status, title and code from the table", (code, kind) => {
     const one = call();
     const reply = problem(one, code as ErrorCode);
     expect(reply.status).toBe(kind.status);
@@ -16,32 +16,32 @@ describe("a problem (RFC 9457)", () => {
     expect(one.notes.code).toBe(code);
   });
 
-  it("has the type application/problem+json and its length in bytes", () => {
+  it("a problem has the type application/problem+json and its length in bytes", () => {
     const reply = problem(call(), "forbidden", { detail: "нет" });
     expect(headerValue(reply.headers, "content-type")).toBe("application/problem+json");
     expect(headerValue(reply.headers, "content-length")).toBe(String((reply.body as Buffer).length));
     expect(problemOf(reply)["detail"]).toBe("нет");
   });
 
-  it("has the given headers after its framing headers", () => {
+  it("a problem has the given headers after its framing headers", () => {
     expect(problem(call(), "rate_limited", { headers: ["Retry-After", "3"] }).headers.slice(-2)).toEqual(["Retry-After", "3"]);
   });
 
-  it("keeps the reason for the log", () => {
+  it("a problem keeps the reason for the log", () => {
     const one = call();
     const reply = problem(one, "upstream_connect_failed", { why: "connect ECONNREFUSED 10.0.0.1:80" });
     expect(one.notes.fault).toBe("connect ECONNREFUSED 10.0.0.1:80");
     expect(String(reply.body)).not.toContain("10.0.0.1");
   });
 
-  it("may have a plugin's own code, status and title", () => {
+  it("a problem may have a plugin's own code, status and title", () => {
     const one = call();
     const reply = problemReply(one, { code: "teapot", status: 418, title: "I am a teapot" }, { detail: "short and stout" });
     expect(problemOf(reply)).toMatchObject({ status: 418, code: "teapot", title: "I am a teapot", detail: "short and stout" });
     expect(one.notes.code).toBe("teapot");
   });
 
-  it("has no detail unless a detail is given", () => {
+  it("a problem has no detail unless a detail is given", () => {
     expect(JSON.parse(String(problemDocument({ code: "x", status: 400, title: "X" }, "r")))).not.toHaveProperty("detail");
   });
 });

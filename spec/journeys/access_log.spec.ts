@@ -87,7 +87,7 @@ describe("the program with global.access_log.file", () => {
 });
 
 describe("a reload of global.access_log", () => {
-  it("switches to another file and back to standard output, and leaves every earlier line in the old file", async () => {
+  it("a reload of global.access_log switches to another file and back to standard output, and leaves every earlier line in the old file", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const [one, two] = [join(folder, "one.log"), join(folder, "two.log")];
@@ -103,7 +103,7 @@ describe("a reload of global.access_log", () => {
     expect([paths(one), paths(two), logLines(said).map(({ path }) => path)]).toEqual([["/a/1", "/a/5"], ["/a/2"], ["/a/3"]]);
   });
 
-  it("is refused when the new access log file cannot be opened, and the old file is still written", async () => {
+  it("a reload of global.access_log is refused when the new access log file cannot be opened, and the old file is still written", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const file = join(folder, "access.log");
@@ -120,7 +120,7 @@ describe("a reload of global.access_log", () => {
     expect(() => createGateway({ config: logged(9, { file: "/" }) })).toThrow(/cannot write to \/: it is a folder/);
   });
 
-  it("creates the access log file when the gateway listens or gets its first request, not earlier", async () => {
+  it("a reload of global.access_log creates the access log file when the gateway listens or gets its first request, not earlier", async () => {
     const one = join(emptyFolder(), "access.log");
     const listening = createGateway({ config: logged(9, { file: one }) });
     onTestFinished(async () => void (await listening.close(0)));
@@ -130,7 +130,7 @@ describe("a reload of global.access_log", () => {
     expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, true]);
   });
 
-  it("answers requests and logs the reason when a gateway that does not listen can no longer open its access log", async () => {
+  it("a reload of global.access_log answers requests and logs the reason when a gateway that does not listen can no longer open its access log", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const lines: string[] = [];
@@ -148,7 +148,7 @@ describe("a reload of global.access_log", () => {
     expect(paths(join(folder, "access.log"))).toEqual(["/none"]);
   });
 
-  it("refuses to listen when the access log file can no longer be opened", async () => {
+  it("a reload of global.access_log refuses to listen when the access log file can no longer be opened", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const gateway = createGateway({ config: logged(9, { file: join(folder, "access.log") }) });
@@ -156,7 +156,7 @@ describe("a reload of global.access_log", () => {
     await expect(gateway.listen({ port: 0 })).rejects.toThrow(/cannot write to .*: there is no such folder/);
   });
 
-  it("resolves a relative access log path against the folder of the configuration file", async () => {
+  it("a reload of global.access_log resolves a relative access log path against the folder of the configuration file", async () => {
     const folder = emptyFolder();
     mkdirSync(join(folder, "logs"));
     const configFile = join(folder, "gw.json");
@@ -167,13 +167,13 @@ describe("a reload of global.access_log", () => {
     expect(paths(join(folder, "logs", "access.log"))).toEqual(["/none"]);
   });
 
-  it("opens no file for an access log that is not enabled", () => {
+  it("a reload of global.access_log opens no file for an access log that is not enabled", () => {
     expect(() => createGateway({ config: logged(9, { enabled: false, file: "/" }) })).not.toThrow();
   });
 });
 
 describe("fields of the access log", () => {
-  it("log host, scheme and TLS version of a request over HTTP/1.1 and HTTP/2, and leave out what does not apply", async () => {
+  it("the fields log host, scheme and TLS version of a request over HTTP/1.1 and HTTP/2, and leave out what does not apply", async () => {
     const origin = await backend();
     const said: Record<string, unknown>[] = [];
     const { gateway, port } = await running(oneService(origin.port, {}, { h2c: true, trusted_proxies: ["127.0.0.2"] }), { accessLog: (text) => void said.push(...logLines(text)) });
@@ -199,7 +199,7 @@ describe("fields of the access log", () => {
 });
 
 describe("byte counts in the access log", () => {
-  it("count the payload of DATA frames both ways for a request over HTTP/2", async () => {
+  it("byte counts in the access log count the payload of DATA frames both ways for a request over HTTP/2", async () => {
     const origin = await backend((_request, response) => void response.end("12345"));
     let said = "";
     const { port, gateway } = await running(logged(origin.port, {}, { h2c: true }), { accessLog: (text) => void (said += text) });
@@ -213,7 +213,7 @@ describe("byte counts in the access log", () => {
     expect(logLines(said)).toMatchObject([{ protocol: "HTTP/2.0", bytes_received: 4, bytes_sent: 5 }]);
   });
 
-  it("count both directions of a WebSocket, including bytes that arrive with the head", async () => {
+  it("byte counts in the access log count both directions of a WebSocket, including bytes that arrive with the head", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n12");
       socket.on("data", () => socket.end("345"));

@@ -41,7 +41,7 @@ const OPENED = "circuit opened: requests are refused";
 const CLOSED = "circuit closed: requests pass again";
 
 describe("a circuit breaker", () => {
-  it.each(PROTOCOLS)("opens over %s when the upstream is gone, and then refuses requests without connecting to it", async (protocol) => {
+  it.each(PROTOCOLS)("a circuit breaker opens over %s when the upstream is gone, and then refuses requests without connecting to it", async (protocol) => {
     const { backend, several, port, circuit } = await bench({ protocol });
     await backend.kill();
     expect(await several(5)).toEqual([...Array<string>(4).fill("502 upstream_connect_failed"), "503 circuit_open"]);
@@ -54,7 +54,7 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED]);
   });
 
-  it("opens when failures reach error_ratio, neither below it nor before min_requests", async () => {
+  it("a circuit breaker opens when failures reach error_ratio, neither below it nor before min_requests", async () => {
     const { backend, fails, works, several } = await bench();
     await several(3);
     backend.answer = fails;
@@ -65,7 +65,7 @@ describe("a circuit breaker", () => {
     expect(await several(3)).toEqual(["500", "500", "503 circuit_open"]);
   });
 
-  it("states in Retry-After how long it stays open", async () => {
+  it("a circuit breaker states in Retry-After how long it stays open", async () => {
     const { clock, open, port } = await bench();
     await open();
     clock.advance(2_000);
@@ -74,7 +74,7 @@ describe("a circuit breaker", () => {
     expect((await ask(port, { path: "/a/x" })).headers["retry-after"]).toBe("1");
   });
 
-  it("refuses an upload without reading it", async () => {
+  it("a circuit breaker refuses an upload without reading it", async () => {
     const { open, port, backend } = await bench();
     await open();
     const { status } = await ask(port, { method: "POST", path: "/a/x", body: "x".repeat(1_000_000) });
@@ -82,7 +82,7 @@ describe("a circuit breaker", () => {
     expect(backend.requests).toBe(0);
   });
 
-  it("lets a probe through after open_ms, and closes when the probe succeeds", async () => {
+  it("a circuit breaker lets a probe through after open_ms, and closes when the probe succeeds", async () => {
     const { clock, backend, works, open, several, circuit } = await bench();
     await open();
     backend.answer = works;
@@ -93,7 +93,7 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED, CLOSED]);
   });
 
-  it("opens again for open_ms when the probe fails", async () => {
+  it("a circuit breaker opens again for open_ms when the probe fails", async () => {
     const { clock, open, several, backend, circuit } = await bench();
     await open();
     clock.advance(OPEN_MS);
@@ -104,7 +104,7 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED, OPENED]);
   });
 
-  it.each([1, 3])("lets at most %i probes through at a time, however many requests arrive at once", async (probes) => {
+  it.each([1, 3])("a circuit breaker lets at most %i probes through at a time, however many requests arrive at once", async (probes) => {
     const { clock, backend, open, one, circuit } = await bench({ probes });
     await open();
     clock.advance(OPEN_MS);
@@ -120,7 +120,7 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED, CLOSED]);
   });
 
-  it("gives the slot of a probe whose client has disconnected to the next request", async () => {
+  it("a circuit breaker gives the slot of a probe whose client has disconnected to the next request", async () => {
     const { clock, backend, works, open, one, port, gateway } = await bench();
     await open();
     clock.advance(OPEN_MS);
@@ -135,7 +135,7 @@ describe("a circuit breaker", () => {
     expect(await one()).toBe("200");
   });
 
-  it("keeps its state over a reload, and is removed by a reload that no longer configures it", async () => {
+  it("a circuit breaker keeps its state over a reload, and is removed by a reload that no longer configures it", async () => {
     const { clock, backend, works, config, gateway, open, several } = await bench();
     await open();
     backend.answer = works;
@@ -148,7 +148,7 @@ describe("a circuit breaker", () => {
     expect(await several(2)).toEqual(["200", "200"]);
   });
 
-  it("judges a request by its final outcome: one that a retry has saved counts as a success", async () => {
+  it("a circuit breaker judges a request by its final outcome: one that a retry has saved counts as a success", async () => {
     const good = await restartableBackend();
     const bad = await restartableBackend();
     bad.answer = (request) => void request.socket.destroy();
@@ -157,7 +157,7 @@ describe("a circuit breaker", () => {
     expect(bad.requests).toBe(6);
   });
 
-  it("affects its own service only", async () => {
+  it("a circuit breaker affects its own service only", async () => {
     const { backend, config, gateway, open, one, port } = await bench();
     const other = await restartableBackend();
     const service = config.services[0]!;

@@ -52,7 +52,7 @@ async function passed(send: Send, fields: Fields, global: Global = {}) {
 const lower = (fields: Fields) => fields.map(([name, value]) => `${name.toLowerCase()}: ${value}`);
 
 describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("request headers and trailers over %s", (_protocol, send) => {
-  it("are removed when their names have an underscore, and so is Proxy", async () => {
+  it("request headers and trailers are removed when their names have an underscore, and so is Proxy", async () => {
     const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT]);
     for (const line of lower([...POSING, ...PLAIN])) expect([...head, ...trailers]).not.toContain(line);
     expect(head).toEqual(expect.arrayContaining(lower(KEPT)));
@@ -60,7 +60,7 @@ describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("reques
     expect(body).toBe("hi");
   });
 
-  it('pass with "underscore_headers": "allow", except names that read like a gateway or framing header', async () => {
+  it('request headers and trailers pass with "underscore_headers": "allow", except names that read like a gateway or framing header', async () => {
     const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT], { underscore_headers: "allow" });
     for (const line of lower(POSING)) expect([...head, ...trailers]).not.toContain(line);
     expect(head).toEqual(expect.arrayContaining(lower([...PLAIN, ...KEPT])));
@@ -68,7 +68,7 @@ describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("reques
     expect(body).toBe("hi");
   });
 
-  it("reach the upstream as X-Real-IP only from a trusted proxy", async () => {
+  it("request headers and trailers reach the upstream as X-Real-IP only from a trusted proxy", async () => {
     const fields: Fields = [["X-Real-IP", "1.2.3.4"]];
     expect((await passed(send, fields)).head.join()).not.toContain("1.2.3.4");
     expect((await passed(send, fields, { trusted_proxies: ["127.0.0.1"] })).head).toContain("x-real-ip: 1.2.3.4");

@@ -44,7 +44,7 @@ const configFor = (port: number) =>
   });
 
 describe("a host that embeds the gateway", () => {
-  it("runs a gateway from a value and its own plugin by inject, its own server and a listener, reloads it and closes it", async () => {
+  it("a host that embeds the gateway runs a gateway from a value and its own plugin by inject, its own server and a listener, reloads it and closes it", async () => {
     const origin = await backend((request, response) => response.end(`order ${request.url}`));
     const events: string[] = [];
     const log = edge.createLog({ format: "json", write: (line) => void events.push((JSON.parse(line) as { message: string }).message) });
@@ -77,7 +77,7 @@ describe("a host that embeds the gateway", () => {
     expect(await gateway.close()).toBe("drained");
   });
 
-  it("gets all errors of its configuration as values", () => {
+  it("a host that embeds the gateway gets all errors of its configuration as values", () => {
     try {
       createGateway({ config: { services: [{ name: "", base_path: "x", upstreams: [], routes: [] }] } });
       expect.unreachable();
@@ -88,7 +88,7 @@ describe("a host that embeds the gateway", () => {
     }
   });
 
-  it("loses only the reply for which its own server's `end` throws", async () => {
+  it("a host that embeds the gateway loses only the reply for which its own server's `end` throws", async () => {
     const ends: string[] = [];
     const service = { name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: 1 }], routes: [{ path: "/{rest*}" }] };
     const plugins = [{ name: "request_termination", config: { status: 200, body: "here" } }];
@@ -112,7 +112,7 @@ describe("a host that embeds the gateway", () => {
     expect(answers.map((answer) => (answer.status === "fulfilled" ? answer.value.status : answer.status))).toEqual([200, "rejected", 200]);
   });
 
-  it("gets TypeScript errors for mistakes in the configuration", () => {
+  it("a host that embeds the gateway gets TypeScript errors for mistakes in the configuration", () => {
     defineConfig({ services: [] });
     // @ts-expect-error a mistyped optional key
     defineConfig({ services: [], gobal: {} });
@@ -125,7 +125,7 @@ describe("a host that embeds the gateway", () => {
     expectTypeOf(createGateway).returns.toHaveProperty("inject");
   });
 
-  it("finds everything it may need under one import", () => {
+  it("a host that embeds the gateway finds everything it may need under one import", () => {
     const names = ["createGateway", "definePlugin", "defineConfig", "schema", "ConfigError", "Exchange", "problem", "problemReply", "discard", "headerValue", "ERRORS", "createLog", "systemClock", "version"];
     expect(names.filter((name) => !(name in edge))).toEqual([]);
   });

@@ -19,7 +19,7 @@ function expectProblem(answer: Answer, code: ErrorCode): void {
 }
 
 describe("problem documents", () => {
-  it("have one shape for every error code, and reveal nothing internal", async () => {
+  it("problem documents have one shape for every error code, and reveal nothing internal", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/reset")) socket.destroy();
       else if (text.includes("/invalid")) socket.write("nonsense\r\n\r\n");
@@ -45,7 +45,7 @@ describe("problem documents", () => {
     expectProblem(await ask(narrow, { path: "/a/x" }), "upstream_saturated");
   });
 
-  it("are left out of responses to HEAD, which keep their Content-Length", async () => {
+  it("problem documents are left out of responses to HEAD, which keep their Content-Length", async () => {
     const { port } = await running(oneService(await closedPort()));
     for (const [path, status] of [["/none", 404], ["/a/%zz", 400], ["/a/x", 502]] as const) {
       const connection = await client(port);
@@ -57,7 +57,7 @@ describe("problem documents", () => {
     }
   });
 
-  it("list the allowed methods in Allow with a 405", async () => {
+  it("problem documents list the allowed methods in Allow with a 405", async () => {
     const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["GET", "PUT"] }] }));
     expect((await ask(port, { method: "DELETE", path: "/a/x" })).headers.allow).toBe("GET, HEAD, PUT");
   });

@@ -29,7 +29,7 @@ async function three(parts: Parts = {}, protocol: Protocol = "http") {
 }
 
 describe("one of three backends, under load", () => {
-  it.each(PROTOCOLS)("is killed over %s without costing a request, is ejected, and gets requests again when it is back", async (protocol) => {
+  it.each(PROTOCOLS)("one of three backends under load is killed over %s without costing a request, is ejected, and gets requests again when it is back", async (protocol) => {
     const { clock, recorded, backends, port } = await three({}, protocol);
     const failing = backends[1];
     const load = closedLoop(port);
@@ -50,7 +50,7 @@ describe("one of three backends, under load", () => {
     expect(recorded.upstreams("upstream back")).toEqual([failing.id]);
   });
 
-  it("is restarted, each in turn, without costing a request", async () => {
+  it("one of three backends under load is restarted, each in turn, without costing a request", async () => {
     const { clock, backends, port } = await three();
     const load = closedLoop(port);
     for (const failing of backends) {
@@ -66,7 +66,7 @@ describe("one of three backends, under load", () => {
     expect(load.outcomes).toHaveLength(load.requests);
   });
 
-  it("stays down without costing a request when an ejection ends, and is ejected for longer each time", async () => {
+  it("one of three backends under load stays down without costing a request when an ejection ends, and is ejected for longer each time", async () => {
     const { clock, recorded, backends, port } = await three();
     const load = closedLoop(port);
     await backends[1].kill();
@@ -80,7 +80,7 @@ describe("one of three backends, under load", () => {
     expect(ejections.slice(0, 3).map(({ for_ms }) => for_ms)).toEqual([EJECT_MS, 2 * EJECT_MS, 4 * EJECT_MS]);
   });
 
-  it.each<Protocol>(["http", "h2c"])("hangs over %s without costing a request, and is ejected", async (protocol) => {
+  it.each<Protocol>(["http", "h2c"])("one of three backends under load hangs over %s without costing a request, and is ejected", async (protocol) => {
     const recorded = recordedLog();
     const backends = [await restartableBackend(protocol), await restartableBackend(protocol), await restartableBackend(protocol)] as const;
     const config = oneService(
@@ -104,7 +104,7 @@ describe("one of three backends, under load", () => {
     expect(hung.requests).toBe(requests);
   });
 
-  it("gets fewer requests by least_connections when it is slow, and no request fails", async () => {
+  it("one of three backends under load gets fewer requests by least_connections when it is slow, and no request fails", async () => {
     const { recorded, backends, port } = await three({ load_balancing_strategy: "least_connections" });
     const [slow, ...quick] = backends;
     const held: (() => void)[] = [];
@@ -129,7 +129,7 @@ describe("one of three backends, under load", () => {
 });
 
 describe("a service without retries", () => {
-  it("shows clients only the failures that eject an upstream", async () => {
+  it("a service without retries shows clients only the failures that eject an upstream", async () => {
     const { backends, recorded, port } = await three({ retries: { attempts: 0 } });
     const load = closedLoop(port, 1);
     await load.more(10);
@@ -152,7 +152,7 @@ it.each(["GET", "POST"])("answers every %s although an upstream over HTTP/2 refu
 });
 
 describe("the last upstream that is not ejected", () => {
-  it("still gets requests however often it fails, so the service is back as soon as it is", async () => {
+  it("the last upstream that is not ejected still gets requests however often it fails, so the service is back as soon as it is", async () => {
     const { backends, recorded, port } = await three();
     for (const each of backends) await each.kill();
     for (let i = 0; i < 20; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(502);
@@ -165,7 +165,7 @@ describe("the last upstream that is not ejected", () => {
 });
 
 describe("an upstream that has recovered", () => {
-  it("gets its share of requests gradually within slow_start_ms", async () => {
+  it("an upstream that has recovered gets its share of requests gradually within slow_start_ms", async () => {
     const { clock, backends, shares } = await three({ health: { passive: { ...passive, slow_start_ms: 10_000 } } });
     expect(await shares(30)).toEqual([10, 10, 10]);
     await backends[1].kill();
@@ -182,7 +182,7 @@ describe("an upstream that has recovered", () => {
 });
 
 describe("an upstream that answers with errors", () => {
-  it("is ejected for the statuses listed", async () => {
+  it("an upstream that answers with errors is ejected for the statuses listed", async () => {
     const { backends, recorded, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
     backends[1].answer = (_request, response) => void response.writeHead(500).end();
     const statuses = [];
@@ -193,7 +193,7 @@ describe("an upstream that answers with errors", () => {
 
   /** The RST_STREAM code that breaks the response off; null: the connection is closed. */
   const breaks: [Protocol, number | null][] = [...PROTOCOLS.map((protocol): [Protocol, null] => [protocol, null]), ["h2c", 2], ["h2c", 8], ["h2", 0]];
-  it.each(breaks)("is ejected over %s for responses that break off in the middle (RST_STREAM code: %s)", async (protocol, code) => {
+  it.each(breaks)("an upstream that answers with errors is ejected over %s for responses that break off in the middle (RST_STREAM code: %s)", async (protocol, code) => {
     const { backends, recorded, port } = await three({}, protocol);
     backends[1].answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
@@ -231,7 +231,7 @@ it.each(PROTOCOLS)("does not eject an upstream over %s whose clients disconnect 
 });
 
 describe("an upstream that a reload removes or drains", () => {
-  it("gets no new requests once a reload sets its weight to 0, and finishes the response under way", async () => {
+  it("an upstream that a reload removes or drains gets no new requests once a reload sets its weight to 0, and finishes the response in progress", async () => {
     const { backends, config, port, gateway, shares } = await three();
     let streaming: ((text: string) => void) | null = null;
     for (const each of backends) {
@@ -256,7 +256,7 @@ describe("an upstream that a reload removes or drains", () => {
     expect(await shares(30)).toEqual([10, 10, 10]);
   });
 
-  it("is replaced by reloads under load that cost no request", async () => {
+  it("an upstream that a reload removes or drains is replaced by reloads under load that cost no request", async () => {
     const { backends, config, port, gateway } = await three();
     const service = config.services[0]!;
     const only = (...which: number[]) =>

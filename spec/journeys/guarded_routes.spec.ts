@@ -37,7 +37,7 @@ async function guarded(parts: { readonly routes?: Service["routes"]; readonly ad
 }
 
 describe("a request that a guarded route does not accept", () => {
-  it("is answered with 405 for its method, and reaches no open route", async () => {
+  it("a request that a guarded route does not accept is answered with 405 for its method, and reaches no open route", async () => {
     const { answer, inner, outer } = await guarded();
     for (const method of ["POST", "DELETE", "PATCH", "OPTIONS", "PROPFIND"]) {
       expect(await answer(`${method} /admin/users`), method).toMatchObject({ status: 405, code: "method_not_allowed", allow: "GET, HEAD" });
@@ -60,7 +60,7 @@ describe("a request that a guarded route does not accept", () => {
     ["/;/admin/users", "path_ambiguous"],
     ["/admin/;a/users/", "path_ambiguous"],
     ["/files;a/b", "path_ambiguous"],
-  ])("is answered with 400 for the spelling of its path, %s, and reaches no open route", async (path, code) => {
+  ])("a request that a guarded route does not accept is answered with 400 for the spelling of its path, %s, and reaches no open route", async (path, code) => {
     const { answer, inner, outer, gateway } = await guarded();
     for (const method of ["GET", "POST"]) {
       expect(await answer(`${method} ${path}`), method).toMatchObject({ status: 400, code });
@@ -69,7 +69,7 @@ describe("a request that a guarded route does not accept", () => {
     expect([...inner.seen, ...outer.seen]).toEqual([]);
   });
 
-  it("is kept from the route of all hosts for the guarded host only", async () => {
+  it("a request that a guarded route does not accept is kept from the route of all hosts for the guarded host only", async () => {
     const { port, outer } = await guarded({ admin: { hosts: ["gw.example"] } });
     expect((await ask(port, { method: "POST", path: "/admin/users", headers: { Host: "gw.example" } })).status).toBe(405);
     expect((await ask(port, { method: "POST", path: "/admin/users", headers: { Host: "other.example" } })).status).toBe(200);
@@ -78,13 +78,13 @@ describe("a request that a guarded route does not accept", () => {
 });
 
 describe("a request that no guarded route could match", () => {
-  it.each(["/other", "/admin", "/admin/users/7", "/files", "/a;x/b", "/a%2Fb", "/admin/others;x"])("reaches the open route unchanged: %s", async (path) => {
+  it.each(["/other", "/admin", "/admin/users/7", "/files", "/a;x/b", "/a%2Fb", "/admin/others;x"])("a request that no guarded route could match reaches the open route unchanged: %s", async (path) => {
     const { answer, outer } = await guarded();
     expect((await answer(`POST ${path}`)).status).toBe(200);
     expect(outer.seen.map(({ url }) => url)).toEqual([path]);
   });
 
-  it("keeps its %2F before the routes of services that allow encoded slashes, and before less specific routes", async () => {
+  it("a request that no guarded route could match keeps its %2F before the routes of services that allow encoded slashes, and before less specific routes", async () => {
     const { answer, outer } = await guarded({ admin: { encoded_slashes: "allow" } });
     expect((await answer("GET /admin%2Fusers")).status).toBe(200);
     expect(outer.seen.map(({ url }) => url)).toEqual(["/admin%2Fusers"]);
@@ -94,7 +94,7 @@ describe("a request that no guarded route could match", () => {
     expect(other.inner.seen.map(({ url }) => url)).toEqual(["/files/a%2Fb"]);
   });
 
-  it("is matched by its method where routes share a pattern", async () => {
+  it("a request that no guarded route could match is matched by its method where routes share a pattern", async () => {
     const routes = [
       { name: "read", path: "/admin/users", methods: ["GET"] },
       { name: "write", path: "/admin/users", methods: ["POST", "PUT"], plugins: GUARD },
@@ -105,7 +105,7 @@ describe("a request that no guarded route could match", () => {
     expect(await answer("DELETE /admin/users")).toMatchObject({ status: 405, allow: "GET, HEAD, POST, PUT" });
   });
 
-  it('keeps its path parameters where the stricter service says "path_parameters": "allow", and only there', async () => {
+  it('a request that no guarded route could match keeps its path parameters where the stricter service says "path_parameters": "allow", and only there', async () => {
     const { answer, outer } = await guarded({ admin: { path_parameters: "allow" } });
     expect((await answer("GET /admin;x/users")).status).toBe(200);
     expect(outer.seen.map(({ url }) => url)).toEqual(["/admin;x/users"]);
@@ -117,7 +117,7 @@ describe("a request that no guarded route could match", () => {
 describe("a CORS preflight", () => {
   const preflight = (method: string) => ["Origin: https://a.example", `Access-Control-Request-Method: ${method}`];
 
-  it("is answered by the cors plugin of the route that accepts the method it asks for", async () => {
+  it("a CORS preflight is answered by the cors plugin of the route that accepts the method it asks for", async () => {
     const { answer } = await guarded({ routes: [{ path: "/admin/users", methods: ["GET"], plugins: CORS }], open: { plugins: CORS } });
     expect(await answer("OPTIONS /admin/users", preflight("GET"))).toMatchObject({ status: 204 });
     expect(await answer("OPTIONS /admin/users", preflight("POST"))).toMatchObject({ status: 405, allow: "GET, HEAD" });
@@ -128,11 +128,11 @@ describe("a CORS preflight", () => {
 it("explain names the route that decides, and the routes that would accept the request otherwise", async () => {
   const { gateway } = await guarded();
   const why = (method: string, url: string) => gateway.explain({ method, url }).reasons.slice(1);
-  const rest = 'Route "rest" of service "outer" (/{rest*}) would take it, but is less specific: host and path alone decide.';
-  expect(why("POST", "/admin/users")).toEqual(['Route "users" of service "inner" (/admin/users) fits the path, but takes only GET.', rest]);
-  expect(why("GET", "/files/a%2Fb")).toEqual(['Route "file" of service "inner" (/files/{x}) fits the path, but its service does not let %2F through ("encoded_slashes").', rest]);
+  const rest = 'Route "rest" of service "outer" (/{rest*}) would accept it, but is less specific: host and path alone decide.';
+  expect(why("POST", "/admin/users")).toEqual(['Route "users" of service "inner" (/admin/users) matches the path, but accepts only GET.', rest]);
+  expect(why("GET", "/files/a%2Fb")).toEqual(['Route "file" of service "inner" (/files/{x}) matches the path, but its service does not allow %2F ("encoded_slashes").', rest]);
   expect(why("GET", "/admin;x/users")).toEqual([
-    'Route "users" of service "inner" (/admin/users) would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").',
+    'Route "users" of service "inner" (/admin/users) would match the path without its parameters after “;”, and its service does not allow such paths on other routes ("path_parameters").',
     rest,
   ]);
 });

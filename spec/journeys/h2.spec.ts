@@ -507,7 +507,7 @@ describe("translation between HTTP/2 and HTTP/1.1", () => {
 });
 
 describe("a drain of HTTP/2 connections", () => {
-  it("finishes open streams, names the last accepted stream in GOAWAY so a racing request can be sent elsewhere, then closes", async () => {
+  it("a drain of HTTP/2 connections finishes open streams, names the last accepted stream in GOAWAY so a racing request can be sent elsewhere, then closes", async () => {
     const hold = gate();
     const origin = await backend((_request, response) => void hold.opened.then(() => response.end("finished")));
     const { port, gateway } = await running(oneService(origin.port, {}, h2c));
@@ -525,7 +525,7 @@ describe("a drain of HTTP/2 connections", () => {
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("closes idle connections at once", async () => {
+  it("a drain of HTTP/2 connections closes idle connections at once", async () => {
     const { port, gateway } = await running(oneService((await backend()).port, {}, h2c));
     const session = h2Session(port);
     await ask(session, { ":path": "/a/x" });

@@ -6,7 +6,7 @@ import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { backend, byteBackend, client, get, statusesIn } from "./harness.ts";
 
 describe("replies over HTTP/2", () => {
-  it("send trailers after an empty body, even with Content-Length: 0", async () => {
+  it("replies over HTTP/2 send trailers after an empty body, even with Content-Length: 0", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: ServerHttp2Stream) => {
       stream.respond({ ":status": 200, "content-type": "application/grpc", "content-length": "0" }, { waitForTrailers: true });
@@ -20,7 +20,7 @@ describe("replies over HTTP/2", () => {
     expect((await h2Ask(h2Session(port))).trailers).toMatchObject({ "grpc-status": "5" });
   });
 
-  it("join several Content-Encoding and Content-Language lines into one list, and lose none", async () => {
+  it("replies over HTTP/2 join several Content-Encoding and Content-Language lines into one list, and lose none", async () => {
     const { port: upstream } = await backend((_request, response) => {
       response.writeHead(200, ["Content-Encoding", "deflate", "Content-Encoding", "gzip", "Content-Language", "de", "Content-Language", "en"]);
       response.end("ok");
@@ -29,7 +29,7 @@ describe("replies over HTTP/2", () => {
     expect((await h2Ask(h2Session(port))).headers).toMatchObject({ "content-encoding": "deflate, gzip", "content-language": "de, en" });
   });
 
-  it("are a 502 when the upstream's status cannot be sent over HTTP/2", async () => {
+  it("replies over HTTP/2 are a 502 when the upstream's status cannot be sent over HTTP/2", async () => {
     const { port: upstream } = await backend((_request, response) => {
       response.writeHead(799, "Own Idea");
       response.end("ok");

@@ -12,14 +12,14 @@ const on = { h2c: true };
 const speaksHttp2 = async (port: number) => (await h2Open(h2Session(port), {}, true).reply).status > 0;
 
 describe("a plain port with global.h2c", () => {
-  it("accepts HTTP/2 by prior knowledge, and names http as the scheme to the upstream", async () => {
+  it("a plain port with global.h2c accepts HTTP/2 by prior knowledge, and names http as the scheme to the upstream", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, on));
     expect(await speaksHttp2(port)).toBe(true);
     expect(origin.seen[0]!.headers.join("\n")).toMatch(/X-Forwarded-Proto\nhttp\n/);
   });
 
-  it("still serves HTTP/1.1: bodies, pipelining, and a method that begins like the preface", async () => {
+  it("a plain port with global.h2c still serves HTTP/1.1: bodies, pipelining, and a method that begins like the preface", async () => {
     const origin = await backend((request, response, body) => response.end(`${request.method} ${body.toString()}`));
     const { port } = await running(oneService(origin.port, {}, on));
     expect((await ask(port, { path: "/a/x", method: "POST", body: "b".repeat(200_000) })).body).toHaveLength(200_005);
@@ -29,7 +29,7 @@ describe("a plain port with global.h2c", () => {
     expect(statusesIn(await connection.closed())).toEqual([200, 404, 200]);
   });
 
-  it("recognises either protocol when the first bytes arrive one by one", async () => {
+  it("a plain port with global.h2c recognises either protocol when the first bytes arrive one by one", async () => {
     const { port } = await running(oneService((await backend()).port, {}, on));
     const one = await client(port);
     for (const letter of get("/a/x", "Connection: close")) {
@@ -46,7 +46,7 @@ describe("a plain port with global.h2c", () => {
     await two.until(({ type, stream }: Frame) => type === HEADERS && stream === 1);
   });
 
-  it("tunnels a WebSocket, and serves an unknown upgrade as an ordinary request", async () => {
+  it("a plain port with global.h2c tunnels a WebSocket, and serves an unknown upgrade as an ordinary request", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", (head: Buffer) => {
         if (!/upgrade: websocket/i.test(head.toString())) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -68,7 +68,7 @@ describe("a plain port with global.h2c", () => {
   it.each([
     ["sends nothing", ""],
     ["sends the beginning of a preface", "PRI * HT"],
-  ])("closes a connection that %s with 408 after headers_timeout_ms, not earlier", async (_how, bytes) => {
+  ])("a plain port with global.h2c closes a connection that %s with 408 after headers_timeout_ms, not earlier", async (_how, bytes) => {
     const clock = manualClock();
     const { port } = await running(oneService(9, {}, { ...on, limits: { headers_timeout_ms: 5_000 } }), { clock });
     const idle = clock.pending;
@@ -81,7 +81,7 @@ describe("a plain port with global.h2c", () => {
     expect(statusesIn(await connection.until("request_timeout"))).toEqual([408]);
   });
 
-  it("releases a connection that ends before its protocol is known", async () => {
+  it("a plain port with global.h2c releases a connection that ends before its protocol is known", async () => {
     const clock = manualClock();
     const { port, gateway } = await running(oneService(9, {}, on), { clock });
     const idle = clock.pending;
@@ -93,14 +93,14 @@ describe("a plain port with global.h2c", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("closes a connection whose preface turns out to be invalid", async () => {
+  it("a plain port with global.h2c closes a connection whose preface turns out to be invalid", async () => {
     const { port } = await running(oneService(9, {}, on));
     const connection = await client(port);
     connection.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + "x".repeat(100));
     await connection.closed();
   });
 
-  it("is not kept from draining by a connection that was opened and never used", async () => {
+  it("a plain port with global.h2c is not kept from draining by a connection that was opened and never used", async () => {
     const { port, gateway } = await running(oneService(9, {}, on));
     const connection = await client(port);
     await ask(port, { path: "/none" });
@@ -152,13 +152,13 @@ describe("a reload with open HTTP/2 connections", () => {
   it.each([
     ["max_headers", {}, { limits: { max_headers: 50 } }],
     ["h2c to false", {}, { h2c: false }],
-  ])("sends GOAWAY to open connections when it changes %s, and finishes the request under way", async (_what, before, after) => {
+  ])("a reload with open HTTP/2 connections sends GOAWAY to open connections when it changes %s, and finishes the request in progress", async (_what, before, after) => {
     const { hasGoaway, body } = await reloaded(before, after);
     expect(body()).toBe("whole");
     await eventually(hasGoaway, "the GOAWAY");
   });
 
-  it("leaves open connections alone when it changes anything else", async () => {
+  it("a reload with open HTTP/2 connections leaves open connections alone when it changes anything else", async () => {
     const { hasGoaway, body } = await reloaded({}, { limits: { max_body_bytes: 5 }, name: "other" });
     expect(body()).toBe("whole");
     expect(hasGoaway()).toBe(false);

@@ -77,13 +77,13 @@ describe("hop-by-hop headers", () => {
 });
 
 describe("end-to-end headers", () => {
-  it("reach the upstream with case, order and duplicates", async () => {
+  it("end-to-end headers reach the upstream with case, order and duplicates", async () => {
     const { headers } = await seenWith(["x-LOWER: 1", "X-Dup: a", "Cookie: a=1", "X-dup: b", "x-Empty:", "X-Dup: a", "Cookie: b=2"]);
     const own = headers.slice(2, headers.indexOf("X-Forwarded-For"));
     expect(own).toEqual(["x-LOWER", "1", "X-Dup", "a", "Cookie", "a=1", "X-dup", "b", "x-Empty", "", "X-Dup", "a", "Cookie", "b=2"]);
   });
 
-  it("reach the client with case, order and duplicates, several Set-Cookie among them", async () => {
+  it("end-to-end headers reach the client with case, order and duplicates, several Set-Cookie among them", async () => {
     const lines = ["x-LOWER: 1", "Set-Cookie: a=1; Path=/", "X-Dup: a", "set-cookie: b=2", "X-dup: b", "Set-Cookie: a=1; Path=/"];
     const upstream = await headBackend(({ socket }) => {
       socket.write(["HTTP/1.1 200 Very Fine", ...lines, "Content-Length: 0", "", ""].join("\r\n"));
@@ -95,7 +95,7 @@ describe("end-to-end headers", () => {
     expect(pairs.slice(0, lines.length)).toEqual(lines);
   });
 
-  it("keep their Latin-1 bytes both ways, in values and in the reason phrase", async () => {
+  it("end-to-end headers keep their Latin-1 bytes both ways, in values and in the reason phrase", async () => {
     const bytes = "caf\xe9 \xff\x80";
     const upstream = await headBackend(({ socket }) => {
       socket.write(Buffer.from(`HTTP/1.1 200 Tr\xe8s bien\r\nX-Latin: ${bytes}\r\nContent-Length: 0\r\n\r\n`, "latin1"));
@@ -129,7 +129,7 @@ describe("the Host header", () => {
     expect(values(headers, "host")).toHaveLength(1);
   });
 
-  it("stays the client's with preserve_host", async () => {
+  it("the Host header stays the client's with preserve_host", async () => {
     const { headers } = await seenWith([], { preserve_host: true });
     expect(values(headers, "host")).toEqual(["gw.example"]);
   });
@@ -150,7 +150,7 @@ describe("forwarded headers", () => {
     "X-Request-Id: forged",
   ];
 
-  it("tell the upstream the client's address, scheme and host", async () => {
+  it("forwarded headers state the client's address, scheme and host", async () => {
     const { headers } = await seenWith([], { base_path: "/a" });
     expect(values(headers, "X-Forwarded-For")).toEqual(["127.0.0.1"]);
     expect(values(headers, "X-Forwarded-Host")).toEqual(["gw.example"]);
@@ -160,7 +160,7 @@ describe("forwarded headers", () => {
     expect(values(headers, "X-Request-Id")[0]).toMatch(/^[\w-]{36}$/);
   });
 
-  it("are all dropped when they come from an untrusted address", async () => {
+  it("forwarded headers are all dropped when they come from an untrusted address", async () => {
     const { headers } = await seenWith(forged);
     expect(headers.join("\n")).not.toMatch(/1\.2\.3\.4|5\.6\.7\.8|evil|\b444\b|forged/);
     expect(values(headers, "X-Forwarded-For")).toEqual(["127.0.0.1"]);
@@ -169,7 +169,7 @@ describe("forwarded headers", () => {
     for (const name of ["x-forwarded-scheme", "x-forwarded-ssl", "x-forwarded-server"]) expect(values(headers, name)).toEqual([]);
   });
 
-  it("are continued when they come from a trusted proxy", async () => {
+  it("forwarded headers are continued when they come from a trusted proxy", async () => {
     const { headers } = await seenWith(forged, {}, trusting);
     expect(values(headers, "X-Forwarded-For")).toEqual(["1.2.3.4, 5.6.7.8, 127.0.0.1"]);
     expect(values(headers, "X-Forwarded-Host")).toEqual(["evil.example"]);
@@ -185,7 +185,7 @@ describe("forwarded headers", () => {
     expect(values(headers, "X-Request-Id")[0]).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it("state the port that the client named", async () => {
+  it("forwarded headers state the port that the client named", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     await ask(port, { path: "/a/x", headers: { Host: "gw.example:8443" } });
@@ -194,7 +194,7 @@ describe("forwarded headers", () => {
     expect(upstream.seen.map(({ headers }) => values(headers, "X-Forwarded-Port")[0])).toEqual(["8443", "80", "99"]);
   });
 
-  it("state the prefix that was really removed from the path", async () => {
+  it("forwarded headers state the prefix that was really removed from the path", async () => {
     const { headers } = await seenWith([], { base_path: "/t/{tenant}" }, {}, "/t/42/orders");
     expect(values(headers, "X-Forwarded-Prefix")).toEqual(["/t/42"]);
     const root = await seenWith([], { base_path: "/" }, {}, "/orders");
@@ -237,7 +237,7 @@ describe("the client address", () => {
     return refused;
   }
 
-  it("is the right-most untrusted hop, whatever is forged to the left of it", async () => {
+  it("the client address is the right-most untrusted hop, whatever is forged to the left of it", async () => {
     expect(await refusals(["203.0.113.1", "198.51.100.9, 203.0.113.1", "203.0.113.2"], trusting)).toEqual([false, true, false]);
   });
 

@@ -60,7 +60,7 @@ describe("active health checks", () => {
     return { clock, messages, one, two, config, gateway, until, answers };
   }
 
-  it("eject an upstream and take it back, and log each once", async () => {
+  it("active health checks eject an upstream and take it back, and log each once", async () => {
     const { one, messages, clock, until, answers } = await checked();
     await until("upstream healthy: its checks pass [one]");
     one.status = 500;
@@ -77,7 +77,7 @@ describe("active health checks", () => {
     expect(messages().filter((line) => line.includes("[one]"))).toHaveLength(3);
   });
 
-  it("answer 503 upstream_unavailable when all upstreams are unhealthy", async () => {
+  it("active health checks answer 503 upstream_unavailable when all upstreams are unhealthy", async () => {
     const { one, two, until, answers } = await checked();
     one.status = two.status = 503;
     await until("upstream unhealthy: its checks fail [one]");
@@ -85,7 +85,7 @@ describe("active health checks", () => {
     expect(JSON.parse(await answers(1))).toMatchObject({ status: 503, code: "upstream_unavailable" });
   });
 
-  it("keep their results over a reload, and a reload that removes them discards the results", async () => {
+  it("active health checks keep their results over a reload, and a reload that removes them discards the results", async () => {
     const { one, config, gateway, clock, until, answers } = await checked();
     one.status = 500;
     await until("upstream unhealthy: its checks fail [one]");
@@ -98,7 +98,7 @@ describe("active health checks", () => {
     expect(clock.pending).toBe(codec === "wire" ? 2 : 1);
   });
 
-  it("stop with the gateway, and leave no timer", async () => {
+  it("active health checks stop with the gateway, and leave no timer", async () => {
     const { gateway, clock } = await checked();
     await gateway.close(0);
     clock.advance(100_000);
@@ -107,7 +107,7 @@ describe("active health checks", () => {
 });
 
 describe("host names of upstreams", () => {
-  it("resolve to all their addresses, over IPv4 and IPv6, and follow a new DNS answer", async () => {
+  it("host names of upstreams resolve to all their addresses, over IPv4 and IPv6, and follow a new DNS answer", async () => {
     const clock = manualClock();
     const made = await site(LOOPBACK, () => http.createServer((request, response) => void response.end(request.socket.localAddress)));
     let addresses = LOOPBACK.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
@@ -126,7 +126,7 @@ describe("host names of upstreams", () => {
     expect(lookups).toEqual(["backend.test", "backend.test"]);
   });
 
-  it("are looked up only by a gateway that listens, never while a configuration is validated", async () => {
+  it("host names of upstreams are looked up only by a gateway that listens, never while a configuration is validated", async () => {
     const origin = await patient("1");
     const lookups: string[] = [];
     const config = oneService([], { upstreams: [{ host: "backend.test", port: origin.port }], health: HEALTH });
@@ -141,7 +141,7 @@ describe("host names of upstreams", () => {
     await gateway.close(0);
   });
 
-  it("keep the last DNS answer when a look-up fails, and log that once", async () => {
+  it("host names of upstreams keep the last DNS answer when a look-up fails, and log that once", async () => {
     const clock = manualClock();
     const { log, messages } = listening();
     const origin = await backend();
@@ -167,7 +167,7 @@ describe("host names of upstreams", () => {
     expect(messages()).toEqual(["a name could not be looked up: its last addresses stay in use [backend.test]"]);
   });
 
-  it("cost no request when one of their addresses refuses connections", async () => {
+  it("host names of upstreams cost no request when one of their addresses refuses connections", async () => {
     const made = await site(["127.0.0.1"], () => http.createServer((_request, response) => void response.end("ok")));
     const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }), {
       lookup: async () => [NOBODY, "127.0.0.1"].map((address) => ({ address, family: 4 })),
@@ -175,7 +175,7 @@ describe("host names of upstreams", () => {
     for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("ok");
   });
 
-  it("answer 502 when they cannot be resolved, and the upstream is ejected beside a healthy one", async () => {
+  it("host names of upstreams answer 502 when they cannot be resolved, and the upstream is ejected beside a healthy one", async () => {
     const origin = await backend();
     const { log, messages } = listening();
     const upstreams = [

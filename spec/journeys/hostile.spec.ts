@@ -117,7 +117,7 @@ const refused: Case[] = [
 ];
 
 describe("a request that could be read in two ways", () => {
-  it.each(refused)("is refused, reaches no upstream and closes its connection: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
+  it.each(refused)("a request that could be read in two ways is refused, reaches no upstream and closes its connection: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -192,7 +192,7 @@ describe("a body with broken framing", () => {
     { title: "a NUL in a chunk extension", bytes: chunked("1;a\0\r\na\r\n0\r\n\r\n") },
     { title: "a trailer with a space before its colon", bytes: chunked("0\r\nX : y\r\n\r\n") },
   ];
-  it.each(broken)("is refused and never reaches the upstream as a whole request: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
+  it.each(broken)("a body with broken framing is refused and never reaches the upstream as a whole request: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -271,7 +271,7 @@ describe("a body with broken framing", () => {
     expect(codeIn(await connection.closed())).toBe("bad_request");
   });
 
-  it("closes a connection without a reply when the client leaves without sending anything", async () => {
+  it("closes a connection without a reply when the client disconnects without sending anything", async () => {
     const { port } = await running(oneService((await backend()).port));
     const connection = await client(port);
     connection.socket.end();
@@ -280,14 +280,14 @@ describe("a body with broken framing", () => {
 });
 
 describe("request targets", () => {
-  it("are refused in asterisk-form", async () => {
+  it("request targets are refused in asterisk-form", async () => {
     const { port } = await running(oneService((await backend()).port));
     const answer = await ask(port, { method: "OPTIONS", path: "*" });
     expect(answer.status).toBe(400);
     expect(codeIn(answer.body.toString())).toBe("bad_request");
   });
 
-  it("in absolute form override Host with their authority", async () => {
+  it("request targets in absolute form override Host with their authority", async () => {
     const named = await backend();
     const other = await backend((_request, response) => void response.end("other"));
     const config = oneService(named.port, { hosts: ["named.example"] });
@@ -361,7 +361,7 @@ describe("a path that a guarded route could be taken for", () => {
 });
 
 describe("pipelined requests", () => {
-  it("are answered in order, even when a later reply is ready first", async () => {
+  it("pipelined requests are answered in order, even when a later reply is ready first", async () => {
     const upstream = await rawBackend((request, response) => {
       setTimeout(() => response.end(`<${request.url}>`), request.url === "/1" ? 40 : 0);
     });
@@ -373,7 +373,7 @@ describe("pipelined requests", () => {
     expect(received.replace(/[^]*?(<\/\d>|route_not_found)/g, "$1,")).toMatch(/^<\/1>,<\/2>,route_not_found,<\/3>/);
   });
 
-  it("start only when the previous one has ended", async () => {
+  it("pipelined requests start only when the previous one has ended", async () => {
     let under = 0;
     let most = 0;
     const upstream = await rawBackend((_request, response) => {
@@ -390,7 +390,7 @@ describe("pipelined requests", () => {
     expect(most).toBe(1);
   });
 
-  it("end the connection after the reply to a refused one, and the requests after it are not served", async () => {
+  it("pipelined requests end the connection after the reply to a refused one, and the requests after it are not served", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -399,7 +399,7 @@ describe("pipelined requests", () => {
     expect(upstream.seen.map(({ url }) => url)).toEqual(["/1"]);
   });
 
-  it("are answered before a later one that cannot be parsed is refused", async () => {
+  it("pipelined requests are answered before a later one that cannot be parsed is refused", async () => {
     const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -408,7 +408,7 @@ describe("pipelined requests", () => {
     expect(statusesIn(received)).toEqual([200, 200, 400]);
   });
 
-  it("are answered before a later one with a broken body is refused in its turn", async () => {
+  it("pipelined requests are answered before a later one with a broken body is refused in its turn", async () => {
     const upstream = await rawBackend((request, response) => {
       request.resume();
       setTimeout(() => response.end("ok"), 30);
@@ -419,7 +419,7 @@ describe("pipelined requests", () => {
     expect(statusesIn(await connection.closed())).toEqual([200, 400]);
   });
 
-  it("are answered before a later CONNECT or upgrade", async () => {
+  it("pipelined requests are answered before a later CONNECT or upgrade", async () => {
     for (const last of ["CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", get("/none", "Connection: Upgrade", "Upgrade: websocket")]) {
       const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
       const { port } = await running(oneService(upstream.port));
@@ -429,7 +429,7 @@ describe("pipelined requests", () => {
     }
   });
 
-  it("are served in order when one of them has Upgrade: h2c", async () => {
+  it("pipelined requests are served in order when one of them has Upgrade: h2c", async () => {
     const upstream = await rawBackend((request, response) => void setTimeout(() => response.end(`<${request.url}>`), 10));
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -438,7 +438,7 @@ describe("pipelined requests", () => {
     expect([...received.matchAll(/<\/\d>/g)].join("")).toBe("</1></2></3>");
   });
 
-  it("are dropped while they wait when the client disconnects", async () => {
+  it("pipelined requests are dropped while they wait when the client disconnects", async () => {
     const seen: string[] = [];
     const upstream = await rawBackend((request) => void seen.push(request.url!));
     const { port, gateway } = await running(oneService(upstream.port));
@@ -451,7 +451,7 @@ describe("pipelined requests", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("are read bit by bit and all answered, a thousand at once", async () => {
+  it("pipelined requests are read bit by bit and all answered, a thousand at once", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -463,7 +463,7 @@ describe("pipelined requests", () => {
 describe("an Upgrade that the gateway does not support", () => {
   const h2c = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"];
 
-  it("is ignored: the request is served as an ordinary one, many times on one connection", async () => {
+  it("an Upgrade that the gateway does not support is ignored: the request is served as an ordinary one, many times on one connection", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -475,7 +475,7 @@ describe("an Upgrade that the gateway does not support", () => {
     expect(upstream.seen[0]!.headers.join("\n")).not.toMatch(/upgrade|http2-settings/i);
   });
 
-  it("leaves the body with its request", async () => {
+  it("an Upgrade that the gateway does not support leaves the body with its request", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -500,7 +500,7 @@ describe("an Upgrade that the gateway does not support", () => {
     expect(upstream.seen.map(({ url, body }) => `${url} ${body}`)).toEqual(["/1 hello", "/2 abc", "/3 "]);
   });
 
-  it("leaves the other Connection options in force", async () => {
+  it("an Upgrade that the gateway does not support leaves the other Connection options in force", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -509,7 +509,7 @@ describe("an Upgrade that the gateway does not support", () => {
     expect(upstream.seen[0]!.headers.join("\n")).not.toContain("secret");
   });
 
-  it("leaves a target with $ signs unchanged", async () => {
+  it("an Upgrade that the gateway does not support leaves a target with $ signs unchanged", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -518,7 +518,7 @@ describe("an Upgrade that the gateway does not support", () => {
     expect(upstream.seen[0]!.url).toBe("/x?q=$'$&$`$$");
   });
 
-  it("is ignored for websocket with POST or HTTP/1.0: the request is served as an ordinary one", async () => {
+  it("an Upgrade that the gateway does not support is ignored for websocket with POST or HTTP/1.0: the request is served as an ordinary one", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     for (const line of ["POST /a/x HTTP/1.1", "GET /a/x HTTP/1.0"]) {
@@ -532,7 +532,7 @@ describe("an Upgrade that the gateway does not support", () => {
 });
 
 describe("an unwanted request body", () => {
-  it("is read to its end when it is small, and the connection stays open", async () => {
+  it("an unwanted request body is read to its end when it is small, and the connection stays open", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -542,7 +542,7 @@ describe("an unwanted request body", () => {
     expect(statusesIn(await connection.until("ok"))).toEqual([404, 200]);
   });
 
-  it("is cut off beyond a limit, after the client has received its reply", async () => {
+  it("an unwanted request body is cut off beyond a limit, after the client has received its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     const connection = await client(port);
     connection.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
@@ -561,7 +561,7 @@ describe("an unwanted request body", () => {
     expect(connection.socket.bytesWritten).toBeLessThan(100_000_000);
   });
 
-  it("does not keep a refused client from reading its reply", async () => {
+  it("an unwanted request body does not keep a refused client from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
       const connection = await client(port);
@@ -570,7 +570,7 @@ describe("an unwanted request body", () => {
     }
   });
 
-  it("does not keep a client that sends long garbage from reading its reply", async () => {
+  it("an unwanted request body does not keep a client that sends long garbage from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
       const connection = await client(port);
@@ -608,7 +608,7 @@ describe("an HTTP/2 client", () => {
     return { gateway, over };
   }
 
-  it("releases streams and upstream connections when it disconnects with replies under way", async () => {
+  it("releases streams and upstream connections when it disconnects with replies in progress", async () => {
     const upstream = await rawBackend((request, response) => {
       if (request.url === "/begun") response.write("begun");
     });

@@ -164,7 +164,7 @@ describe("PRE_STOP_DELAY_S", () => {
     ]);
   });
 
-  it("is followed by the drain and exit status 0", async () => {
+  it("the delay of PRE_STOP_DELAY_S is followed by the drain and exit status 0", async () => {
     const { child, port, origin, finish, says, ended, stderr } = await slow([], { PRE_STOP_DELAY_S: "1" });
     child.kill("SIGTERM");
     await says("SIGTERM: not ready any more, still serving");

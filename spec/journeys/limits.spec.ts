@@ -89,7 +89,7 @@ describe("max_uri_bytes, max_headers and max_header_bytes", () => {
     expect(upstream.seen).toHaveLength(status === 200 ? 1 : 0);
   });
 
-  it("hold for HTTP/2", async () => {
+  it("max_uri_bytes, max_headers and max_header_bytes hold for HTTP/2", async () => {
     const upstream = await backend();
     const { gateway } = await running(limited(upstream.port, limits));
     const session = await tlsSession(gateway);
@@ -302,7 +302,7 @@ describe("min_body_bytes_per_s", () => {
     }
   });
 
-  it("is logged as 408 request_timeout", async () => {
+  it("a slow upload is logged as 408 request_timeout", async () => {
     const clock = manualClock();
     const upstream = await rawBackend((request) => void request.on("error", () => {}).resume());
     const { accessLog, until } = accessLines();
@@ -528,7 +528,7 @@ describe("max_body_bytes", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  it("breaks off a reply under way when the body passes the limit", async () => {
+  it("breaks off a reply in progress when the body passes the limit", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {});
@@ -606,7 +606,7 @@ describe("max_connections and max_connections_per_ip", () => {
 });
 
 describe("max_requests_in_flight", () => {
-  it("answers 503 overloaded beyond the limit, before any matching, and finishes the requests under way", async () => {
+  it("answers 503 overloaded beyond the limit, before any matching, and finishes the requests in progress", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));

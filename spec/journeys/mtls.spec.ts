@@ -64,7 +64,7 @@ const aliceHeaders = [
 ];
 
 describe("the plugin mtls", () => {
-  it("lets a client with a certificate pass and describes the certificate to the upstream, over HTTP/1.1 and HTTP/2", async () => {
+  it("the plugin mtls lets a client with a certificate pass and describes the certificate to the upstream, over HTTP/1.1 and HTTP/2", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     expect((await requestHttp1(port, ALICE)).status).toBe(200);
@@ -78,7 +78,7 @@ describe("the plugin mtls", () => {
     ["a certificate of another CA", STRANGER, "client_certificate_invalid"],
     ["an expired certificate", LATE, "client_certificate_invalid"],
     ["a certificate for servers", SERVER_ONLY, "client_certificate_invalid"],
-  ])("answers 401 to a client with %s, over HTTP/1.1 and HTTP/2, without asking the upstream", async (_what, identity, code) => {
+  ])("the plugin mtls answers 401 to a client with %s, over HTTP/1.1 and HTTP/2, without asking the upstream", async (_what, identity, code) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     expect(await requestHttp1(port, identity)).toEqual({ status: 401, code });
@@ -86,13 +86,13 @@ describe("the plugin mtls", () => {
     expect(origin.seen).toEqual([]);
   });
 
-  it("answers 401 on a plain port, where no client can present a certificate", async () => {
+  it("the plugin mtls answers 401 on a plain port, where no client can present a certificate", async () => {
     const { plain } = await secure(oneService(9, { plugins: [MTLS] }));
     const { status, body } = await ask(plain, { path: "/a/x" });
     expect([status, codeIn(body.toString())]).toEqual([401, "client_certificate_missing"]);
   });
 
-  it("works at any level, and asks for no certificate on other routes", async () => {
+  it("the plugin mtls works at any level, and asks for no certificate on other routes", async () => {
     const origin = await backend();
     const allowing = (name: string) => ({ ...MTLS, config: { allow: [name] } });
     const config = oneService(origin.port, { routes: [{ path: "/open" }, { path: "/alice", plugins: [allowing("spiffe://example/alice")] }, { path: "/client", plugins: [allowing("a client")] }] });
@@ -107,7 +107,7 @@ describe("the plugin mtls", () => {
     expect(await statuses(CLIENT)).toEqual([401, 401, 401]);
   });
 
-  it("guards WebSockets", async () => {
+  it("the plugin mtls guards WebSockets", async () => {
     const { port: upstream, server } = await backend();
     const upgrades: (readonly string[])[] = [];
     server.on("upgrade", (request, socket: Duplex) => {
@@ -128,7 +128,7 @@ describe("the plugin mtls", () => {
     await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
-  it("identifies the client for rate limits and for the access log", async () => {
+  it("the plugin mtls identifies the client for rate limits and for the access log", async () => {
     const origin = await backend();
     const lines: string[] = [];
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS, { name: "rate_limit", config: { limit_hour: 1, limit_by: "credential" } }] }), lines);
@@ -139,7 +139,7 @@ describe("the plugin mtls", () => {
     expect(lines.join("").trim().split("\n").map((line) => (JSON.parse(line) as { caller: string }).caller)).toEqual(["alice", "alice", "a client"]);
   });
 
-  it.each(["TLSv1.2", "TLSv1.3"] as const)("treats a resumed session of %s like the session it resumes", async (version) => {
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("the plugin mtls treats a resumed session of %s like the session it resumes", async (version) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     const only = { minVersion: version, maxVersion: version };
@@ -180,7 +180,7 @@ describe("X-Client-Cert-… headers from a client", () => {
     expect(origin.seen[0]!.headers).toEqual(expect.arrayContaining(near));
   });
 
-  it("are dropped from a trusted proxy too, and in front of a body", async () => {
+  it("X-Client-Cert-… headers from a client are dropped from a trusted proxy too, and in front of a body", async () => {
     const origin = await backend();
     const { plain } = await secure(oneService(origin.port, {}, { trusted_proxies: ["127.0.0.1"] }));
     const connection = await connect(plain);

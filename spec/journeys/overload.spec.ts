@@ -27,7 +27,7 @@ async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Para
 }
 
 describe("a gateway at max_requests_in_flight", () => {
-  it("refuses further requests at once without asking the upstream, and finishes every request it has accepted", async () => {
+  it("a gateway at max_requests_in_flight refuses further requests at once without asking the upstream, and finishes every request it has accepted", async () => {
     const { backend, port, gateway, accepted, release } = await full();
     const load = closedLoop(port, 20);
     await load.more(500);
@@ -43,7 +43,7 @@ describe("a gateway at max_requests_in_flight", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  it("keeps the connection of a refused request open: the next request on it may be accepted", async () => {
+  it("a gateway at max_requests_in_flight keeps the connection of a refused request open: the next request on it may be accepted", async () => {
     const { port, release, accepted } = await full();
     const connection = await client(port);
     connection.send(get() + get());
@@ -54,7 +54,7 @@ describe("a gateway at max_requests_in_flight", () => {
     expect(statusesIn(await connection.closed())).toEqual([503, 503, 200]);
   });
 
-  it("refuses an upload without reading it to its end", async () => {
+  it("a gateway at max_requests_in_flight refuses an upload without reading it to its end", async () => {
     const { backend, port, accepted, release } = await full();
     const connection = await client(port);
     connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\nbeginning");
@@ -64,7 +64,7 @@ describe("a gateway at max_requests_in_flight", () => {
     await Promise.all(accepted);
   });
 
-  it("refuses HTTP/2 streams one by one, and accepts new ones when accepted ones end", async () => {
+  it("a gateway at max_requests_in_flight refuses HTTP/2 streams one by one, and accepts new ones when accepted ones end", async () => {
     const { port, accepted, release } = await full({ h2c: true });
     const session = h2Session(port);
     const status = () =>
@@ -80,7 +80,7 @@ describe("a gateway at max_requests_in_flight", () => {
     expect(await status()).toBe(200);
   });
 
-  it("counts a retried request once", async () => {
+  it("a gateway at max_requests_in_flight counts a retried request once", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
     const dead = await restartableBackend();
     await dead.kill();
@@ -95,7 +95,7 @@ describe("a gateway at max_requests_in_flight", () => {
     expect(load.lost).toEqual([]);
   });
 
-  it("keeps the limit over a reload, and accepts more when the reload raises it", async () => {
+  it("a gateway at max_requests_in_flight keeps the limit over a reload, and accepts more when the reload raises it", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
     gateway.reload(config);
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);

@@ -34,7 +34,7 @@ const RELOADED = /"message":"configuration reloaded"/;
 const REFUSED = /"message":"reload refused/;
 
 describe("a program with a plugin module", () => {
-  it("runs the module over HTTP/1.1 and HTTP/2, and loads its next version with its digest, in either order", async () => {
+  it("a program with a plugin module runs the module over HTTP/1.1 and HTTP/2, and loads its next version with its digest, in either order", async () => {
     const { path, config } = await files(marking("one"));
     const running = await runningProgram(config(marking("one")));
     const mark = async () => (await ask(running.port, { path: "/a/x" })).headers["x-mark"];
@@ -57,7 +57,7 @@ describe("a program with a plugin module", () => {
     expect(await mark()).toBe("three");
   });
 
-  it("answers 500 when the module throws, counts the error, and logs plugin and file", async () => {
+  it("a program with a plugin module answers 500 when the module throws, counts the error, and logs plugin and file", async () => {
     const { path, config } = await files(marking("one"));
     const running = await runningProgram(config(marking("one")), [], { ADMIN_USER: "a", ADMIN_PASSWORD: "b" });
     expect((await ask(running.port, { path: "/a/x?x" })).status).toBe(500);
@@ -73,7 +73,7 @@ describe("a program with a plugin module", () => {
     expect(running.stderr()).not.toContain("base64");
   });
 
-  it("does not start with an unusable module, and validate reports the same error", async () => {
+  it("a program with a plugin module does not start with an unusable module, and validate reports the same error", async () => {
     const { config } = await files("export default {{");
     const file = `${emptyFolder()}/gw.json`;
     writeFileSync(file, textOf(config("export default {{")));
@@ -83,7 +83,7 @@ describe("a program with a plugin module", () => {
     }
   });
 
-  it("passes validate, and the schema of its configuration includes the module's kind", async () => {
+  it("a program with a plugin module passes validate, and the schema of its configuration includes the module's kind", async () => {
     const { config } = await files(marking("one"));
     const file = `${emptyFolder()}/gw.json`;
     writeFileSync(file, textOf({ ...config(marking("one")), more: "is wrong" }));

@@ -213,7 +213,7 @@ describe("request_size_limit", () => {
     }
   });
 
-  it("breaks off a reply under way when the body passes the limit", async () => {
+  it("breaks off a reply in progress when the body passes the limit", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {});
@@ -349,7 +349,7 @@ describe("cors", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  it("in front of request_size_limit makes the 413 readable for a body that turns out too long while it streams", async () => {
+  it("cors in front of request_size_limit makes the 413 readable for a body that turns out too long while it streams", async () => {
     const { port } = await running(withPlugins((await origin()).port, [cors(), { name: "request_size_limit", config: { max_payload_size: 3 } }]));
     const asking = { method: "POST", path: "/a/x", headers: { origin: APP } };
     const first = await ask(port, { ...asking, headers: { ...asking.headers, "transfer-encoding": "chunked" }, body: "four" });
@@ -369,7 +369,7 @@ describe("cors", () => {
     for (const method of ["GET", "OPTIONS"]) expect(await allowed(method)).toEqual(twice("*"));
   });
 
-  it("behind the plugin that refuses makes neither the preflight nor the refusal readable", async () => {
+  it("cors behind the plugin that refuses makes neither the preflight nor the refusal readable", async () => {
     const { port } = await running(withPlugins((await origin()).port, [auth, cors()]));
     for (const { status, headers } of await both(port, { method: "OPTIONS", headers: preflight })) {
       expect([status, headers["access-control-allow-origin"]]).toEqual([401, undefined]);
@@ -427,7 +427,7 @@ describe("redirect", () => {
 describe("request_headers and response_headers", () => {
   const seenBy = (headers: readonly string[], name: string) => headers.filter((_, i) => i % 2 === 1 && headers[i - 1]!.toLowerCase() === name);
 
-  it("change requests and replies, level after level, errors and WebSockets included", async () => {
+  it("request_headers and response_headers change requests and replies, level after level, errors and WebSockets included", async () => {
     const origin = await socketBackend();
     const requestHeaders = { name: "request_headers", config: { set: { "X-User": "${caller.id}", "X-Rest": "{rest}" }, remove: ["Authorization"] } };
     const responseHeaders = (level: string) => ({ name: "response_headers", config: { add: { "X-Level": level }, set: { "X-Last": level } } });

@@ -112,6 +112,6 @@ describe("the tls option of a plugin", () => {
     return expect(guarded({ name, config: { ...config, tls } })).rejects.toThrow(message);
   });
 
-  it("is refused with verify: false: a plugin always verifies the server", () =>
+  it("a plugin configuration is refused with verify: false, because a plugin always verifies the server", () =>
     expect(guarded({ name: "forward_auth", config: { url: "https://127.0.0.1/", tls: { verify: false } } })).rejects.toThrow(/verify/));
 });

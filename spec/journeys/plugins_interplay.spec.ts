@@ -10,7 +10,7 @@ const KEYS = { name: "key_auth", config: { keys: [{ id: "ann", key: "k-ann" }, {
 const limit = (config: object) => ({ name: "rate_limit", config: { limit_hour: 2, ...config } });
 
 describe("plugins that work together", () => {
-  it("apply a limit by credential to each caller that authentication has identified, in either plugin order", async () => {
+  it("plugins that work together apply a limit by credential to each caller that authentication has identified, in either plugin order", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, { routes: [{ path: "/{rest*}", plugins: [limit({ limit_by: "credential" })] }] }, { plugins: [KEYS] }));
     const statuses = async (apiKey: string, times: number) => {
@@ -25,7 +25,7 @@ describe("plugins that work together", () => {
     expect(origin.seen).toHaveLength(4);
   });
 
-  it("count and report in shadow mode without refusing a request or changing the limit beside it", async () => {
+  it("plugins that work together count and report in shadow mode without refusing a request or changing the limit beside it", async () => {
     const origin = await backend();
     const { log, lines } = madeUpTools();
     const shadow = { ...limit({ limit_hour: 1, mode: "shadow" }), id: "trial" };
@@ -37,7 +37,7 @@ describe("plugins that work together", () => {
     expect(lines.filter(({ message }) => message.includes("shadow") || message.includes("would")).length).toBeGreaterThan(0);
   });
 
-  it("run from global over service to route on the request, and in reverse on the response", async () => {
+  it("plugins that work together run from global over service to route on the request, and in reverse on the response", async () => {
     const origin = await backend();
     const adding = (name: string, value: string) => ({ name, config: { add: { "X-Way": value } } });
     const both = (level: string) => [adding("request_headers", level), adding("response_headers", level)];
@@ -69,7 +69,7 @@ describe("a header that a plugin sets for the upstream", () => {
   ];
 
   it.each(saying.flatMap(([name, plugin]) => ["x-user", "close, X-User", "X-USER ,keep-alive", "Upgrade, X-User"].map((option) => [name, option, plugin] as const)))(
-    "cannot be removed by the client when %s sets it and the client sends Connection: %s",
+    "a header that a plugin sets for the upstream cannot be removed by the client when %s sets it and the client sends Connection: %s",
     async (name, Connection, plugin) => {
       const origin = await backend();
       const auth = await backend((_request, response) => void response.writeHead(200, { "X-User": "forward_auth" }).end());

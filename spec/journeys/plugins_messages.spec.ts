@@ -56,7 +56,7 @@ describe("request_headers and response_headers", () => {
       { plugins: [plugin("key_auth", { keys: [{ id: "alice", key: "k" }] }), plugin("request_headers", { set: { "X-User": "${caller.id}" } })] },
     );
 
-  it("change requests and replies at every level, over both protocols", async () => {
+  it("request_headers and response_headers change requests and replies at every level, over both protocols", async () => {
     const origin = await backend((_request, response) => response.writeHead(200, { "X-Inside": "1", "X-Level": "upstream" }).end("ok"));
     const { both } = await clients(config(origin.port));
     for (const [, client] of both) {
@@ -68,7 +68,7 @@ describe("request_headers and response_headers", () => {
     }
   });
 
-  it("keep headers that they have set when the client names them in Connection", async () => {
+  it("request_headers and response_headers keep headers that they have set when the client names them in Connection", async () => {
     const origin = await backend();
     const { port } = await clients(config(origin.port));
     await ask(port, { path: "/a/x", headers: { apikey: "k", Connection: "close, X-User, x-item, X-Other", "X-Other": "1" } });
@@ -76,7 +76,7 @@ describe("request_headers and response_headers", () => {
     expect(["x-user", "x-item", "x-other"].map((name) => valueOf(seen, name))).toEqual([["alice"], ["x"], []]);
   });
 
-  it("apply to refusals of inner plugins and to WebSockets, and a reload changes them", async () => {
+  it("request_headers and response_headers apply to refusals of inner plugins and to WebSockets, and a reload changes them", async () => {
     let received = "";
     const origin = await byteBackend((socket) =>
       socket.on("data", (chunk: Buffer) => {
@@ -101,7 +101,7 @@ describe("request_headers and response_headers", () => {
     expect([status, headers["x-out"]]).toEqual([401, "2"]);
   });
 
-  it("report an unknown placeholder as a configuration error with its place", async () => {
+  it("request_headers and response_headers report an unknown placeholder as a configuration error with its place", async () => {
     const origin = await backend();
     await expect(running(oneService(origin.port, { routes: [{ path: "/{id}", plugins: [plugin("request_headers", { set: { A: "{ib}" } })] }] }))).rejects.toThrow(/config\.set\.A +\{ib\} is no placeholder of this route's path; did you mean \{id\}\?/);
   });

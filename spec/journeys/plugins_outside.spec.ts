@@ -67,7 +67,7 @@ const handshake = (...lines: string[]) => HANDSHAKE.replace("\r\n\r\n", "\r\n" +
 describe("jwt", () => {
   const JWT = { name: "jwt", config: { alg: "HS256", secret: SECRET, claims_to_headers: { sub: "X-User" } } };
 
-  it.each(CLIENTS)("over %s lets valid tokens pass, adds their claims to the request, and refuses others with a challenge", async (_protocol, send) => {
+  it.each(CLIENTS)("jwt over %s lets valid tokens pass, adds their claims to the request, and refuses others with a challenge", async (_protocol, send) => {
     const origin = await backend();
     const lines: string[] = [];
     const { port } = await running(oneService(origin.port, { plugins: [JWT] }, H2C), { accessLog: (text) => void lines.push(text) });
@@ -174,7 +174,7 @@ describe("jwt", () => {
 describe("forward_auth", () => {
   const plugin = (port: number, config: object = {}) => ({ name: "forward_auth", config: { url: `http://127.0.0.1:${port}/check`, response_headers: ["X-User"], timeout_ms: 60_000, ...config } });
 
-  it.each(CLIENTS)("over %s asks about each request, and returns every response other than 2xx", async (_protocol, send) => {
+  it.each(CLIENTS)("forward_auth over %s asks about each request, and returns every response other than 2xx", async (_protocol, send) => {
     const origin = await backend();
     const authServer = await backend(({ headers }, response) => {
       if (headers.authorization === "Bearer ann") response.writeHead(200, { "X-User": "ann" }).end();
@@ -258,7 +258,7 @@ describe("http_log", () => {
   type Entry = { request: Record<string, unknown>; response: Record<string, unknown>; caller: string | null };
   const entries = ({ seen }: Origin) => seen.flatMap(({ body }) => JSON.parse(body.toString()) as Entry[]);
 
-  it.each(CLIENTS)("over %s logs replies, refusals and streams, with the bytes that were sent", async (_protocol, send) => {
+  it.each(CLIENTS)("http_log over %s logs replies, refusals and streams, with the bytes that were sent", async (_protocol, send) => {
     const origin = await backend((request, response) => {
       if (request.url!.includes("stream")) response.write("abc");
       response.end("de");

@@ -44,7 +44,7 @@ async function overHttp2(session: ClientHttp2Session, headers: Record<string, st
 }
 
 describe("the plugin response_cache", () => {
-  it.each(PROTOCOLS)("stores responses of an upstream over %s and serves them over HTTP/1.1 and HTTP/2: bodies, HEAD, 304, Age and validation", async (protocol) => {
+  it.each(PROTOCOLS)("the plugin response_cache stores responses of an upstream over %s and serves them over HTTP/1.1 and HTTP/2: bodies, HEAD, 304, Age and validation", async (protocol) => {
     const clock = manualClock();
     const origin = await restartableBackend(protocol);
     origin.answer = (request, response) => {
@@ -69,7 +69,7 @@ describe("the plugin response_cache", () => {
     expect(origin.requests).toBe(2);
   });
 
-  it("works at any level, behind authentication, and keeps stored responses over reloads", async () => {
+  it("the plugin response_cache works at any level, behind authentication, and keeps stored responses over reloads", async () => {
     const origin = await backend((_request, response) => void response.writeHead(200, { "cache-control": "public, max-age=60" }).end("ok"));
     const key = { name: "key_auth", config: { key: "k" } };
     const levels = [
@@ -106,7 +106,7 @@ describe("the plugin response_cache", () => {
     }
   });
 
-  it("never stores a reply with Set-Cookie, not even a public one, so no client gets the session of another", async () => {
+  it("the plugin response_cache never stores a reply with Set-Cookie, not even a public one, so no client gets the session of another", async () => {
     const origin = await backend((_request, response) => void response.writeHead(200, { "cache-control": "public, max-age=60", "set-cookie": `session=${origin.seen.length}` }).end("ok"));
     const { port } = await running(oneService(origin.port, { plugins: [CACHE] }));
     const sessions = [];
@@ -114,7 +114,7 @@ describe("the plugin response_cache", () => {
     expect(sessions).toEqual([["session=1"], ["session=2"], ["session=3"]]);
   });
 
-  it("lets WebSockets, uploads and unsafe requests pass", async () => {
+  it("the plugin response_cache lets WebSockets, uploads and unsafe requests pass", async () => {
     const origin = await backend((_request, response, body) => void response.writeHead(200, { "cache-control": "max-age=60" }).end(`got ${body}`));
     origin.server.on("upgrade", (_request, socket) => {
       socket.on("error", () => {});
@@ -132,7 +132,7 @@ describe("the plugin response_cache", () => {
     expect((await overHttp1(port)).cacheStatus).toContain("uri-miss");
   });
 
-  it("fetches once for many clients, streams to the first one, and continues when that one disconnects", async () => {
+  it("the plugin response_cache fetches once for many clients, streams to the first one, and continues when that one disconnects", async () => {
     const [head, rest] = [gate(), gate()];
     let requests = 0;
     const origin = await rawOrigin(async (_request, response) => {
@@ -168,7 +168,7 @@ describe("the plugin response_cache", () => {
     expect(requests).toBe(1);
   });
 
-  it("does not store a response that breaks off, and the client sees that it is incomplete", async () => {
+  it("the plugin response_cache does not store a response that breaks off, and the client sees that it is incomplete", async () => {
     let requests = 0;
     const origin = await rawOrigin((_request, response) => {
       requests++;
@@ -184,7 +184,7 @@ describe("the plugin response_cache", () => {
     expect(requests).toBe(2);
   });
 
-  it("cuts off a client that stops reading a stored response", async () => {
+  it("the plugin response_cache cuts off a client that stops reading a stored response", async () => {
     const clock = manualClock();
     const origin = await rawOrigin((_request, response) => {
       response.writeHead(200, { "cache-control": "max-age=60" });
@@ -202,7 +202,7 @@ describe("the plugin response_cache", () => {
     await eventually(() => gateway.inFlight === 0, "the end of the request");
   });
 
-  it("serves a stale response when the upstream is down and the response allows it", async () => {
+  it("the plugin response_cache serves a stale response when the upstream is down and the response allows it", async () => {
     const clock = manualClock();
     const origin = await restartableBackend();
     origin.answer = (_request, response) => void response.writeHead(200, { "cache-control": "max-age=1, stale-if-error=600" }).end("kept");

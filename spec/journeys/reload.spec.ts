@@ -34,7 +34,7 @@ async function statuses({ port }: RunningProgram): Promise<number[]> {
 }
 
 describe("the configuration file", () => {
-  it("is reloaded when it is written in place, without a signal", async () => {
+  it("the configuration file is reloaded when it is written in place, without a signal", async () => {
     const running = await started();
     expect(await statuses(running)).toEqual([200, 404]);
     writeFileSync(running.file, running.next);
@@ -46,7 +46,7 @@ describe("the configuration file", () => {
     expect(line).toMatchObject({ by: "file", added: 0, altered: 1, removed: 0, changes: ['altered  service "s"'] });
   });
 
-  it("is reloaded when an editor replaces it by a rename, each time", async () => {
+  it("the configuration file is reloaded when an editor replaces it by a rename, each time", async () => {
     const running = await started();
     for (const text of [running.next, textOf(oneService(running.origin.port))]) {
       const seen = logLines(running.stderr()).length;
@@ -57,14 +57,14 @@ describe("the configuration file", () => {
     expect(await statuses(running)).toEqual([200, 404]);
   });
 
-  it("is reloaded on SIGHUP, which reports when only secrets may have changed", async () => {
+  it("the configuration file is reloaded on SIGHUP, which reports when only secrets may have changed", async () => {
     const running = await started();
     running.child.kill("SIGHUP");
     await running.says("configuration read again: its text is the same, its secrets were resolved again");
     expect(logLines(running.stderr()).at(-1)).toMatchObject({ digest: running.started.digest });
   });
 
-  it("reloads the files it refers to on SIGHUP", async () => {
+  it("the configuration file reloads the files it refers to on SIGHUP", async () => {
     const origin = await backend();
     const running = await runningProgram({ services: [] });
     const key = `${running.file}.key`;
@@ -84,7 +84,7 @@ describe("the configuration file", () => {
     ["is broken JSON", '{ "services": [', ":1:"],
     ["has errors", '{\n  "services": [{}],\n  "servces": []\n}', ":3:3"],
     ["is empty", "", ":1:1"],
-  ])("is refused when it %s: the last good configuration stays, and every error is logged with its place", async (_what, text, place) => {
+  ])("the configuration file is refused when it %s: the last good configuration stays, and every error is logged with its place", async (_what, text, place) => {
     const running = await started();
     writeFileSync(running.file, text);
     await running.says(REFUSED);
@@ -98,7 +98,7 @@ describe("the configuration file", () => {
     expect(await statuses(running)).toEqual([404, 200]);
   });
 
-  it("reports its errors line by line with LOG_FORMAT=text", async () => {
+  it("the configuration file reports its errors line by line with LOG_FORMAT=text", async () => {
     const file = fileWith(oneService(9));
     const running = program(["--config", file, "--http-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text"]);
     await running.says(/^ {2}reload/m);
@@ -107,7 +107,7 @@ describe("the configuration file", () => {
     expect(text).toMatch(/error +reload refused, configuration [0-9a-f]{12} stays in force file=\S+gw\.json by=file\n\S+ error +\S+gw\.json:1:1 .*services.*\n$/);
   });
 
-  it("is shown by GET /gateway as it is in force, after a reload too", async () => {
+  it("the configuration file is shown by GET /gateway as it is in force, after a reload too", async () => {
     const running = await started();
     const asked = await admin(running);
     const shown = async () => {
@@ -154,7 +154,7 @@ describe("POST /gateway/reload", () => {
 });
 
 describe("fifty reloads under load", () => {
-  it("fail no request, reset no rate limit, close no WebSocket, and leave no connection behind", async () => {
+  it("fifty reloads under load fail no request, reset no rate limit, close no WebSocket, and leave no connection behind", async () => {
     const origin = await backend((request, response) => response.end(request.url));
     origin.server.on("upgrade", (_request, socket: Duplex) => {
       socket.on("error", () => {});

@@ -21,7 +21,7 @@ describe("a reply stream of a plugin", () => {
   it.each<[string, string, string]>([
     ["longer", "4", "four"],
     ["shorter", "12", "fourmore"],
-  ])("closes the connection when it is %s than its Content-Length, and sends no byte beyond that length", async (_how, length, body) => {
+  ])("a reply stream of a plugin closes the connection when it is %s than its Content-Length, and sends no byte beyond that length", async (_how, length, body) => {
     const { port, gateway } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
     const connection = await client(port);
     connection.send(get() + FINE);
@@ -34,14 +34,14 @@ describe("a reply stream of a plugin", () => {
   it.each<[string, string]>([
     ["longer", "4"],
     ["shorter", "12"],
-  ])("closes the connection when it answers an upgrade and is %s than its Content-Length, and sends no byte beyond that length", async (_how, length) => {
+  ])("a reply stream of a plugin closes the connection when it answers an upgrade and is %s than its Content-Length, and sends no byte beyond that length", async (_how, length) => {
     const { port } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
     const connection = await client(port);
     connection.send(HANDSHAKE);
     expect("fourmore".slice(0, Number(length)).startsWith((await connection.closed()).split("\r\n\r\n")[1] ?? "")).toBe(true);
   });
 
-  it.each(["HEAD", "GET"])("affects only its own request when it yields no bytes: %s", async (method) => {
+  it.each(["HEAD", "GET"])("a reply stream of a plugin affects only its own request when it yields no bytes: %s", async (method) => {
     const { port } = await answering(() => ({ body: Readable.from([{}]) }));
     const connection = await client(port);
     connection.send(get().replace("GET", method));

@@ -44,7 +44,7 @@ async function breaking() {
 const outcome = ({ status, body }: { status: number; body: Buffer }) => `${status} ${codeIn(body.toString()) ?? body}`;
 
 describe("a retry of a request without a body", () => {
-  it.each(["GET", "HEAD", "OPTIONS", "DELETE"])("sends a %s that the first upstream read and did not answer to the next one", async (method) => {
+  it.each(["GET", "HEAD", "OPTIONS", "DELETE"])("a retry of a request without a body sends a %s that the first upstream read and did not answer to the next one", async (method) => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     expect((await ask(port, { method, path: "/a/x?q=1" })).status).toBe(200);
@@ -52,7 +52,7 @@ describe("a retry of a request without a body", () => {
     expect(second.seen[0]).toMatchObject({ method, url: "/x?q=1" });
   });
 
-  it("applies to requests over HTTP/2", async () => {
+  it("a retry of a request without a body applies to requests over HTTP/2", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port], {}, {}, { h2c: true });
     const session = h2Session(port);
@@ -61,14 +61,14 @@ describe("a retry of a request without a body", () => {
     expect([first.requests.length, second.seen.length]).toEqual([1, 1]);
   });
 
-  it("happens `attempts` times, each on another upstream, and then passes the last failure on", async () => {
+  it("a retry of a request without a body happens `attempts` times, each on another upstream, and then passes the last failure on", async () => {
     const all = [await breaking(), await breaking(), await breaking(), await breaking()];
     const { port } = await inOrder(all.map((each) => each.port));
     expect(outcome(await ask(port, { path: "/a/x" }))).toBe("502 upstream_reset");
     expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0]);
   });
 
-  it("does not happen when the client has disconnected", async () => {
+  it("a retry of a request without a body does not happen when the client has disconnected", async () => {
     const first = await headBackend(() => {});
     const second = await backend();
     const { port, gateway } = await inOrder([first.port, second.port]);
@@ -87,7 +87,7 @@ describe("a retry of a request without a body", () => {
 describe("a retry of a PUT that the upstream read and did not answer", () => {
   const body = bytes(60_000);
 
-  it("sends the same bytes, with the Content-Length of the client", async () => {
+  it("a retry of a PUT that the upstream read and did not answer sends the same bytes, with the Content-Length of the client", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     expect((await ask(port, { method: "PUT", path: "/a/x", body })).status).toBe(200);
@@ -96,7 +96,7 @@ describe("a retry of a PUT that the upstream read and did not answer", () => {
     expect(second.seen[0]!.headers.join("\n")).toMatch(/content-length\n60000/i);
   });
 
-  it("sends a chunked body byte for byte, chunked, with its trailers", async () => {
+  it("a retry of a PUT that the upstream read and did not answer sends a chunked body byte for byte, chunked, with its trailers", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     const connection = await client(port);
@@ -113,7 +113,7 @@ describe("a retry of a PUT that the upstream read and did not answer", () => {
     expect(second.seen[0]!.trailers).toEqual(["X-Sum", "42"]);
   });
 
-  it("begins while the client is still sending the body", async () => {
+  it("a retry of a PUT that the upstream read and did not answer begins while the client is still sending the body", async () => {
     const first = await byteBackend((socket) => socket.on("data", (chunk: Buffer) => chunk.includes("one") && socket.destroy()));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port]);
@@ -216,7 +216,7 @@ async function brokenTls() {
 }
 
 describe("a response that breaks off after it has begun", () => {
-  it.each(PROTOCOLS)("is not retried over %s: the client sees it broken", async (protocol) => {
+  it.each(PROTOCOLS)("a response that breaks off after it has begun is not retried over %s: the client sees it broken", async (protocol) => {
     const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
     first.answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
@@ -333,7 +333,7 @@ describe("total_ms", () => {
 });
 
 describe("listed statuses", () => {
-  it.each(PROTOCOLS)("are retried elsewhere over %s, and the connection of a short reply is kept", async (protocol) => {
+  it.each(PROTOCOLS)("listed statuses are retried elsewhere over %s, and the connection of a short reply is kept", async (protocol) => {
     const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
     first.answer = (_request, response) => void response.writeHead(503, { "Content-Length": "4" }).end("busy");
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { on: [503] } });
@@ -341,14 +341,14 @@ describe("listed statuses", () => {
     expect(second.requests).toBe(4);
   });
 
-  it("are passed on whole when no upstream is left", async () => {
+  it("listed statuses are passed on whole when no upstream is left", async () => {
     const all = await Promise.all([1, 2].map((nth) => backend((_request, response) => void response.writeHead(503, { "X-Nth": nth }).end(`busy ${nth}`))));
     const { port } = await inOrder(all.map((each) => each.port), { retries: { on: [503] } });
     const answer = await ask(port, { path: "/a/x" });
     expect([outcome(answer), answer.headers["x-nth"]]).toEqual(["503 busy 2", "2"]);
   });
 
-  it("are retried with the whole body when they arrive before a PUT is complete", async () => {
+  it("listed statuses are retried with the whole body when they arrive before a PUT is complete", async () => {
     const first = await rawBackend((_request, response) => void response.writeHead(503).end("busy"));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
@@ -441,7 +441,7 @@ it("sends a POST elsewhere when the upstream refuses the gateway's client certif
 describe("a retry with Expect: 100-continue", () => {
   const put = "PUT /a/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
 
-  it("asks the next upstream when the first has no connection, and sends the body once", async () => {
+  it("a retry with Expect: 100-continue asks the next upstream when the first has no connection, and sends the body once", async () => {
     const second = await backend();
     const { port } = await inOrder([await closedPort(), second.port]);
     const connection = await client(port);
@@ -453,7 +453,7 @@ describe("a retry with Expect: 100-continue", () => {
     expect(second.seen.map((each) => each.body.toString())).toEqual(["body"]);
   });
 
-  it("sends the body to the next upstream when the first breaks after it has it, without asking the client again", async () => {
+  it("a retry with Expect: 100-continue sends the body to the next upstream when the first breaks after it has it, without asking the client again", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     const connection = await client(port);
@@ -464,7 +464,7 @@ describe("a retry with Expect: 100-continue", () => {
     expect([first.requests[0]!.body.toString(), second.seen[0]!.body.toString()]).toEqual(["body", "body"]);
   });
 
-  it("passes on the refusal of an upstream, and does not ask the client for the body", async () => {
+  it("a retry with Expect: 100-continue passes on the refusal of an upstream, and does not ask the client for the body", async () => {
     const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"));
     const { port } = await inOrder([first.port, (await backend()).port]);
     const connection = await client(port);
@@ -489,7 +489,7 @@ describe("a retry of a WebSocket", () => {
     ["closes it before an answer", async () => (await byteBackend((socket) => socket.once("data", () => socket.destroy()))).port],
   ];
 
-  it.each(firsts)("opens it at the second upstream, early bytes included, when the first %s, and total_ms does not end it", async (_how, first) => {
+  it.each(firsts)("opens a WebSocket at the second upstream, early bytes included, when the first %s, and total_ms does not end it", async (_how, first) => {
     const clock = manualClock();
     const { port } = await inOrder([await first(), (await echo()).port], { timeouts: { total_ms: 1_000, idle_ms: 100_000 } }, { clock });
     const connection = await client(port);
@@ -526,7 +526,7 @@ describe("retries in the access log", () => {
 });
 
 describe("the retry budget", () => {
-  it("keeps retries below a share of the requests when every upstream fails", async () => {
+  it("the retry budget keeps retries below a share of the requests when every upstream fails", async () => {
     let tries = 0;
     const dying = () => headBackend(({ socket }: Head) => (tries++, socket.destroy()));
     const all = [await dying(), await dying(), await dying()];

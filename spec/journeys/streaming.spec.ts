@@ -87,7 +87,7 @@ describe("server-sent events", () => {
     return { upstream, port, gateway, send: (event: string) => send(event) };
   }
 
-  it("arrive one by one over HTTP/1.1, each before the next is sent", async () => {
+  it("server-sent events arrive one by one over HTTP/1.1, each before the next is sent", async () => {
     const { port, send, upstream } = await events();
     const connection = await client(port);
     connection.send(get("/a/x", "Accept: text/event-stream"));
@@ -102,7 +102,7 @@ describe("server-sent events", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream hearing of the end");
   });
 
-  it("arrive one by one over HTTP/2, each before the next is sent", async () => {
+  it("server-sent events arrive one by one over HTTP/2, each before the next is sent", async () => {
     const { gateway, send, upstream } = await events();
     const { port } = await gateway.listen({ port: 0, tls: FILES });
     const session = await h2TlsSession(port);
@@ -353,7 +353,7 @@ describe("framing of responses", () => {
 });
 
 describe("trailers", () => {
-  it("pass to the upstream and to the client", async () => {
+  it("trailers pass to the upstream and to the client", async () => {
     const upstream = await backend((_request, response) => {
       response.writeHead(200, { Trailer: "X-Sum, X-Two" });
       response.write("body");
@@ -370,7 +370,7 @@ describe("trailers", () => {
     expect(upstream.seen[0]!.headers).toContain("X-Check");
   });
 
-  it("are dropped both ways when they would change a header that was already checked", async () => {
+  it("trailers are dropped both ways when they would change a header that was already checked", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nVia: x\r\nSet-Cookie: a=b\r\nX-Sum: 1\r\n\r\n");
     });
@@ -387,7 +387,7 @@ describe("trailers", () => {
     expect(other.seen[0]!.trailers).toEqual(["X-Sum", "1"]);
   });
 
-  it("are dropped for an HTTP/1.0 client", async () => {
+  it("trailers are dropped for an HTTP/1.0 client", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n");
     });
@@ -488,7 +488,7 @@ describe("informational responses", () => {
       socket.write("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
 
-  it("pass 103 and 102 with their end-to-end headers", async () => {
+  it("informational responses 103 and 102 pass with their end-to-end headers", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -498,7 +498,7 @@ describe("informational responses", () => {
     expect(received).not.toContain("secret");
   });
 
-  it("are not sent to an HTTP/1.0 client", async () => {
+  it("informational responses are not sent to an HTTP/1.0 client", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -506,7 +506,7 @@ describe("informational responses", () => {
     expect(statusesIn(await connection.closed())).toEqual([200]);
   });
 
-  it("end in 504 when they never stop, and do not pile up for a client that does not read", async () => {
+  it("informational responses end in 504 when they never stop, and do not pile up for a client that does not read", async () => {
     const upstream = await byteBackend((socket) => {
       const hint = `HTTP/1.1 103 Early Hints\r\nLink: ${"x".repeat(8000)}\r\n\r\n`.repeat(8);
       const push = () => {
@@ -529,7 +529,7 @@ describe("informational responses", () => {
 });
 
 describe("a response that arrives before the request is complete", () => {
-  it("is sent at once while the upload continues", async () => {
+  it("a response that arrives before the request is complete is sent at once while the upload continues", async () => {
     let received = 0;
     const ended = gate();
     const upstream = await rawBackend((request, response) => {
@@ -550,7 +550,7 @@ describe("a response that arrives before the request is complete", () => {
     await connection.until("late");
   });
 
-  it("reaches the client whole when the upstream refuses and closes, and the rest of the upload is read and dropped", async () => {
+  it("a response that arrives before the request is complete reaches the client whole when the upstream refuses and closes, and the rest of the upload is read and dropped", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
@@ -569,7 +569,7 @@ describe("a response that arrives before the request is complete", () => {
     expect((await ask(port, { path: "/none" })).status).toBe(404);
   });
 
-  it("leaves the connection pool usable when it is complete before the upload", async () => {
+  it("a response that arrives before the request is complete leaves the connection pool usable when it is complete before the upload", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (/(POST|GET) /.test(text)) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
@@ -586,7 +586,7 @@ describe("bodies that plugins replace or ignore", () => {
   const replying = (make: () => object) =>
     definePlugin({ name: "replying", schema: schema.object({}), create: () => () => () => make() as never });
 
-  it("are sent with their real length when it differs from the Content-Length", async () => {
+  it("bodies that plugins replace or ignore are sent with their real length when it differs from the Content-Length", async () => {
     for (const stated of ["1", "100"]) {
       const plugin = replying(() => ({ status: 200, headers: ["Content-Length", stated], body: Buffer.from("four") }));
       const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
@@ -597,7 +597,7 @@ describe("bodies that plugins replace or ignore", () => {
     }
   });
 
-  it("do not end at an empty chunk in the middle", async () => {
+  it("bodies that plugins replace or ignore do not end at an empty chunk in the middle", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Readable.from([Buffer.from("be"), Buffer.alloc(0), Buffer.from("gun")]) }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
     const connection = await client(port);
@@ -605,7 +605,7 @@ describe("bodies that plugins replace or ignore", () => {
     expect(await connection.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
   });
 
-  it("discard an unread upload when a plugin answers by itself", async () => {
+  it("bodies that plugins replace or ignore discard an unread upload when a plugin answers by itself", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Buffer.from("four") }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
     const connection = await client(port);

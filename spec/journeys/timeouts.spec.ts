@@ -165,7 +165,7 @@ describe("idle_ms", () => {
 });
 
 describe("the pool of upstream connections", () => {
-  it("queues a request beyond max_connections, and answers 503 upstream_saturated after connect_ms", async () => {
+  it("the pool of upstream connections queues a request beyond max_connections, and answers 503 upstream_saturated after connect_ms", async () => {
     const clock = manualClock();
     const hold = gate();
     const upstream = await rawBackend(async (request, response) => {
@@ -188,7 +188,7 @@ describe("the pool of upstream connections", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  it("gives waiting requests the freed connection at once, in order of arrival", async () => {
+  it("the pool of upstream connections gives waiting requests the freed connection at once, in order of arrival", async () => {
     const order: string[] = [];
     const hold = gate();
     const upstream = await rawBackend(async (request, response) => {
@@ -211,7 +211,7 @@ describe("the pool of upstream connections", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  it("reuses an idle connection within keepalive_idle_ms", async () => {
+  it("the pool of upstream connections reuses an idle connection within keepalive_idle_ms", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
     const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 60_000 } }));
     await ask(port, { path: "/a/x" });
@@ -219,7 +219,7 @@ describe("the pool of upstream connections", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  it("closes an idle connection after keepalive_idle_ms, and opens a new one for the next request", async () => {
+  it("the pool of upstream connections closes an idle connection after keepalive_idle_ms, and opens a new one for the next request", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
     const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 1 } }));
     await ask(port, { path: "/a/x" });
@@ -228,7 +228,7 @@ describe("the pool of upstream connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("never opens more than max_connections, whatever clients do", async () => {
+  it("the pool of upstream connections never opens more than max_connections, whatever clients do", async () => {
     let most = 0;
     const upstream = await rawBackend((request, response) => {
       most = Math.max(most, upstream.connections.open);

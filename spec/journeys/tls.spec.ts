@@ -61,7 +61,7 @@ function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSo
 }
 
 describe("the HTTPS listener", () => {
-  it("selects HTTP/2 or HTTP/1.1 by ALPN, and HTTP/1.1 without ALPN", async () => {
+  it("the HTTPS listener selects HTTP/2 or HTTP/1.1 by ALPN, and HTTP/1.1 without ALPN", async () => {
     const { port } = await secure(oneService(9));
     const chosen = async (protocols?: string[]) => (await handshake(port, protocols === undefined ? {} : { ALPNProtocols: protocols })).alpnProtocol;
     expect(await chosen(["h2", "http/1.1"])).toBe("h2");
@@ -69,26 +69,26 @@ describe("the HTTPS listener", () => {
     expect(await chosen()).toBe(false);
   });
 
-  it("presents the server certificate", async () => {
+  it("the HTTPS listener presents the server certificate", async () => {
     const { port } = await secure(oneService(9));
     const socket = await handshake(port);
     expect(socket.authorized).toBe(true);
     expect(socket.getPeerCertificate().subject.CN).toBe("localhost");
   });
 
-  it.each(["TLSv1", "TLSv1.1"] as const)("refuses %s", async (version) => {
+  it.each(["TLSv1", "TLSv1.1"] as const)("the HTTPS listener refuses %s", async (version) => {
     const { port } = await secure(oneService(9));
     // OpenSSL allows a client these versions only at security level 0; the server has to refuse them with an alert.
     const attempt = handshake(port, { minVersion: version, maxVersion: version, ciphers: "DEFAULT@SECLEVEL=0" });
     await expect(attempt).rejects.toMatchObject({ code: expect.stringMatching(/ALERT_PROTOCOL_VERSION/) as string });
   });
 
-  it.each(["TLSv1.2", "TLSv1.3"] as const)("accepts %s", async (version) => {
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("the HTTPS listener accepts %s", async (version) => {
     const { port } = await secure(oneService(9));
     expect((await handshake(port, { minVersion: version, maxVersion: version })).getProtocol()).toBe(version);
   });
 
-  it("keeps serving after a connection that is no TLS handshake", async () => {
+  it("the HTTPS listener keeps serving after a connection that is no TLS handshake", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port));
     const raw = overSocket(tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false, ALPNProtocols: ["bogus"] }));
@@ -303,19 +303,19 @@ describe("client certificates", () => {
     return [first.status, (await get(session, { ":path": "/a/x" })).status];
   };
 
-  it("are optional when requested and not required: requests pass with one, without one and with one of another CA", async () => {
+  it("client certificates are optional when requested and not required: requests pass with one, without one and with one of another CA", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("request"));
     for (const identity of [CLIENT, {}, STRANGER]) expect(await speak(port, identity)).toEqual([200, 200]);
   });
 
-  it("pass when they are required and signed by the configured CA", async () => {
+  it("client certificates pass when they are required and signed by the configured CA", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("require"));
     expect(await speak(port, CLIENT)).toEqual([200, 200]);
   });
 
-  it.each([["no certificate", {}], ["one of another CA", STRANGER]])("fail the handshake when they are required and the client presents %s", async (_what, identity) => {
+  it.each([["no certificate", {}], ["one of another CA", STRANGER]])("client certificates fail the handshake when they are required and the client presents %s", async (_what, identity) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("require"));
     for (const maxVersion of ["TLSv1.2", "TLSv1.3"] as const) {
@@ -337,7 +337,7 @@ describe("server certificates by host name (SNI)", () => {
   const files = () => pem({ shop_cert: SHOP.cert, shop_key: SHOP.key, wild_cert: WILDCARD.cert, wild_key: WILDCARD.key });
   const entry = (paths: Record<string, string>, which: string, ...hosts: string[]) => ({ hosts, cert: paths[`${which}_cert`]!, key: paths[`${which}_key`]! });
 
-  it("are presented for their hosts, an exact name before a wildcard, and the default for all others", async () => {
+  it("server certificates by host name (SNI) are presented for their hosts, an exact name before a wildcard, and the default for all others", async () => {
     const paths = files();
     const certificates = [entry(paths, "wild", "*.example.com"), entry(paths, "shop", "shop.example.com")];
     const { port } = await secure(oneService(9, {}, { certificates }));
@@ -353,7 +353,7 @@ describe("server certificates by host name (SNI)", () => {
     }
   });
 
-  it("satisfy a client that verifies, over HTTP/1.1 and HTTP/2", async () => {
+  it("server certificates by host name (SNI) satisfy a client that verifies, over HTTP/1.1 and HTTP/2", async () => {
     const origin = await backend();
     const paths = files();
     const { port } = await secure(oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] }));
@@ -362,7 +362,7 @@ describe("server certificates by host name (SNI)", () => {
     expect((await get(await h2TlsSession(port, trusting), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("change with a reload, while connections stay open", async () => {
+  it("server certificates by host name (SNI) change with a reload, while connections stay open", async () => {
     const origin = await backend();
     const paths = files();
     const config = (...certificates: ReturnType<typeof entry>[]) => oneService(origin.port, {}, { certificates });
@@ -378,7 +378,7 @@ describe("server certificates by host name (SNI)", () => {
     expect((await get(session, { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("do not change with a reload that is refused", async () => {
+  it("server certificates by host name (SNI) do not change with a reload that is refused", async () => {
     const paths = files();
     const { gateway, port } = await secure(oneService(9));
     const mixed = { hosts: ["shop.example.com"], cert: paths.shop_cert!, key: paths.wild_key! };
@@ -386,7 +386,7 @@ describe("server certificates by host name (SNI)", () => {
     expect(await shownFor(port, "a.example.com")).toBe("CN=localhost");
   });
 
-  it("share one CA for client certificates", async () => {
+  it("server certificates by host name (SNI) share one CA for client certificates", async () => {
     const origin = await backend();
     const paths = files();
     const config = oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] });
@@ -397,7 +397,7 @@ describe("server certificates by host name (SNI)", () => {
     await expect(get1(port, { ...trusting, ...STRANGER })).rejects.toThrow();
   });
 
-  it("are reloaded from their files, whatever the configuration file says by then", async () => {
+  it("server certificates by host name (SNI) are reloaded from their files, whatever the configuration file says by then", async () => {
     const paths = files();
     const certificates = [entry(paths, "shop", "shop.example.com")];
     const file = fileWith(oneService(9, {}, { certificates }));

@@ -46,7 +46,7 @@ async function traced(config: ConfigInput, { tracing, ...options }: Partial<Omit
 }
 
 describe("a request with a valid traceparent", () => {
-  it("continues the trace: the same trace id, and the upstream gets the id of its try as parent", async () => {
+  it("a request with a valid traceparent continues the trace: the same trace id, and the upstream gets the id of its try as parent", async () => {
     const origin = await backend();
     const { port, flushed, lines } = await traced(oneService(origin.port));
     await ask(port, { path: "/a/x", headers: { traceparent: SAMPLED, tracestate: "vendor=opaque" } });
@@ -59,7 +59,7 @@ describe("a request with a valid traceparent", () => {
     expect(lines()).toMatchObject([{ trace_id: TRACE }]);
   });
 
-  it("exports no span if unsampled, and passes the flags on with a new parent id", async () => {
+  it("a request with a valid traceparent exports no span if unsampled, and passes the flags on with a new parent id", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port));
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x", headers: { traceparent: UNSAMPLED, tracestate: "v=1" } });
@@ -77,7 +77,7 @@ describe("a request without a valid traceparent", () => {
     ["one of zeros", ["traceparent", `00-${"0".repeat(32)}-${PARENT}-01`]],
     ["one in upper case", ["traceparent", SAMPLED.toUpperCase()]],
     ["two", ["traceparent", SAMPLED, "Traceparent", SAMPLED]],
-  ])("with %s: a trace begins, and tracestate is dropped", async (_title, headers) => {
+  ])("a trace begins when the request has %s as traceparent, and tracestate is dropped", async (_title, headers) => {
     const origin = await backend();
     const { port, flushed, lines } = await traced(oneService(origin.port));
     await ask(port, { path: "/a/x", headers: [...headers, "tracestate", "v=1"] });
@@ -90,7 +90,7 @@ describe("a request without a valid traceparent", () => {
     expect(lines()).toMatchObject([{ trace_id: sent.traceId }]);
   });
 
-  it("exports no span with always_off, and passes that decision to the upstream", async () => {
+  it("a request without a valid traceparent exports no span with always_off, and passes that decision to the upstream", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port), { tracing: { sampler: "always_off" } });
     expect(await ask(port, { path: "/a/x" })).toMatchObject({ status: 200 });
@@ -112,7 +112,7 @@ describe("without tracing", () => {
 });
 
 describe("spans", () => {
-  it("describe a request and its try by the conventions for HTTP, with times within each other", async () => {
+  it("spans describe a request and its try by the conventions for HTTP, with times within each other", async () => {
     const origin = await backend((_request, response) => void response.writeHead(201).end("made"));
     const { port, flushed, collector: to } = await traced(oneService(origin.port, { routes: [{ name: "item", path: "/items/{id}" }] }));
     const before = BigInt(Date.now() - 1) * 1_000_000n;
@@ -154,7 +154,7 @@ describe("spans", () => {
     expect(to.exports[0]!.resource).toEqual({ "service.name": "edge-gateway" });
   });
 
-  it("contain neither API keys nor tokens, wherever a client puts them", async () => {
+  it("spans contain neither API keys nor tokens, wherever a client puts them", async () => {
     const origin = await backend();
     const config = oneService(origin.port, { plugins: [{ name: "key_auth", config: { key: "hush-key" } }] });
     const { port, flushed, collector: to } = await traced(config);
@@ -168,7 +168,7 @@ describe("spans", () => {
     for (const { text } of to.exports) expect(text).not.toMatch(/hush|eyJ/);
   });
 
-  it("name an unknown method _OTHER, and have the original in an attribute", async () => {
+  it("spans name an unknown method _OTHER, and have the original in an attribute", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port));
     await ask(port, { method: "PURGE", path: "/a/x" });
@@ -177,7 +177,7 @@ describe("spans", () => {
     expect(server[0]!.attributes).toMatchObject({ "http.request.method": "_OTHER", "http.request.method_original": "PURGE" });
   });
 
-  it("have the status and no route for requests without a route, and for one that cannot be parsed", async () => {
+  it("spans have the status and no route for requests without a route, and for one that cannot be parsed", async () => {
     const { port, flushed } = await traced(oneService(await closedPort()));
     await ask(port, { path: "/none" });
     await ask(port, { path: "/a/%zz" });
@@ -191,7 +191,7 @@ describe("spans", () => {
 });
 
 describe("spans of retries", () => {
-  it("have an own span and parent id for each try", async () => {
+  it("spans of retries have an own span and parent id for each try", async () => {
     const failing = await backend((_request, response) => void response.writeHead(503).end());
     const fine = await backend();
     const config = oneService([failing.port, fine.port], { retries: { on: [503] }, health: { passive: { max_failures: 0 } } });
@@ -207,7 +207,7 @@ describe("spans of retries", () => {
     expect(server[0]).toMatchObject({ failed: false, attributes: { "http.response.status_code": 200n } });
   });
 
-  it("have the error of each failed try, and of the request if all fail", async () => {
+  it("spans of retries have the error of each failed try, and of the request if all fail", async () => {
     const { port, flushed } = await traced(oneService([await closedPort(), await closedPort()], { retries: {} }));
     await ask(port, { path: "/a/x" });
     const { server, tries } = byKind(await flushed());
@@ -222,7 +222,7 @@ describe("spans of retries", () => {
 describe("spans of plugins", () => {
   const route = [{ name: "key_auth", id: "mine", config: { key: "k" } }, { name: "rate_limit", config: { limit_min: 100 } }];
 
-  it("nest by the order of the instances, with the try in the innermost", async () => {
+  it("spans of plugins nest by the order of the instances, with the try in the innermost", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port, { plugins: route }, { plugins: [{ name: "bot_protection" }] }));
     await ask(port, { path: "/a/x", headers: { apiKey: "k", "User-Agent": "spec/1" } });
@@ -234,7 +234,7 @@ describe("spans of plugins", () => {
     expect([bots!.end >= auth!.end, auth!.end >= limit!.end, limit!.end >= tries[0]!.end]).toEqual([true, true, true]);
   });
 
-  it("end at the plugin that refuses: status 401, and no span of later plugins or the upstream", async () => {
+  it("spans of plugins end at the plugin that refuses: status 401, and no span of later plugins or the upstream", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port, { plugins: route }));
     expect((await ask(port, { path: "/a/x" })).status).toBe(401);
@@ -245,7 +245,7 @@ describe("spans of plugins", () => {
     expect(tries).toEqual([]);
   });
 
-  it.each(["at once", "later"])("have the error of a plugin that throws %s, and the request is a failure", async (when) => {
+  it.each(["at once", "later"])("spans of plugins have the error of a plugin that throws %s, and the request is a failure", async (when) => {
     const faulty = definePlugin({
       name: "faulty",
       schema: schema.object({}),
@@ -263,7 +263,7 @@ describe("spans of plugins", () => {
     expect(to.exports[0]!.text).not.toContain("hush");
   });
 
-  it("contain the fetches of a cache, and a hit has no fetch", async () => {
+  it("spans of plugins contain the fetches of a cache, and a hit has no fetch", async () => {
     const origin = await backend((_request, response) => void response.writeHead(200, { "Cache-Control": "max-age=60" }).end("ok"));
     const { port, flushed } = await traced(oneService(origin.port, { plugins: [{ name: "response_cache" }] }));
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
@@ -275,7 +275,7 @@ describe("spans of plugins", () => {
 });
 
 describe("traces over other protocols", () => {
-  it("cover HTTP/2 from the client", async () => {
+  it("traces over other protocols cover HTTP/2 from the client", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port, {}, { h2c: true }));
     const session = h2Session(port);
@@ -287,7 +287,7 @@ describe("traces over other protocols", () => {
     expect(traceparentOf(origin.seen[0]!).traceId).toBe(TRACE);
   });
 
-  it.each(PROTOCOLS)("send one traceparent, that of the try, to the upstream over %s", async (protocol) => {
+  it.each(PROTOCOLS)("traces over other protocols send one traceparent, which names the try, to the upstream over %s", async (protocol) => {
     const upstream = await restartableBackend(protocol);
     const heard: string[] = [];
     upstream.answer = (request, response) => {
@@ -303,14 +303,14 @@ describe("traces over other protocols", () => {
     expect(tries[0]!.attributes).toMatchObject({ "network.protocol.version": isH2 ? "2" : "1.1", "url.full": `${scheme}://127.0.0.1:${upstream.port}/x` });
   });
 
-  it("cover requests by inject", async () => {
+  it("traces over other protocols cover requests by inject", async () => {
     const origin = await backend();
     const { gateway, flushed } = await traced(oneService(origin.port));
     await gateway.inject({ path: "/a/x", headers: { traceparent: SAMPLED } });
     expect(byKind(await flushed()).server).toMatchObject([{ traceId: TRACE, attributes: { "http.response.status_code": 200n } }]);
   });
 
-  it("end the span of a WebSocket with the 101, while the tunnel continues", async () => {
+  it("traces over other protocols end the span of a WebSocket with the 101, while the tunnel continues", async () => {
     const upstream = await byteBackend((socket) => {
       let isOpen = false;
       socket.on("data", (chunk: Buffer) => {
@@ -339,7 +339,7 @@ describe("traces over other protocols", () => {
 });
 
 describe("spans of requests that fail", () => {
-  it("have client_closed when the client disconnects, which is not an error of the gateway", async () => {
+  it("spans of requests that fail have client_closed when the client disconnects, which is not an error of the gateway", async () => {
     const origin = await rawBackend(() => {});
     const { port, flushed, gateway } = await traced(oneService(origin.port));
     const connection = await connect(port);
@@ -353,7 +353,7 @@ describe("spans of requests that fail", () => {
     expect(tries).toMatchObject([{ failed: true, attributes: { "error.type": "client_closed" } }]);
   });
 
-  it("are errors with a code when the upstream breaks off after its 200", async () => {
+  it("spans of requests that fail are errors with a code when the upstream breaks off after its 200", async () => {
     const origin = await rawBackend((_request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("abc", () => response.destroy());
@@ -370,7 +370,7 @@ describe("a collector", () => {
     for (let i = 0; i < many; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   };
 
-  it("that is unreachable delays no request and no shutdown, and the lost spans are logged and counted", async () => {
+  it("a collector that is unreachable delays no request and no shutdown, and the lost spans are logged and counted", async () => {
     const origin = await backend();
     const { log, lines } = recordedLog();
     const { gateway, port } = await running(oneService(origin.port), { log, tracing: { url: `http://127.0.0.1:${await closedPort()}/v1/traces` } });
@@ -384,7 +384,7 @@ describe("a collector", () => {
     expect(metrics.one("edge_gateway_trace_spans_exported_total")).toBe(0);
   });
 
-  it("that hangs delays no request, and delays a shutdown by at most a second", async () => {
+  it("a collector that hangs delays no request, and delays a shutdown by at most a second", async () => {
     const origin = await backend();
     const clock = manualClock();
     const { gateway, port, collector: to } = await traced(oneService(origin.port), { clock });
@@ -398,7 +398,7 @@ describe("a collector", () => {
     expect(to.spans.length).toBe(2 * many);
   });
 
-  it("gets the waiting spans when the gateway closes, and they are counted", async () => {
+  it("a collector gets the waiting spans when the gateway closes, and they are counted", async () => {
     const origin = await backend();
     const { gateway, port, flushed } = await traced(oneService(origin.port), { clock: manualClock() });
     await ask(port, { path: "/a/x" });
@@ -406,7 +406,7 @@ describe("a collector", () => {
     expect(readMetrics(gateway.metrics()).one("edge_gateway_trace_spans_exported_total")).toBe(2);
   });
 
-  it("gets the configured headers, service name and resource", async () => {
+  it("a collector gets the configured headers, service name and resource", async () => {
     const origin = await backend();
     const to: Collector = await collector();
     const tracing = { url: to.url, headers: { "X-Key": "secret" }, serviceName: "shop edge", resource: { "deployment.environment.name": 'a "b"' } };
@@ -421,7 +421,7 @@ describe("a collector", () => {
     });
   });
 
-  it("with an invalid URL is refused when the gateway is created", () => {
+  it("a collector with an invalid URL is refused when the gateway is created", () => {
     const config = oneService(1);
     expect(() => createGateway({ config, tracing: { url: "collector:4318" } })).toThrow("tracing.url: expected an http:// or https:// URL");
     expect(() => createGateway({ config, tracing: { url: "http://h/", ratio: 2 } })).toThrow("tracing.ratio");
@@ -438,7 +438,7 @@ describe("global.server_timing", () => {
     },
   });
 
-  it("adds Server-Timing after that of the upstream", async () => {
+  it("adds Server-Timing after the Server-Timing of the upstream", async () => {
     const clock = manualClock();
     const origin = await backend((_request, response) => {
       clock.advance(12.4);
@@ -463,7 +463,7 @@ describe("global.server_timing", () => {
     expect((await ask(port, { path: "/a/x" })).headers).not.toHaveProperty("server-timing");
   });
 
-  it("also holds over HTTP/2, and a reload changes it", async () => {
+  it("global.server_timing applies over HTTP/2 too, and a reload changes it", async () => {
     const origin = await backend();
     const config = (server_timing: boolean) => oneService(origin.port, {}, { h2c: true, server_timing });
     const { gateway, port } = await running(config(true));

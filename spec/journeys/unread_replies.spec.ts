@@ -62,7 +62,7 @@ const BODIES: readonly [string, () => Reply["body"]][] = [
 ];
 
 describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, body) => {
-  it("is disconnected after a minute, whatever it sends meanwhile, and the log shows why", async () => {
+  it("an HTTP/1.1 client that reads nothing is disconnected after a minute, whatever it sends meanwhile, and the log shows why", async () => {
     const { gateway, clock, stalled, lines } = await long(body);
     const connection = await stalled();
     for (let at = 0; at < 50_000; at += 10_000) {
@@ -80,7 +80,7 @@ describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, bod
     expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 60000 ms" });
   });
 
-  it("is disconnected at total_ms", async () => {
+  it("an HTTP/1.1 client that reads nothing is disconnected at total_ms", async () => {
     const { gateway, clock, stalled } = await long(body, { total_ms: 5_000 });
     await stalled();
     clock.advance(4_999);
@@ -166,7 +166,7 @@ describe("an upload that continues after its complete reply", () => {
     ["http", "wire"],
     ["http", "node"],
     ["h2c", "wire"],
-  ] as const)("releases its connection to the upstream (%s, %s)", async (protocol, upstream_client) => {
+  ] as const)("an upload that continues after its complete reply releases its connection to the upstream (%s, %s)", async (protocol, upstream_client) => {
     const { port, gateway } = await running(oneService(await early(protocol), { protocol, upstream_client }));
     const connection = await client(port);
     connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");

@@ -31,7 +31,7 @@ async function upperCase(behindHead = "") {
 }
 
 describe("a WebSocket upgrade", () => {
-  it("becomes a tunnel that passes bytes both ways", async () => {
+  it("a WebSocket upgrade becomes a tunnel that passes bytes both ways", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port));
     const connection = await client(port);
@@ -51,7 +51,7 @@ describe("a WebSocket upgrade", () => {
     }
   });
 
-  it("tunnels bytes that follow the head on either side", async () => {
+  it("a WebSocket upgrade tunnels bytes that follow the head on either side", async () => {
     const echo = await upperCase("<first>");
     const { port } = await running(oneService(echo.port));
     const connection = await client(port);
@@ -59,7 +59,7 @@ describe("a WebSocket upgrade", () => {
     expect(await connection.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
   });
 
-  it("keeps bytes that the client sends before the upstream answers, and forwards them in order", async () => {
+  it("a WebSocket upgrade keeps bytes that the client sends before the upstream answers, and forwards them in order", async () => {
     const answer = gate();
     let received = "";
     const upstream = await byteBackend((socket) => {
@@ -83,7 +83,7 @@ describe("a WebSocket upgrade", () => {
     expect(received).toBe(`one,two,${piece},end`);
   });
 
-  it("passes megabytes unchanged, both ways", async () => {
+  it("a WebSocket upgrade passes megabytes unchanged, both ways", async () => {
     const echo = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write(yes);
@@ -100,7 +100,7 @@ describe("a WebSocket upgrade", () => {
     expect(connection.text().slice(head)).toBe(sent.toString("latin1"));
   });
 
-  it("passes half-closes on: each side may continue alone", async () => {
+  it("a WebSocket upgrade passes half-closes on: each side may continue alone", async () => {
     let upstreamEnd: Socket | null = null;
     const upstream = await byteBackend((socket) => {
       // The server allows half-open connections: it answers after the client's FIN.
@@ -145,7 +145,7 @@ describe("a WebSocket upgrade", () => {
   it.each([
     ["client closes", (connection: Socket) => connection.destroy()],
     ["client resets", (connection: Socket) => connection.resetAndDestroy()],
-  ])("closes the upstream's connection and frees its place when the %s", async (_who, leave) => {
+  ])("a WebSocket upgrade closes the upstream's connection and frees its place when the %s", async (_who, leave) => {
     const echo = await upperCase();
     const { port, gateway } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 1000 } }));
     const connection = await client(port);
@@ -157,7 +157,7 @@ describe("a WebSocket upgrade", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("closes the client's connection when the upstream breaks the tunnel off", async () => {
+  it("a WebSocket upgrade closes the client's connection when the upstream breaks the tunnel off", async () => {
     for (const end of ["destroy", "resetAndDestroy"] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, one));
@@ -170,7 +170,7 @@ describe("a WebSocket upgrade", () => {
     }
   });
 
-  it("counts as a request in flight at its upstream while the tunnel is open", async () => {
+  it("a WebSocket upgrade counts as a request in flight at its upstream while the tunnel is open", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 50 } }));
     const connection = await client(port);
@@ -183,7 +183,7 @@ describe("a WebSocket upgrade", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  it("closes a tunnel after idle_ms without a byte either way, and keeps one that has traffic", async () => {
+  it("a WebSocket upgrade closes a tunnel after idle_ms without a byte either way, and keeps one that has traffic", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 100 } }));
     const connection = await client(port);
@@ -202,7 +202,7 @@ describe("a WebSocket upgrade", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  it("counts a tunnel as idle when one side does not read", async () => {
+  it("a WebSocket upgrade counts a tunnel as idle when one side does not read", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write(yes);
@@ -223,7 +223,7 @@ describe("a WebSocket upgrade", () => {
 describe("plugins of a WebSocket upgrade", () => {
   const guarded = { ...one, plugins: [{ name: "key_auth", config: { key: "secret" } }] };
 
-  it("refuse it without a key: 401 with a readable body, and nothing is sent to the upstream", async () => {
+  it("plugins of a WebSocket upgrade refuse it without a key: 401 with a readable body, and nothing is sent to the upstream", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, guarded));
     const connection = await client(port);
@@ -237,7 +237,7 @@ describe("plugins of a WebSocket upgrade", () => {
     expect(echo.heads).toEqual([]);
   });
 
-  it("let it pass with a key in the query or a header", async () => {
+  it("plugins of a WebSocket upgrade let it pass with a key in the query or a header", async () => {
     for (const [path, lines] of [["/a/x?apiKey=secret", []], ["/a/x", ["apiKey: secret"]]] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, guarded));
@@ -249,14 +249,14 @@ describe("plugins of a WebSocket upgrade", () => {
     }
   });
 
-  it("answer 404 for a path without a route", async () => {
+  it("plugins of a WebSocket upgrade answer 404 for a path without a route", async () => {
     const { port } = await running(oneService((await upperCase()).port));
     const connection = await client(port);
     connection.send(get("/none", ...upgradeHeaders));
     expect(codeIn(await connection.closed())).toBe("route_not_found");
   });
 
-  it("answer 405 for a method that the route does not accept", async () => {
+  it("plugins of a WebSocket upgrade answer 405 for a method that the route does not accept", async () => {
     const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["POST"] }] }));
     const connection = await client(port);
     connection.send(get("/a/x", ...upgradeHeaders));
@@ -265,7 +265,7 @@ describe("plugins of a WebSocket upgrade", () => {
 });
 
 describe("an upstream that does not switch protocols", () => {
-  it("has its ordinary response passed on with its body", async () => {
+  it("an upstream that does not switch protocols has its ordinary response passed on with its body", async () => {
     const upstream = await backend((_request, response) => {
       response.writeHead(426, { "X-Why": "old", Trailer: "X-Sum" });
       response.write("please ");
@@ -284,7 +284,7 @@ describe("an upstream that does not switch protocols", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  it("makes the gateway reset the client's connection when it breaks off a body without a length", async () => {
+  it("an upstream that does not switch protocols makes the gateway reset the client's connection when it breaks off a body without a length", async () => {
     const begun = gate();
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
@@ -312,7 +312,7 @@ describe("an upstream that does not switch protocols", () => {
       "upstream_invalid",
     ],
     ["does not name the protocol", (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\n\r\n"), 502, "upstream_invalid"],
-  ])("makes the gateway answer 502 when it %s", async (_what, talks, status, code) => {
+  ])("an upstream that does not switch protocols makes the gateway answer 502 when it %s", async (_what, talks, status, code) => {
     const upstream = talks === null ? null : await byteBackend((socket) => void socket.once("data", () => talks(socket)));
     const { port } = await running(oneService(upstream?.port ?? (await closedPort()), one));
     for (let i = 0; i < 2; i++) {
@@ -329,7 +329,7 @@ describe("an upstream that does not switch protocols", () => {
     ["closes", (socket: Socket) => socket.destroy()],
     ["resets", (socket: Socket) => socket.resetAndDestroy()],
     ["half-closes", (socket: Socket) => void socket.end()],
-  ])("loses the request when its client %s before the answer", async (_how, leave) => {
+  ])("an upstream that does not switch protocols loses the request when its client %s before the answer", async (_how, leave) => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
     });
@@ -345,7 +345,7 @@ describe("an upstream that does not switch protocols", () => {
 });
 
 describe("a large reply pipelined before a WebSocket upgrade", () => {
-  it("arrives whole at a slow reader, and so does the response to the upgrade", async () => {
+  it("a large reply pipelined before a WebSocket upgrade arrives whole at a slow reader, and so does the response to the upgrade", async () => {
     const bytes = 8 * 1024 * 1024;
     const upstream = await byteBackend((socket) => {
       socket.on("data", (chunk: Buffer) => {

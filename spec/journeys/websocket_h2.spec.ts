@@ -55,7 +55,7 @@ async function open(port: number, more: OutgoingHttpHeaders = {}, session?: Clie
 }
 
 describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
-  it("is an ordinary upgrade to the upstream with the gateway's own key, and a 200 to the client", async () => {
+  it("a WebSocket over HTTP/2 is an ordinary upgrade to the upstream with the gateway's own key, and a 200 to the client", async () => {
     const origin = await echo("Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: permessage-deflate");
     const { port } = await running(oneService(origin.port, {}, on));
     const wishes = { "sec-websocket-protocol": "chat, old", "sec-websocket-extensions": "permessage-deflate", "sec-websocket-key": "of the client" };
@@ -73,7 +73,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => text() === "hello", "the bytes 'hello'");
   });
 
-  it("works over TLS, beside other streams of its connection", async () => {
+  it("a WebSocket over HTTP/2 works over TLS, beside other streams of its connection", async () => {
     const origin = await echo();
     const { gateway } = await running(oneService(origin.port));
     const { port } = await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } });
@@ -84,7 +84,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => both.every(({ text }, i) => text() === `to ${i}`), "the bytes of both WebSockets");
   });
 
-  it("passes what the client sends before the answer, and what follows the upstream's head", async () => {
+  it("a WebSocket over HTTP/2 passes what the client sends before the answer, and what follows the upstream's head", async () => {
     const answer = gate();
     const origin = await upstream((socket, head) => {
       void answer.opened.then(() => {
@@ -102,7 +102,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => text === "<first>early", "the bytes '<first>early'");
   });
 
-  it("answers 502 to a wrong Sec-WebSocket-Accept, and closes the upstream's connection", async () => {
+  it("a WebSocket over HTTP/2 answers 502 to a wrong Sec-WebSocket-Accept, and closes the upstream's connection", async () => {
     const origin = await upstream((socket) => void socket.write(yes("")));
     const { port } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
@@ -112,7 +112,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => origin.sockets.size === 0, "the connections to the upstream closing");
   });
 
-  it("passes a refused upgrade on as an ordinary response", async () => {
+  it("a WebSocket over HTTP/2 passes a refused upgrade on as an ordinary response", async () => {
     const origin = await upstream((socket) => void socket.write("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nContent-Length: 4\r\n\r\nno\r\n"));
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
@@ -122,7 +122,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
-  it("runs the plugins, as a GET", async () => {
+  it("a WebSocket over HTTP/2 runs the plugins, as a GET", async () => {
     const origin = await echo();
     const guarded = { routes: [{ path: "/{rest*}", methods: ["GET"] }], plugins: [{ name: "key_auth", config: { key: "secret" } }] };
     const { port } = await running(oneService(origin.port, guarded, on));
@@ -135,7 +135,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     ["another :protocol", { ":protocol": "connect-udp" }, false],
     ["a Content-Length", { "content-length": "5" }, false],
     ["END_STREAM in its request", {}, true],
-  ])("answers 400 to %s", async (_what, more, endStream) => {
+  ])("a WebSocket over HTTP/2 answers 400 to %s", async (_what, more, endStream) => {
     const origin = await echo();
     const { port } = await running(oneService(origin.port, {}, on));
     const connection = await rawSession(port);
@@ -149,7 +149,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     expect(origin.heads).toEqual([]);
   });
 
-  it("advertises extended CONNECT in its SETTINGS", async () => {
+  it("a WebSocket over HTTP/2 advertises extended CONNECT in its SETTINGS", async () => {
     const { port } = await running(oneService(9, {}, on));
     const connection = await rawSession(port);
     onTestFinished(() => void connection.socket.destroy());
@@ -261,7 +261,7 @@ describe("the end of a WebSocket over HTTP/2", () => {
     expect(written).toBeLessThan(60_000_000);
   });
 
-  it("comes when the grace period of a drain has passed, not earlier", async () => {
+  it("the end of a WebSocket over HTTP/2 comes when the grace period of a drain has passed, not earlier", async () => {
     const { stream, text, far, gateway } = await joined();
     const closing = gateway.close(150);
     far.write("meanwhile");
@@ -271,7 +271,7 @@ describe("the end of a WebSocket over HTTP/2", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  it("comes with the grace period over HTTP/1.1 too, and one that closes by itself before is not cut off", async () => {
+  it("the end of a WebSocket over HTTP/2 comes with the grace period over HTTP/1.1 too, and one that closes by itself before is not cut off", async () => {
     const origin = await echo();
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const connection = await client(port);

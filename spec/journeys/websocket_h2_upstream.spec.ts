@@ -150,7 +150,7 @@ const KINDS: [string, Open][] = [
 ];
 
 describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)", (kind, open) => {
-  it("is an extended CONNECT to the upstream, without a key", async () => {
+  it("a WebSocket to an upstream over HTTP/2 is an extended CONNECT to the upstream, without a key", async () => {
     const to = await upstream((stream) => stream.respond({ ":status": 200, "sec-websocket-protocol": "chat", "sec-websocket-accept": "of the upstream" }));
     const { port } = await before(to);
     const { status, headers } = await open(port);
@@ -175,7 +175,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     }
   });
 
-  it("passes megabytes unchanged, both ways at once", async () => {
+  it("a WebSocket to an upstream over HTTP/2 passes megabytes unchanged, both ways at once", async () => {
     const { port } = await before(await upstream(echo));
     const { side, received } = await open(port);
     const sent = randomBytes(5 * 1024 * 1024 + 1);
@@ -184,7 +184,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(received().equals(sent)).toBe(true);
   });
 
-  it("shares its upstream connection with other requests, and releases its stream once when it ends", async () => {
+  it("a WebSocket to an upstream over HTTP/2 shares its upstream connection with other requests, and releases its stream once when it ends", async () => {
     const to = await upstream(echo, { enableConnectProtocol: true, maxConcurrentStreams: 1 });
     const { port, gateway } = await before(to, { timeouts: { connect_ms: 300 } });
     const { side, received } = await open(port);
@@ -198,7 +198,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.sessions.size).toBe(1);
   });
 
-  it("lets either side end alone: END_STREAM stands for FIN", async () => {
+  it("a WebSocket to an upstream over HTTP/2 lets either side end alone: END_STREAM stands for FIN", async () => {
     let far = "";
     const to = await upstream((stream) => {
       accept(stream);
@@ -230,7 +230,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect([...to.streams.map(({ rstCode }) => rstCode), first.broken(), second.broken()]).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR, false, false]);
   });
 
-  it("resets the upstream's stream with CANCEL when the client disconnects", async () => {
+  it("a WebSocket to an upstream over HTTP/2 resets the upstream's stream with CANCEL when the client disconnects", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { abort, side, received } = await open(port);
@@ -264,7 +264,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("stays open while bytes pass, and ends on both sides after idle_ms of silence", async () => {
+  it("a WebSocket to an upstream over HTTP/2 stays open while bytes pass, and ends on both sides after idle_ms of silence", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to, { timeouts: { idle_ms: 400 } });
     const { side, received } = await open(port);
@@ -280,7 +280,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
   });
 
-  it("applies back-pressure both ways when a side does not read", async () => {
+  it("a WebSocket to an upstream over HTTP/2 applies back-pressure both ways when a side does not read", async () => {
     const to = await upstream(accept);
     const { port } = await before(to);
     const piece = Buffer.alloc(64 * 1024);
@@ -308,7 +308,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     for (const { bytes } of written) expect(bytes).toBeLessThan(60_000_000);
   });
 
-  it("passes a refusal on as an ordinary response, and releases its stream", async () => {
+  it("a WebSocket to an upstream over HTTP/2 passes a refusal on as an ordinary response, and releases its stream", async () => {
     const to = await upstream((stream) => {
       stream.respond({ ":status": 403, "x-why": "members only", "content-length": 3 });
       stream.end("no\n");
@@ -320,17 +320,17 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("answers 502 when the upstream's settings do not allow it, and sends the upstream no request", async () => {
+  it("a WebSocket to an upstream over HTTP/2 answers 502 when the upstream's settings do not allow it, and sends the upstream no request", async () => {
     const to = await upstream(echo, {});
     const { port } = await before(to);
     const { status, received } = await open(port);
     expect(status).toBe(502);
     await eventually(() => received().includes("\n"), "the upstream's refusal");
-    expect(JSON.parse(received().toString())).toMatchObject({ code: "upstream_invalid", detail: expect.stringMatching(/takes no WebSockets/) as string });
+    expect(JSON.parse(received().toString())).toMatchObject({ code: "upstream_invalid", detail: expect.stringMatching(/accepts no WebSockets/) as string });
     expect(to.heads).toEqual([]);
   });
 
-  it("is waited for by a drain, and cut off when the grace period has passed", async () => {
+  it("a WebSocket to an upstream over HTTP/2 is waited for by a drain, and cut off when the grace period has passed", async () => {
     const to = await upstream(echo);
     const first = await before(to);
     const ended = await open(first.port);
@@ -349,7 +349,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     );
   });
 
-  it("stays open over a reload that removes its service", async () => {
+  it("a WebSocket to an upstream over HTTP/2 stays open over a reload that removes its service", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { side, received } = await open(port);

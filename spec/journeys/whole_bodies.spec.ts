@@ -11,7 +11,7 @@ const post = (body: string, ...lines: string[]) =>
   ["POST /a/x HTTP/1.1", "Host: h", `Content-Length: ${body.length}`, ...lines].join("\r\n") + `\r\n\r\n${body}`;
 
 describe("a request body that arrives with its head", () => {
-  it.each([1, 4096, 16_384, 60_000])("reaches the upstream unchanged with %i bytes, request after request on one connection", async (bytes) => {
+  it.each([1, 4096, 16_384, 60_000])("a request body that arrives with its head reaches the upstream unchanged with %i bytes, request after request on one connection", async (bytes) => {
     const upstream = await backend((_request, response, body) => void response.end(`got ${body.length}`));
     const { port } = await running(oneService(upstream.port));
     const connection = await client(port);
@@ -23,7 +23,7 @@ describe("a request body that arrives with its head", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  it("is sent to another upstream when the first cannot be reached", async () => {
+  it("a request body that arrives with its head is sent to another upstream when the first cannot be reached", async () => {
     const upstream = await backend();
     const retries = { attempts: 1 };
     const { port } = await running(oneService([await closedPort(), upstream.port], { retries }));
@@ -35,7 +35,7 @@ describe("a request body that arrives with its head", () => {
     expect(upstream.seen.map(({ body }) => body.toString())).toEqual(["whole", "whole"]);
   });
 
-  it("is not sent again to an upstream that has closed the connection after receiving it", async () => {
+  it("a request body that arrives with its head is not sent again to an upstream that has closed the connection after receiving it", async () => {
     let requests = 0;
     const upstream = await byteBackend((socket) => {
       socket.on("data", () => {
@@ -50,7 +50,7 @@ describe("a request body that arrives with its head", () => {
     expect(requests).toBe(1);
   });
 
-  it("is a 500 when a plugin has changed its Content-Length, and the upstream never gets more or less than that length", async () => {
+  it("a request body that arrives with its head is a 500 when a plugin has changed its Content-Length, and the upstream never gets more or less than that length", async () => {
     const lengthen = definePlugin({
       name: "restate",
       schema: schema.object({}),
@@ -64,7 +64,7 @@ describe("a request body that arrives with its head", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  it("is counted in the access log", async () => {
+  it("a request body that arrives with its head is counted in the access log", async () => {
     const upstream = await backend();
     let lines = "";
     const config = oneService(upstream.port, {}, { access_log: { enabled: true } });

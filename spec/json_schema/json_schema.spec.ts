@@ -104,12 +104,12 @@ const CASES: readonly [schema: unknown, fits: readonly unknown[], not: readonly 
 ];
 
 describe("the verdict of a schema", () => {
-  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("accepts and refuses values: %s", (_text, schema, fits, not) => {
+  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("the verdict of a schema accepts and refuses values: %s", (_text, schema, fits, not) => {
     for (const value of fits) expect([value, violations(schema, value)]).toEqual([value, []]);
     for (const value of not) expect([value, violations(schema, value).length > 0]).toEqual([value, true]);
   });
 
-  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("gives the same violations when the check pauses: %s", async (_text, schema, fits, not) => {
+  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("the verdict of a schema gives the same violations when the check pauses: %s", async (_text, schema, fits, not) => {
     for (const value of [...fits, ...not]) {
       const { found, pauses } = await violationsInSlices(schema, value);
       expect([value, found]).toEqual([value, violations(schema, value)]);
@@ -128,7 +128,7 @@ describe("a long check", () => {
     ["items that it has to contain", { contains: { const: 1 }, minContains: 100_000 }, Array(100_000).fill(1)],
     ["a text under a pattern", { pattern: "^[a-z]*$" }, "a".repeat(50_000)],
     ["a text under a pattern of a name", { patternProperties: { "^[a-z]*$": true }, additionalProperties: false }, { ["a".repeat(50_000)]: 1 }],
-  ])("pauses at least every 50,000 steps: %s", async (what, schema, value) => {
+  ])("a long check pauses at least every 50,000 steps: %s", async (what, schema, value) => {
     let last = 0;
     let longest = 0;
     let pauses = 0;
@@ -147,14 +147,14 @@ describe("a long check", () => {
     expect(longest).toBeLessThan(what === "members" || what === "names" ? 110_000 : 50_000);
   });
 
-  it("ends when the pause is rejected", async () => {
+  it("a long check ends when the pause is rejected", async () => {
     const run = new Run(50, new Work(10_000_000, () => Promise.reject(new Error("enough"))));
     await expect(compiled({ items: { type: "integer" } }).check(Array(100_000).fill(1), run)).rejects.toThrow("enough");
   });
 });
 
 describe("violations", () => {
-  it("name the path and the expected value, never the value found", () => {
+  it("violations name the path and the expected value, never the value found", () => {
     const schema = {
       type: "object",
       properties: {
@@ -178,13 +178,13 @@ describe("violations", () => {
     ]);
   });
 
-  it("state how many choices fit", () => {
+  it("violations state how many choices fit", () => {
     expect(violations({ anyOf: [{ type: "string" }, { type: "null" }] }, 1)).toEqual([": fits none of the 2 forms that are allowed"]);
     expect(violations({ oneOf: [true, true, false] }, 1)).toEqual([": fits 2 of the 3 forms of which it has to fit one"]);
     expect(violations({ not: {} }, 1)).toEqual([": has a form that is not allowed"]);
   });
 
-  it("have a maximum number, and shortened names", () => {
+  it("violations have a maximum number, and shortened names", () => {
     expect(violations({ items: false }, Array(1000).fill(0), 7).length).toBe(7);
     expect(violations(false, 1, 0)).toEqual([]);
     const [long] = violations({ additionalProperties: false }, { ["k".repeat(5_000)]: 1 });
@@ -195,7 +195,7 @@ describe("violations", () => {
 describe("the limit of the work for a value", () => {
   const work = (schema: unknown, value: unknown, left: number) => new Promise((resolve) => resolve(compiled(schema).check(value, new Run(50, workFor(left)))));
 
-  it("stops the check of nested choices that multiply at each level", async () => {
+  it("the limit of the work for a value stops the check of nested choices that multiply at each level", async () => {
     const doubling = { $ref: "#/$defs/a", $defs: { a: { anyOf: [{ items: { $ref: "#/$defs/a" }, maxItems: 0 }, { items: { $ref: "#/$defs/a" }, minItems: 5 }, { type: "string" }] } } };
     const both = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
     let nested: unknown = [];
@@ -204,13 +204,13 @@ describe("the limit of the work for a value", () => {
     await work(doubling, nested, 100_000).catch((error: unknown) => expect(error).toBeInstanceOf(TooMuchWork));
   });
 
-  it("stops work that cannot pause, such as comparing one huge value, sooner", async () => {
+  it("the limit of the work for a value stops work that cannot pause, such as comparing one huge value, sooner", async () => {
     await expect(work({ uniqueItems: true }, [Array(600_000).fill(1), 2], 10_000_000)).rejects.toBeInstanceOf(TooMuchWork);
     await work({ uniqueItems: true }, [Array(100_000).fill(1), 2], 10_000_000);
     await work({ enum: [[1, [2]]] }, Array(600_000).fill(1), 100_000);
   });
 
-  it("stops the check of long texts under a complex pattern, and of large values that are compared", async () => {
+  it("the limit of the work for a value stops the check of long texts under a complex pattern, and of large values that are compared", async () => {
     await expect(work({ pattern: "(a|b|c|[a-z]|\\w){50}!" }, "a".repeat(10_000), 100_000)).rejects.toBeInstanceOf(TooMuchWork);
     await expect(work({ uniqueItems: true }, Array.from({ length: 1_000 }, (_, i) => [i]), 100)).rejects.toBeInstanceOf(TooMuchWork);
   });
@@ -223,18 +223,18 @@ describe("the limit of the work for a value", () => {
     ["names that are counted", { minProperties: 1 }, Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i]))],
     ["numbers whose digits are divided", { items: { multipleOf: 0.5 } }, Array(300).fill(1e308)],
     ["items that are gone through", { items: true }, Array(100_000).fill(0)],
-  ])("counts more steps for long values: %s", async (_what, schema, value) => {
+  ])("the limit of the work for a value counts more steps for long values: %s", async (_what, schema, value) => {
     await expect(work(schema, value, 5_000)).rejects.toBeInstanceOf(TooMuchWork);
     await work(schema, value, 25_000);
   });
 
-  it("counts a few steps for each of a thousand objects", async () => {
+  it("the limit of the work for a value counts a few steps for each of a thousand objects", async () => {
     await work({ items: { type: "object", properties: { id: { type: "integer" } } } }, Array.from({ length: 1_000 }, (_, id) => ({ id })), 3_100);
   });
 });
 
 describe("the types that a schema states for a property", () => {
-  it("include types from properties, through references", () => {
+  it("the types that a schema states for a property include types from properties, through references", () => {
     const { typesOf } = compiled({ $ref: "#/$defs/q", $defs: { q: { properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } }, additionalProperties: { type: "boolean" } }, n: { type: ["integer", "null"] } } });
     expect(typesOf("n")).toEqual({ types: ["integer", "null"], itemTypes: null });
     expect(typesOf("l")).toEqual({ types: ["array"], itemTypes: ["integer", "null"] });
@@ -242,7 +242,7 @@ describe("the types that a schema states for a property", () => {
     expect(compiled(true).typesOf("x")).toEqual({ types: null, itemTypes: null });
   });
 
-  it("include types from beside a reference, from patterns and from each of allOf, also in a circle", () => {
+  it("the types that a schema states for a property include types from beside a reference, from patterns and from each of allOf, also in a circle", () => {
     const { typesOf } = compiled({
       $ref: "#/$defs/common",
       properties: { page: { $ref: "#/$defs/least", type: "integer" } },
@@ -299,12 +299,12 @@ describe("the configuration of a schema", () => {
     [{ $defs: [] }, /^\$defs: expected an object of schemas/],
     [{ properties: { a: { $defs: {} } } }, /^properties\.a\.\$defs: is allowed only at the top of a schema/],
     [{ $schema: "http://json-schema.org/draft-07/schema#" }, /^\$schema: has to name draft 2020-12/],
-  ])("refuses %j", (schema, message) => {
+  ])("the configuration of a schema refuses %j", (schema, message) => {
     expect(problems(schema).length).toBe(1);
     expect(problems(schema)[0]).toMatch(message);
   });
 
-  it("accepts annotations, and reports all errors at once", () => {
+  it("the configuration of a schema accepts annotations, and reports all errors at once", () => {
     expect(problems({ $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false })).toEqual([]);
     expect(problems({ type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).length).toBe(3);
     expect(problems({ type: ["foo", "bar"], dependentRequired: { a: 1, b: 2 } }).length).toBe(4);

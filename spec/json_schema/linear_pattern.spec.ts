@@ -14,12 +14,12 @@ describe("the matches of a linear pattern", () => {
   it.each([
     "", "a", "^a$", "^$", "a|b", "^(a|bc)+$", "a*b", "a+?b", "^a{2,3}$", "^a{2}$", "^a{2,}$", "^a{0}$", "(?:ab)*c", "(?<name>ab)c", "[a-c]x", "[^a-c]", "[\\]a]", "\\d+", "\\w\\s\\S",
     "\\bfoo\\b", "\\Boo", "^\\p{L}+$", "^\\P{L}+$", "\\u{1F600}", "^.$", "^..$", "\\x41", "\\u0042", "\\.", "\\/", "\\n", "^(a*)*$", "(a|aa)+$", "^(?:a?){5}a{5}$", "(|a)b", "a**".slice(0, 2), "[.]", "^[\\d-]+$", "\\cJ", "^[A-Z]{3}-\\d{1,4}$",
-  ])("agree with those of Node's engine: %j", (source) => {
+  ])("the matches of a linear pattern agree with the matches of Node's engine: %j", (source) => {
     const texts = ["", "a", "b", "aa", "aaa", "aaaa", "aaaaa", "ab", "aab", "abab", "ababc", "bc", "abc", "abcbc", "ax", "dx", "]", "1 x", "a b", "foo", "a foo b", "foobar", "é", "éa", "1é", "😀", "😀a", "A", "B", ".", "/", "\n", "a\n", "ABC-12", "ABC-12345", "1-2", "c"];
     for (const text of texts) expect([text, test(source, text)]).toEqual([text, new RegExp(source, "u").test(text)]);
   });
 
-  it("agree with those of Node's engine for random combinations of operators", () => {
+  it("the matches of a linear pattern agree with the matches of Node's engine for random combinations of operators", () => {
     const from = random(11);
     const atom = (depth: number): string => {
       const quantifier = from.pick(["", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"]);
@@ -36,7 +36,7 @@ describe("the matches of a linear pattern", () => {
 });
 
 describe("the time of a linear pattern", () => {
-  it.each(["^(a+)+$", "^(a|aa)+$", "(a*)*b", "^(a|a)*$", "(.*)*x", "a*a*a*a*a*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "\\s+$"])("grows in proportion to the text: %s", (source) => {
+  it.each(["^(a+)+$", "^(a|aa)+$", "(a*)*b", "^(a|a)*$", "(.*)*x", "a*a*a*a*a*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "\\s+$"])("the time of a linear pattern grows in proportion to the text: %s", (source) => {
     const made = linearPattern(source);
     if (typeof made === "string") throw new Error(made);
     const steps = (length: number) => {
@@ -47,7 +47,7 @@ describe("the time of a linear pattern", () => {
     expect(steps(20_000) / steps(2_000)).toBeLessThan(11);
   });
 
-  it("includes pauses between characters, while other texts can be tested", async () => {
+  it("the time of a linear pattern includes pauses between characters, while other texts can be tested", async () => {
     const made = linearPattern("^(ab)*$");
     if (typeof made === "string") throw new Error(made);
     const others: unknown[] = [];
@@ -57,7 +57,7 @@ describe("the time of a linear pattern", () => {
     expect(others.every((each, i) => each === (i % 2 === 0))).toBe(true);
   });
 
-  it("ends when the meter throws", () => {
+  it("the time of a linear pattern ends when the meter throws", () => {
     const made = linearPattern("^[^b]*$");
     let left = 1_000;
     const meter = {

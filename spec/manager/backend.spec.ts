@@ -23,7 +23,7 @@ async function secureAdmin(pair: Pem) {
 const signedBy = (ca: string | null) => (ca === null ? {} : { ca: Buffer.from(ca) });
 
 describe("an admin interface over HTTPS", () => {
-  it("receives requests when the configured CA has signed its certificate", async () => {
+  it("an admin interface over HTTPS receives requests when the configured CA has signed its certificate", async () => {
     const admin = await secureAdmin(SERVER);
     const { ask } = await startManager(admin.url, signedBy(CA.cert));
     expect((await ask("GET", "/api/gateway")).status).toBe(200);
@@ -32,12 +32,12 @@ describe("an admin interface over HTTPS", () => {
   });
 
   it.each([
-    ["nobody it knows has signed it", SERVER, signedBy(null), /signed by a trusted authority.*MANAGER_BACKEND_CA_PATH/],
+    ["no known authority has signed it", SERVER, signedBy(null), /signed by a trusted authority.*MANAGER_BACKEND_CA_PATH/],
     ["another authority has signed it", SERVER, signedBy(OTHER_CA.cert), /signed by a trusted authority/],
     ["it is a client's", STRANGER, signedBy(CA.cert), /not a server certificate/],
     ["it is for another name", SHOP, signedBy(OTHER_CA.cert), /not valid for the host name/],
     ["it has expired", EXPIRED, signedBy(CA.cert), /expired/],
-  ] as [string, Pem, { ca?: Buffer }, RegExp][])("gets no byte, and the client 502, when %s", async (_what, pair, trusted, detail) => {
+  ] as [string, Pem, { ca?: Buffer }, RegExp][])("an admin interface over HTTPS gets no byte, and the client 502, when %s", async (_what, pair, trusted, detail) => {
     const admin = await secureAdmin(pair);
     const { ask } = await startManager(admin.url, trusted);
     const got = problemOf(await ask("POST", "/api/login", { headers: { Authorization: "Basic eDp5" } }));
@@ -46,7 +46,7 @@ describe("an admin interface over HTTPS", () => {
     expect(admin.requests()).toBe(0);
   });
 
-  it("needs a valid certificate even if NODE_TLS_REJECT_UNAUTHORIZED is 0", async () => {
+  it("an admin interface over HTTPS needs a valid certificate even if NODE_TLS_REJECT_UNAUTHORIZED is 0", async () => {
     const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED;
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
     onTestFinished(() => {
@@ -58,7 +58,7 @@ describe("an admin interface over HTTPS", () => {
     expect((await ask("GET", "/api/gateway")).status).toBe(502);
   });
 
-  it("differs in the error from an admin interface without TLS", async () => {
+  it("an admin interface over HTTPS differs in the error from an admin interface without TLS", async () => {
     const plain = await startAdmin();
     const { ask } = await startManager(`https://127.0.0.1:${plain.port}`, signedBy(CA.cert));
     expect(problemOf(await ask("GET", "/api/healthz"))[2]).toMatch(/does not speak TLS/);
@@ -75,7 +75,7 @@ describe("the detail of a failure", () => {
     ["ENOBUFS", "ENOBUFS."],
     ["http://secret", "the connection failed."],
     ["", "the connection failed."],
-  ])("describes the code %j as %j", (code, end) => {
+  ])("the detail of a failure describes the code %j as %j", (code, end) => {
     expect(failureOf(Object.assign(new Error("10.0.0.1 secret"), { code })).detail).toBe(`The admin interface does not answer: ${end}`);
   });
 });

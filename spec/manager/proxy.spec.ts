@@ -22,7 +22,7 @@ async function bytes(talk: (socket: Socket) => void) {
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
 
 describe("a request below /api", () => {
-  it("reaches the admin interface with its path below /api, its query, its headers and its body", async () => {
+  it("a request below /api reaches the admin interface with its path below /api, its query, its headers and its body", async () => {
     const admin = await origin();
     onTestFinished(() => admin.close());
     const { ask } = await startManager(admin.port);
@@ -40,7 +40,7 @@ describe("a request below /api", () => {
     }
   });
 
-  it("goes to a path below that of MANAGER_BACKEND_API_URL", async () => {
+  it("a request below /api goes to a path below the path of MANAGER_BACKEND_API_URL", async () => {
     const admin = await origin();
     onTestFinished(() => admin.close());
     for (const prefix of ["/admin", "/admin/", "/a/b"]) {
@@ -50,7 +50,7 @@ describe("a request below /api", () => {
     expect(admin.seen.map(({ url }) => url)).toEqual(["/admin/gateway?x=1", "/admin/gateway?x=1", "/a/b/gateway?x=1"]);
   });
 
-  it("reaches the admin interface without Origin and hop-by-hop headers", async () => {
+  it("a request below /api reaches the admin interface without Origin and hop-by-hop headers", async () => {
     const admin = await origin();
     onTestFinished(() => admin.close());
     const { port } = await startManager(admin.port);
@@ -64,7 +64,7 @@ describe("a request below /api", () => {
     expect(names.sort()).toEqual(["connection", "host", "sec-fetch-dest", "via", "x-kept"]);
   });
 
-  it("gets status, headers and body unchanged, without hop-by-hop headers", async () => {
+  it("a request below /api gets status, headers and body unchanged, without hop-by-hop headers", async () => {
     const admin = await bytes((socket) => {
       socket.once("data", () => {
         socket.end("HTTP/1.1 418 Teapot\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=1\r\nSet-Cookie: a=1; Path=/\r\nSet-Cookie: b=2\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno");
@@ -77,7 +77,7 @@ describe("a request below /api", () => {
     expect(got.headers).not.toHaveProperty("x-hop");
   });
 
-  it("gets the length of GET and no body for HEAD", async () => {
+  it("a request below /api gets the length of GET and no body for HEAD", async () => {
     const admin = await backend((_request, response) => void response.end("12345"));
     const { ask } = await startManager(admin.port);
     const got = await ask("HEAD", "/api/gateway");
@@ -98,7 +98,7 @@ describe("an event stream", () => {
     return { admin, streams, ...running };
   }
 
-  it("passes on each event as it arrives, the head before the first, and has no time limit", async () => {
+  it("an event stream passes on each event as it arrives, the head before the first, and has no time limit", async () => {
     const { port, streams, clock } = await streaming();
     const talk = await connect(port);
     talk.send(get("/api/gateway/events"));
@@ -112,7 +112,7 @@ describe("an event stream", () => {
     await talk.until(/\r\n0\r\n\r\n$/);
   });
 
-  it("ends at the admin interface when its client disconnects", async () => {
+  it("an event stream ends at the admin interface when its client disconnects", async () => {
     const { port, streams, admin } = await streaming();
     const talk = await connect(port);
     talk.send(get("/api/gateway/events"));
@@ -121,7 +121,7 @@ describe("an event stream", () => {
     await eventually(() => admin.connections.open === 0 && streams[0]!.destroyed, "the connection to the admin interface closing");
   });
 
-  it("breaks off when the admin interface disconnects, so that the page reconnects", async () => {
+  it("an event stream breaks off when the admin interface disconnects, so that the page reconnects", async () => {
     const { port, streams } = await streaming();
     const talk = await connect(port);
     talk.send(get("/api/gateway/events"));
@@ -132,7 +132,7 @@ describe("an event stream", () => {
     expect(await talk.closed()).not.toMatch(/\r\n0\r\n\r\n$/);
   });
 
-  it("slows the admin interface down when its client does not read, instead of filling memory", async () => {
+  it("an event stream slows the admin interface down when its client does not read, instead of filling memory", async () => {
     const { ask, port, streams } = await streaming();
     const talk = await connect(port);
     talk.socket.pause();
@@ -153,7 +153,7 @@ describe("an event stream", () => {
 describe("an admin interface that does not answer", () => {
   const reason = (logged: readonly (readonly [string, string, object?])[]) => logged.filter(([severity]) => severity === "warn");
 
-  it("leads to 502 with a sentence for an operator when nothing listens there, and one log line with the address", async () => {
+  it("an admin interface that does not answer leads to 502 with a sentence for an operator when nothing listens there, and one log line with the address", async () => {
     const port = await closedPort();
     const { ask, logged } = await startManager(port);
     const [status, code, detail] = problemOf(await ask("GET", "/api/gateway"));
@@ -164,7 +164,7 @@ describe("an admin interface that does not answer", () => {
     expect(reason(logged)).toEqual([["warn", "the admin interface does not answer", { url: `http://127.0.0.1:${port}/`, error: expect.stringContaining("ECONNREFUSED") as string }]]);
   });
 
-  it("causes a log line when it answers again, and when it fails again", async () => {
+  it("an admin interface that does not answer causes a log line when it answers again, and when it fails again", async () => {
     const held: ServerResponse[] = [];
     let well = false;
     const admin = await backend((request, response) => {
@@ -184,7 +184,7 @@ describe("an admin interface that does not answer", () => {
     ["GET", 10_000],
     ["DELETE", 10_000],
     ["POST", 30_000], // a reload
-  ] as const)("leads to 504 when a %s has no reply after %i ms, and the request is cancelled", async (method, ms) => {
+  ] as const)("an admin interface that does not answer leads to 504 when a %s has no reply after %i ms, and the request is cancelled", async (method, ms) => {
     let asked = 0;
     const admin = await backend(() => void asked++);
     const { ask, clock } = await startManager(admin.port);
@@ -206,7 +206,7 @@ describe("an admin interface that does not answer", () => {
     ["switches to nothing", "HTTP/1.1 101 Switching Protocols\r\n\r\n", "upstream_invalid", /(cannot be forwarded|switched protocols)/],
     ["has a status of its own", "HTTP/1.1 700 Own\r\nContent-Length: 0\r\n\r\n", "upstream_invalid", /(cannot be forwarded|switched protocols)/],
     ["smuggles", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "upstream_invalid", /does not speak HTTP/],
-  ])("leads to 502 when the answering server %s", async (_what, text, code, detail) => {
+  ])("an admin interface that does not answer leads to 502 when the answering server %s", async (_what, text, code, detail) => {
     const admin = await bytes((socket) => void socket.once("data", () => socket.end(text)));
     const { ask } = await startManager(admin.port);
     const got = problemOf(await ask("GET", "/api/gateway"));
@@ -220,7 +220,7 @@ describe("an admin interface that does not answer", () => {
     ["a redirect to HTTPS", 301, "text/html"],
     ["the page of another program", 200, "text/html; charset=utf-8"],
     ["a login that is not ours", 401, "text/html"],
-  ])("leads to 502 that names the setting when the answer comes from %s", async (_what, status, type) => {
+  ])("an admin interface that does not answer leads to 502 that names the setting when the answer comes from %s", async (_what, status, type) => {
     const admin = await backend((_request, response) => void response.writeHead(status, { "Content-Type": type, Location: "https://elsewhere.example/" }).end("{}"));
     const { ask, logged } = await startManager(admin.port);
     for (const [method, path] of [["POST", "/api/login"], ["GET", "/api/gateway/status"]] as const) {
@@ -233,7 +233,7 @@ describe("an admin interface that does not answer", () => {
     await eventually(() => admin.connections.open === 0, "the connections to the admin closing");
   });
 
-  it("leads to 502 that names ADMIN_HOSTS when it does not accept the name in its address", async () => {
+  it("an admin interface that does not answer leads to 502 that names ADMIN_HOSTS when it does not accept the name in its address", async () => {
     const admin = await backend((_request, response) => void response.writeHead(421, { "Content-Type": "application/problem+json" }).end("{}"));
     const { ask, logged } = await startManager(admin.port);
     const got = problemOf(await ask("GET", "/api/gateway/status"));
@@ -245,7 +245,7 @@ describe("an admin interface that does not answer", () => {
     ["GET", "/api/login", "POST, OPTIONS"],
     ["DELETE", "/api/login", "POST, OPTIONS"],
     ["POST", "/api/gateway/status", "GET, HEAD, OPTIONS"],
-  ])("differs from an admin interface that answers 405 for %s %s", async (method, path, allow) => {
+  ])("an admin interface that does not answer differs from an admin interface that answers 405 for %s %s", async (method, path, allow) => {
     const admin = await startAdmin();
     const { ask, logged } = await startManager(admin.port);
     for (let i = 0; i < 2; i++) {
@@ -256,13 +256,13 @@ describe("an admin interface that does not answer", () => {
     expect(logged).toEqual([]);
   });
 
-  it("differs from a proxy in front of it that answers 503, which is passed on", async () => {
+  it("an admin interface that does not answer differs from a proxy in front of it that answers 503, which is passed on", async () => {
     const admin = await backend((_request, response) => void response.writeHead(503, { "Content-Type": "text/html" }).end("soon"));
     const { ask } = await startManager(admin.port);
     expect((await ask("GET", "/api/gateway/status")).status).toBe(503);
   });
 
-  it("leads to 502 at once when the address is that of the management UI itself", async () => {
+  it("an admin interface that does not answer leads to 502 at once when the address belongs to the management UI itself", async () => {
     const port = await freePort();
     const { manager, logged } = await startManager(`http://127.0.0.1:${port}/api`);
     await manager.listen({ host: "127.0.0.1", port });
@@ -274,13 +274,13 @@ describe("an admin interface that does not answer", () => {
     expect(logged.map(([severity, , fields]) => [severity, fields!.error])).toEqual([["warn", expect.stringContaining("points to")]]);
   });
 
-  it("leads to a broken reply when its own breaks off", async () => {
+  it("an admin interface that does not answer leads to a broken reply when its own breaks off", async () => {
     const admin = await bytes((socket) => void socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345")));
     const { ask } = await startManager(admin.port);
     await expect(ask("GET", "/api/gateway")).rejects.toThrow();
   });
 
-  it("loses the request without a warning when the client disconnects", async () => {
+  it("an admin interface that does not answer loses the request without a warning when the client disconnects", async () => {
     let asked = 0;
     const admin = await backend(() => void asked++);
     const { port, logged } = await startManager(admin.port);
@@ -292,12 +292,12 @@ describe("an admin interface that does not answer", () => {
     expect(reason(logged)).toEqual([]);
   });
 
-  it("does not stop the pages from being served", async () => {
+  it("an admin interface that does not answer does not stop the pages from being served", async () => {
     const { ask } = await startManager(await closedPort());
     expect((await ask("GET", "/")).status).toBe(200);
   });
 
-  it("delays no other request of the same client", async () => {
+  it("an admin interface that does not answer delays no other request of the same client", async () => {
     const held: ServerResponse[] = [];
     const admin = await backend((request, response) => (request.url === "/slow" ? void held.push(response) : void response.end("{}")));
     const { ask } = await startManager(admin.port);

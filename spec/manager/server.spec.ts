@@ -21,14 +21,14 @@ const FIRM = {
 };
 
 describe("the pages", () => {
-  it("start with index.html at /, which loads existing files", async () => {
+  it("the pages start with index.html at /, which loads existing files", async () => {
     const { ask } = await startManager(9);
     const page = await ask("GET", "/");
     expect([page.status, page.headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"]);
     for (const [, name] of page.body.toString().matchAll(/(?:src|href)="([^"]+)"/g)) expect((await ask("GET", `/${name}`)).status).toBe(200);
   });
 
-  it("give HEAD the headers of GET and no body, and 304 neither body nor length", async () => {
+  it("the pages give HEAD the headers of GET and no body, and 304 neither body nor length", async () => {
     const { ask } = await startManager(9);
     const [get, head] = [await ask("GET", "/main.js"), await ask("HEAD", "/main.js")];
     expect([head.status, head.body.length]).toEqual([200, 0]);
@@ -37,13 +37,13 @@ describe("the pages", () => {
     expect([known.status, known.body.length, known.headers["content-length"]]).toEqual([304, 0, undefined]);
   });
 
-  it.each(["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])("give 405 with Allow for %s", async (method) => {
+  it.each(["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])("the pages give 405 with Allow for %s", async (method) => {
     const { ask } = await startManager(9);
     const got = await ask(method, "/");
     expect([...problemOf(got).slice(0, 2), got.headers.allow]).toEqual([405, "method_not_allowed", "GET, HEAD"]);
   });
 
-  it.each(["/server.ts", "/endpoints.js", "/package.json", "/apis", "/API/healthz", "/favicon.ico", "/main.js/", "/%252e%252e/x"])("give 404 for %s", async (path) => {
+  it.each(["/server.ts", "/endpoints.js", "/package.json", "/apis", "/API/healthz", "/favicon.ico", "/main.js/", "/%252e%252e/x"])("the pages give 404 for %s", async (path) => {
     const { ask } = await startManager(9);
     expect(problemOf(await ask("GET", path)).slice(0, 2)).toEqual([404, "route_not_found"]);
   });
@@ -51,7 +51,7 @@ describe("the pages", () => {
   it.each([
     "/../server.js", "/..%2fserver.js", "/%2e%2e/server.js", "/./main.js", "/..", "/main.js%00", "/main.js%2f..", "/..;/server.js", "/..\\server.js",
     "/%5c..%5cserver.js", "/main.js#x", "/%zz", "*", "main.js", "/api/../main.js", "/api/..%2f..%2fx", "/api%2fhealthz", "/api/gateway%2fconfig", "//%2e%2e//etc/passwd",
-  ])("give 400 for %s without asking the admin interface", async (path) => {
+  ])("the pages give 400 for %s without asking the admin interface", async (path) => {
     const backend = await rawOrigin((_request, response) => void response.end());
     onTestFinished(() => backend.close());
     const { port } = await startManager(backend.port);
@@ -61,19 +61,19 @@ describe("the pages", () => {
     expect(backend.connections.total).toBe(0);
   });
 
-  it("accept an absolute-form target", async () => {
+  it("the pages accept an absolute-form target", async () => {
     const { ask } = await startManager(9);
     expect((await ask("GET", "http://localhost:5173/icon.svg")).headers["content-type"]).toBe("image/svg+xml");
     expect((await ask("GET", "http://user@evil/icon.svg")).status).toBe(400);
   });
 
-  it("must exist for the manager to start", async () => {
+  it("the pages must exist for the manager to start", async () => {
     await expect(startManager(9, { assets: emptyFolder() })).rejects.toThrow(/npm run build/);
   });
 });
 
 describe("every reply", () => {
-  it("has the security headers: pages, 304, errors, and replies of the admin interface", async () => {
+  it("every reply has the security headers: pages, 304, errors, and replies of the admin interface", async () => {
     const backend = await rawOrigin((_request, response) => {
       response.writeHead(200, { "Content-Security-Policy": "default-src *", "Referrer-Policy": "unsafe-url", "Access-Control-Allow-Origin": "*", "X-Own": "1" });
       response.end("{}");
@@ -248,7 +248,7 @@ describe("/api", () => {
 });
 
 describe("connections", () => {
-  it("get 400 for bytes that are no request, and 431 for a head that is too large", async () => {
+  it("connections get 400 for bytes that are no request, and 431 for a head that is too large", async () => {
     const { port } = await startManager(9);
     const [noise, large] = [await connect(port), await connect(port)];
     noise.send("nonsense\r\n\r\n");
@@ -257,7 +257,7 @@ describe("connections", () => {
     expect(await large.closed()).toMatch(/^HTTP\/1\.1 431 /);
   });
 
-  it("end at once on close if they are idle or event streams, and free the port", async () => {
+  it("connections end at once on close if they are idle or event streams, and free the port", async () => {
     let asked = 0;
     const backend = await rawOrigin((_request, response) => {
       asked++;
@@ -314,7 +314,7 @@ describe("the management UI over TLS", () => {
     });
   }
 
-  it("serves HTTP/1.1 and HTTP/2 without asking for a client certificate", async () => {
+  it("the management UI over TLS serves HTTP/1.1 and HTTP/2 without asking for a client certificate", async () => {
     const admin = await startAdmin();
     const { port } = await startManager(admin.port, { tls: pair(SERVER) });
     expect((await get(port, "/")).status).toBe(200);
@@ -325,14 +325,14 @@ describe("the management UI over TLS", () => {
     expect(headers).toMatchObject({ ":status": 200, ...FIRM });
   });
 
-  it("serves no plain HTTP on that port", async () => {
+  it("the management UI over TLS serves no plain HTTP on that port", async () => {
     const { port } = await startManager(9, { tls: pair(SERVER) });
     const talk = await connect(port);
     talk.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     expect(await talk.closed()).not.toContain("200");
   });
 
-  it("shows a renewed certificate to new connections", async () => {
+  it("the management UI over TLS shows a renewed certificate to new connections", async () => {
     const { port, manager } = await startManager(9, { tls: pair(SERVER) });
     const before = (await get(port, "/")).serial;
     manager.renewTls(pair(RENEWED));
@@ -341,7 +341,7 @@ describe("the management UI over TLS", () => {
     expect((await get(port, "/")).status).toBe(200);
   });
 
-  it("ignores a renewed certificate on plain HTTP", async () => {
+  it("the management UI over TLS ignores a renewed certificate on plain HTTP", async () => {
     const { ask: plain, manager } = await startManager(9);
     manager.renewTls(pair(RENEWED));
     expect((await plain("GET", "/")).status).toBe(200);

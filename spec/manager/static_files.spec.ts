@@ -31,7 +31,7 @@ describe("the files of the management UI", () => {
     ["/style.css", "text/css; charset=utf-8", LONG],
     ["/main.js", "text/javascript; charset=utf-8", LONG],
     ["/icon.svg", "image/svg+xml", LONG],
-  ])("include %s as %s, revalidated at each use", (path, type, content) => {
+  ])("the files of the management UI include %s as %s, revalidated at each use", (path, type, content) => {
     const reply = readStaticFiles(folder())(path, [])!;
     expect(reply.status).toBe(200);
     expect(String(reply.body)).toBe(content);
@@ -43,28 +43,28 @@ describe("the files of the management UI", () => {
   });
 
   it.each(["/main.d.ts", "/.env", "/deep/other.js", "/deep", "/style.css/", "/STYLE.css", "/../static_files.ts", "/style.css.gz", "", "/__proto__", "/constructor"])(
-    "do not include %j",
+    "the files of the management UI do not include %j",
     (path) => {
       expect(readStaticFiles(folder())(path, [])).toBeNull();
     },
   );
 
-  it.each(["gzip", "br, GZIP;q=0.5", "deflate,gzip ; q=1.0"])("have a gzip coding for Accept-Encoding: %s", (accepted) => {
+  it.each(["gzip", "br, GZIP;q=0.5", "deflate,gzip ; q=1.0"])("the files of the management UI have a gzip coding for Accept-Encoding: %s", (accepted) => {
     const reply = readStaticFiles(folder())("/style.css", ["Accept-Encoding", accepted])!;
     expect(headerValue(reply.headers, "content-encoding")).toBe("gzip");
     expect(headerValue(reply.headers, "content-length")).toBe(String((reply.body as Buffer).length));
     expect(gunzipSync(reply.body as Buffer).toString()).toBe(LONG);
   });
 
-  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("stay uncompressed for Accept-Encoding: %s", (accepted) => {
+  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("the files of the management UI stay uncompressed for Accept-Encoding: %s", (accepted) => {
     expect(String(readStaticFiles(folder())("/style.css", ["Accept-Encoding", accepted])!.body)).toBe(LONG);
   });
 
-  it("stay uncompressed when compression saves nothing", () => {
+  it("the files of the management UI stay uncompressed when compression saves nothing", () => {
     expect(String(readStaticFiles(folder())("/", ["Accept-Encoding", "gzip"])!.body)).toBe("<p>");
   });
 
-  it("get 304 for the tag of the same coding, alone, weak, in a list, or *", () => {
+  it("the files of the management UI get 304 for the tag of the same coding, alone, weak, in a list, or *", () => {
     const files = readStaticFiles(folder());
     const tag = tagOf(files("/style.css", []));
     for (const given of [tag, `W/${tag}`, `"x", ${tag}`, "*"]) {
@@ -78,7 +78,7 @@ describe("the files of the management UI", () => {
     expect(files("/style.css", ["If-None-Match", zipped, "Accept-Encoding", "gzip"])!.status).toBe(304);
   });
 
-  it("have a tag of their content, which a restart keeps", () => {
+  it("the files of the management UI have a tag of their content, which a restart keeps", () => {
     const path = folder();
     const before = tagOf(readStaticFiles(path)("/style.css", []));
     expect(tagOf(readStaticFiles(path)("/style.css", []))).toBe(before);
@@ -86,7 +86,7 @@ describe("the files of the management UI", () => {
     expect(tagOf(readStaticFiles(path)("/style.css", []))).not.toBe(before);
   });
 
-  it("stay as they were at the start, whatever changes on disk", () => {
+  it("the files of the management UI stay as they were at the start, whatever changes on disk", () => {
     const path = folder();
     const files = readStaticFiles(path);
     writeFileSync(join(path, "style.css"), "other");
@@ -95,13 +95,13 @@ describe("the files of the management UI", () => {
     expect(files("/late.js", [])).toBeNull();
   });
 
-  it("lead to an error that names the build command if they have not been built", () => {
+  it("the files of the management UI lead to an error that names the build command if they have not been built", () => {
     const empty = emptyFolder();
     expect(() => readStaticFiles(join(empty, "none"))).toThrow(/have not been built: .*none has no index\.html; run npm run build$/);
     expect(() => readStaticFiles(empty)).toThrow(/npm run build/);
   });
 
-  it("contain all files of the build, and less than 100 KiB in the first load", () => {
+  it("the files of the management UI contain all files of the build, and less than 100 KiB in the first load", () => {
     const files = readStaticFiles();
     const html = String(files("/", [])!.body);
     const built = fileURLToPath(new URL("../../dist/lib/manager/assets/", import.meta.url));

@@ -33,7 +33,7 @@ const TARGETS = [
 ] as const;
 
 describe("a line of JSON", () => {
-  it("has these fields in this order", () => {
+  it("a line of JSON has these fields in this order", () => {
     const headers = ["User-Agent", "curl/8", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"];
     const notes = { service: "s", route: "r", status: 200, upstream: "u", attempts: 1, upstreamMs: 10, answeredAt: 111.5, received: 3, sent: 4, identity: "anna" };
     expect(jsonLines()(entry({ headers }, notes), 112.345, WALL)).toBe(
@@ -59,12 +59,12 @@ describe("a line of JSON", () => {
     expect(json({ authority, target }).host).toBe(host);
   });
 
-  it("has null for every unknown value", () => {
+  it("a line of JSON has null for every unknown value", () => {
     expect(json()).toMatchObject({ trace_id: null, status: null, code: null, bytes_received: null, bytes_sent: null, service: null, route: null });
     expect(json()).toMatchObject({ upstream: null, attempts: 0, caller: null, upstream_ms: null, plugins_ms: null, user_agent: null });
   });
 
-  it("has the fault of an error, and no fault when a client disconnected", () => {
+  it("a line of JSON has the fault of an error, and no fault when a client disconnected", () => {
     const [failed, left] = [entry(), entry()];
     failed.call.fail("upstream_reset", "socket hang up");
     left.call.abort();
@@ -75,12 +75,12 @@ describe("a line of JSON", () => {
     expect(second).not.toHaveProperty("fault");
   });
 
-  it.each(TARGETS)("writes the target %j as %j, without secrets", (target, path) => {
+  it.each(TARGETS)("a line of JSON writes the target %j as %j, without secrets", (target, path) => {
     expect(json({ target }).path).toBe(path);
     expect(JSON.stringify(json({ target }))).not.toContain("secret");
   });
 
-  it("writes the path of every target without the secrets in it, in any combination", () => {
+  it("a line of JSON writes the path of every target without the secrets in it, in any combination", () => {
     const pieces = ["/", "a", "?", "#", "=", ";token=", "&sig=", "%3F", "e", "y", "J", "eyJ", "-", "<", ">", "@", '"', "\\", "\u007f", "\u00e9", "http://u:p@h"];
     const line = jsonLines();
     for (const first of pieces) {
@@ -96,7 +96,7 @@ describe("a line of JSON", () => {
     }
   });
 
-  it("has the values of the current request, however similar the previous request was", () => {
+  it("a line of JSON has the values of the current request, however similar the previous request was", () => {
     const line = jsonLines();
     const requests = [
       ["GET", "1.1", { service: "s", route: "/", upstream: "u", status: 200, attempts: 1 }],
@@ -112,7 +112,7 @@ describe("a line of JSON", () => {
     }
   });
 
-  it("parses as one line to the original values, whatever they contain, without control characters for terminals", () => {
+  it("a line of JSON parses as one line to the original values, whatever they contain, without control characters for terminals", () => {
     const odd = '/"\\\u0001\n\u007f\u009b\u00e9';
     const notes = { service: odd, route: odd, upstream: odd, identity: odd, code: odd, fault: odd };
     const line = jsonLines()(entry({ target: odd, method: odd, clientAddress: odd, headers: ["User-Agent", odd] }, notes), 0, WALL);
@@ -123,7 +123,7 @@ describe("a line of JSON", () => {
     );
   });
 
-  it("has the first 256 characters of a user agent", () => {
+  it("a line of JSON has the first 256 characters of a user agent", () => {
     expect(json({ headers: ["user-agent", "x".repeat(300)] }).user_agent).toBe("x".repeat(256));
   });
 
@@ -134,12 +134,12 @@ describe("a line of JSON", () => {
     [7.1, 7.1],
     [99.999, 100],
     [-1, 0],
-  ])("reports %d ms as %d", (ms, said) => {
+  ])("a line of JSON reports %d ms as %d", (ms, said) => {
     const line = jsonLines()(entry(), 100 + ms, WALL);
     expect((JSON.parse(line) as Record<string, unknown>).duration_ms).toBe(said);
   });
 
-  it("has the right time within a second and across seconds", () => {
+  it("a line of JSON has the right time within a second and across seconds", () => {
     const line = jsonLines();
     const times = [0, 7, 40, 999, 1000, 61_000, 500].map((ms) => (JSON.parse(line(entry(), 0, Date.UTC(2026, 0, 1) + ms)) as { time: string }).time.slice(14));
     expect(times).toEqual(["00:00.000Z", "00:00.007Z", "00:00.040Z", "00:00.999Z", "00:01.000Z", "01:01.000Z", "00:00.500Z"]);
@@ -147,33 +147,33 @@ describe("a line of JSON", () => {
 });
 
 describe("a line of the combined format", () => {
-  it("has Apache's combined format", () => {
+  it("a line of the combined format has Apache's combined format", () => {
     const headers = ["User-Agent", 'a "b" \\c', "Referer", "https://shop.example/cart"];
     expect(combined({ headers }, { status: 200, sent: 2326, identity: "anna b" })).toBe(
       '192.0.2.1 - anna\\x20b [01/Jan/2026:00:00:00 +0000] "GET /a/b HTTP/1.1" 200 2326 "https://shop.example/cart" "a \\"b\\" \\\\c"\n',
     );
   });
 
-  it("has - for absent values, and 499 when the client disconnected before an answer", () => {
+  it("a line of the combined format has - for absent values, and 499 when the client disconnected before an answer", () => {
     expect(combined({}, { status: 304, sent: 0 })).toMatch(/^192\.0\.2\.1 - - \[[^\]]+\] "GET \/a\/b HTTP\/1\.1" 304 - "-" "-"\n$/);
     const left = entry();
     left.call.abort();
     expect(combinedLines()(left, 0, WALL)).toContain('" 499 - "');
   });
 
-  it.each(TARGETS)("writes the target %j as %j, without secrets", (target, path) => {
+  it.each(TARGETS)("a line of the combined format writes the target %j as %j, without secrets", (target, path) => {
     expect(combined({ target })).toContain(`"GET ${path} HTTP/1.1"`);
     expect(combined({ target })).not.toContain("secret");
   });
 
-  it("has the Referer without its secrets", () => {
+  it("a line of the combined format has the Referer without its secrets", () => {
     const line = combined({ headers: ["Referer", "https://user:secret@h.example/a?token=secret#secret"] });
     expect(line).toContain('"https://h.example/a"');
     expect(line).not.toContain("secret");
     expect(combined({ headers: ["Referer", "https://h.example/eyJhbGciOiJub25lIn0.secret./a"] })).toContain('"https://h.example/[redacted]/a"');
   });
 
-  it("contains one line of printable ASCII, whatever the values contain", () => {
+  it("a line of the combined format contains one line of printable ASCII, whatever the values contain", () => {
     const odd = '/"\\\u0001\n\u00e9';
     const line = combined({ target: odd, headers: ["User-Agent", odd, "Referer", odd] }, { identity: "\u2028\u{1f600}" });
     expect(line).toMatch(/^[\x20-\x7e]+\n$/);

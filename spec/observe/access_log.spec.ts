@@ -93,7 +93,7 @@ describe("an AccessLog", () => {
     ["/static/", false],
     ["/static", true],
     ["/other", true],
-  ])("with exclude /healthz and /static/*, decides whether %s is logged: %s", (target, logged) => {
+  ])("exclude /healthz and /static/* decides whether %s is logged: %s", (target, logged) => {
     const log = accessLog({ exclude: ["/healthz", "/static/*"] });
     const noted = entry({ target });
     noted.call.notes.status = 500;
@@ -115,7 +115,7 @@ describe("an AccessLog", () => {
     ["a 502", 502, "upstream_reset", "socket hang up", true],
     ["an upstream's own 500", 500, null, null, true],
     ["a 200 that broke off", 200, "upstream_reset", "socket hang up", true],
-  ])("with sample 0, of %s: logs a line only if something failed", (_what, status, code, fault, logged) => {
+  ])("sample 0 logs a line of %s only if something failed", (_what, status, code, fault, logged) => {
     const log = accessLog({ sample: 0 });
     const noted = entry();
     Object.assign(noted.call.notes, { status, code, fault });
@@ -133,7 +133,7 @@ describe("an AccessLog", () => {
 });
 
 describe("the access log of a gateway", () => {
-  it("gets its lines when listening succeeds after its file could not be opened", async () => {
+  it("the access log of a gateway gets its lines when listening succeeds after its file could not be opened", async () => {
     const file = join(emptyFolder(), "access.log");
     const gateway = createGateway({ config: oneService(9, {}, { access_log: { enabled: true, file } }) });
     mkdirSync(file);
@@ -145,7 +145,7 @@ describe("the access log of a gateway", () => {
     expect(lines(readFileSync(file, "utf8"))).toHaveLength(1);
   });
 
-  it("has a line for every request, answered by an upstream or by the gateway itself", async () => {
+  it("the access log of a gateway has a line for every request, answered by an upstream or by the gateway itself", async () => {
     const origin = await backend();
     const { port, until } = await logged(oneService(origin.port, { routes: [{ name: "r", path: "/x", methods: ["GET"] }] }));
     const ids: unknown[] = [];
@@ -159,7 +159,7 @@ describe("the access log of a gateway", () => {
     expect(found[1]).toMatchObject({ service: null, route: null, upstream: null, attempts: 0 });
   });
 
-  it("contains no query, key or credentials, wherever the client put them", async () => {
+  it("the access log of a gateway contains no query, key or credentials, wherever the client put them", async () => {
     const origin = await backend();
     const config = oneService(origin.port, { plugins: [{ name: "key_auth", config: { keys: [{ id: "anna", key: "hush-hush" }] } }] });
     const { port, until, text } = await logged(config);
@@ -171,7 +171,7 @@ describe("the access log of a gateway", () => {
     expect(text()).not.toMatch(/hush|aHVza|page=2|apiKey/i);
   });
 
-  it("counts the bytes of request and response bodies over HTTP/1.1, with and without a length, and the bytes of its own replies", async () => {
+  it("the access log of a gateway counts the bytes of request and response bodies over HTTP/1.1, with and without a length, and the bytes of its own replies", async () => {
     const origin = await backend((_request, response) => {
       response.write("x".repeat(70_000));
       response.end("yz");
@@ -190,7 +190,7 @@ describe("the access log of a gateway", () => {
     expect(found.map((line) => [line.bytes_received, line.bytes_sent])).toEqual([[4, 70_002], [8, 70_002], [0, own.body.length], [0, 0]]);
   });
 
-  it("counts a body that request_size_limit measures, and a body that is not read", async () => {
+  it("the access log of a gateway counts a body that request_size_limit measures, and a body that is not read", async () => {
     const origin = await backend();
     const { port, until } = await logged(oneService(origin.port, {}, { limits: { max_body_bytes: 1_000 } }));
     await new Promise<void>((resolve, reject) => {
@@ -203,7 +203,7 @@ describe("the access log of a gateway", () => {
     expect((await until(2)).map((line) => line.bytes_received)).toEqual([8, 6]);
   });
 
-  it("has the time of upstreams and the time of plugins, and neither without a route", async () => {
+  it("the access log of a gateway has the time of upstreams and the time of plugins, and neither without a route", async () => {
     const clock = manualClock();
     const origin = await backend((_request, response) => {
       clock.advance(30);
@@ -229,7 +229,7 @@ describe("the access log of a gateway", () => {
     expect(found[1]).toMatchObject({ upstream_ms: null, plugins_ms: null });
   });
 
-  it("counts the time of a try whose client disconnected", async () => {
+  it("the access log of a gateway counts the time of a try whose client disconnected", async () => {
     const clock = manualClock();
     const origin = await backend(() => {});
     const { port, until } = await logged(oneService(origin.port), { clock });
@@ -241,7 +241,7 @@ describe("the access log of a gateway", () => {
     expect((await until(1))[0]).toMatchObject({ code: "client_closed", upstream_ms: 40, plugins_ms: 0, bytes_received: 0, bytes_sent: null });
   });
 
-  it("has the trace id and the user agent of a request, and no other header", async () => {
+  it("the access log of a gateway has the trace id and the user agent of a request, and no other header", async () => {
     const origin = await backend();
     const { port, until, text } = await logged(oneService(origin.port));
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -250,7 +250,7 @@ describe("the access log of a gateway", () => {
     expect(text()).not.toContain("hush");
   });
 
-  it("has client_closed and the bytes so far when the client disconnected", async () => {
+  it("the access log of a gateway has client_closed and the bytes so far when the client disconnected", async () => {
     const origin = await backend(() => {});
     const { port, until } = await logged(oneService(origin.port));
     const client = await connect(port);
@@ -260,7 +260,7 @@ describe("the access log of a gateway", () => {
     expect((await until(1))[0]).toMatchObject({ path: "/a/x", status: null, code: "client_closed", upstream: `127.0.0.1:${origin.port}` });
   });
 
-  it("has the fault of an upstream, which is not sent to the client", async () => {
+  it("the access log of a gateway has the fault of an upstream, which is not sent to the client", async () => {
     const origin = await backend((request) => request.socket.destroy());
     const { port, until } = await logged(oneService(origin.port));
     const answer = await ask(port, { path: "/a/x" });
@@ -269,7 +269,7 @@ describe("the access log of a gateway", () => {
     expect(answer.body.toString()).not.toContain(line!.fault as string);
   });
 
-  it("writes nothing with global.access_log.enabled false, and writes again after a reload that enables it", async () => {
+  it("the access log of a gateway writes nothing with global.access_log.enabled false, and writes again after a reload that enables it", async () => {
     const origin = await backend();
     const config = (enabled: boolean) => oneService(origin.port, {}, { access_log: { enabled } });
     const { gateway, port, until } = await logged(config(false));
@@ -282,7 +282,7 @@ describe("the access log of a gateway", () => {
 });
 
 describe("an upstream that fails in the middle of a body", () => {
-  it("appears in the log as the cause, and the client whose response broke off does not", async () => {
+  it("an upstream that fails in the middle of a body appears in the log as the cause, and the client whose response broke off does not", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("abc", () => response.destroy());

@@ -53,7 +53,7 @@ async function exposed(): Promise<{ names: Set<string>; labels: Map<string, Set<
 }
 
 describe("the dashboard for Grafana", () => {
-  it("uses only metrics and labels that GET /metrics has", async () => {
+  it("the dashboard for Grafana uses only metrics and labels that GET /metrics has", async () => {
     const { names, labels } = await exposed();
     const asked = new Set(expressions.flatMap(metricsIn));
     expect(asked.size).toBeGreaterThan(15);
@@ -65,7 +65,7 @@ describe("the dashboard for Grafana", () => {
     }
   });
 
-  it("shows every subject: requests, errors, times, upstreams, limits, bytes, caches, plugins, connections, circuits, retries, reloads, certificates, the event loop", () => {
+  it("the dashboard for Grafana shows every subject: requests, errors, times, upstreams, limits, bytes, caches, plugins, connections, circuits, retries, reloads, certificates, the event loop", () => {
     const all = expressions.join("\n");
     for (const name of ["http_requests_total", "http_request_duration_seconds_bucket", "http_requests_in_flight", "upstream_duration_seconds_bucket", "upstream_healthy", "upstream_connections", "retries_total", "rate_limited_total", "plugin_refusals_total", "http_received_bytes_total", "http_sent_bytes_total", "client_connections", "client_connections_refused_total", "cache_requests_total", "plugin_seconds_total", "rate_limit_shared_total", "circuit_state", "config_last_reload_successful", "tls_certificate_expiry_timestamp_seconds", "event_loop_lag_p99_seconds"]) {
       expect(all).toContain(`edge_gateway_${name}`);
@@ -75,13 +75,13 @@ describe("the dashboard for Grafana", () => {
 
   const panel = (title: string) => dashboard.panels.find((each) => each.title === title)!.targets!.map(({ expr }) => expr);
 
-  it("draws a service without a 5xx with an error share of zero, not with a gap", () => {
+  it("the dashboard for Grafana draws a service without a 5xx with an error share of zero, not with a gap", () => {
     const shares = expressions.filter((text) => text.includes('code=~"5.."'));
     expect(shares).toHaveLength(2);
     for (const text of shares) expect(text).toMatch(/^\(sum.* or (vector\(0\)|sum by \(service\) \(.*\) \* 0)\) \/ sum/);
   });
 
-  it("draws each refused request once: the codes exclude rate_limited, which has lines by route", () => {
+  it("the dashboard for Grafana draws each refused request once: the codes exclude rate_limited, which has lines by route", () => {
     const [limited, others] = panel("Refused by rate limits and other plugins");
     expect(limited).toContain("edge_gateway_rate_limited_total");
     expect(others).toMatch(/edge_gateway_plugin_refusals_total\{[^}]*code!="rate_limited"\}/);
@@ -98,7 +98,7 @@ describe("the dashboard for Grafana", () => {
   });
 
   const promtool = spawnSync("promtool", ["--version"]).error === undefined;
-  it.skipIf(!promtool)("has expressions that promtool can parse (skipped without promtool: Debian's package prometheus has it)", () => {
+  it.skipIf(!promtool)("the dashboard has expressions that promtool can parse (skipped without promtool: Debian's package prometheus has it)", () => {
     const rules = expressions.filter((text) => !text.startsWith("label_values(")).map((text, i) => ({ record: `panel:${i}`, expr: text.replaceAll("$__rate_interval", "5m").replace(/\$\w+/g, ".*") }));
     const file = join(emptyFolder(), "rules.yml");
     writeFileSync(file, JSON.stringify({ groups: [{ name: "dashboard", rules }] }));

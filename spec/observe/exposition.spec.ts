@@ -57,7 +57,7 @@ describe("the reader that specs use", () => {
     [`${HEAD}${HEAD}`, /second time/],
     [`# HELP h H.\n# TYPE h histogram\nh_bucket{le="1"} 2\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 1\n`, /do not go up/],
     [`# HELP h H.\n# TYPE h histogram\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 2\n`, /not that of/],
-  ])("refuses %j", (text, why) => {
+  ])("the reader that specs use refuses %j", (text, why) => {
     expect(() => readMetrics(text)).toThrow(why);
   });
 });

@@ -37,7 +37,7 @@ function readSome(reader: number, bytes: Buffer): Buffer {
 }
 
 describe("a LineWriter", () => {
-  it("creates a file with mode 640, and appends to an existing one", async () => {
+  it("a LineWriter creates a file with mode 640, and appends to an existing one", async () => {
     const path = inFolder();
     const first = writer({ path });
     expect(statSync(path).mode & 0o777).toBe(0o640);
@@ -48,7 +48,7 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe("before\né\nb\n");
   });
 
-  it("waits 50 ms for more lines, unless 64 Ki characters have come", async () => {
+  it("a LineWriter waits 50 ms for more lines, unless 64 Ki characters have come", async () => {
     const path = inFolder();
     const { lines, clock } = writer({ path });
     lines.write("a\n");
@@ -62,7 +62,7 @@ describe("a LineWriter", () => {
     await eventually(() => text(path).endsWith(long), "the long line in the file");
   });
 
-  it("closes its file descriptor only once, since its number may belong to another file later", async () => {
+  it("a LineWriter closes its file descriptor only once, since its number may belong to another file later", async () => {
     const path = inFolder();
     const { lines, said } = writer({ path });
     await lines.close();
@@ -77,7 +77,7 @@ describe("a LineWriter", () => {
     for (const other of others) expect(fstatSync(other).isFile()).toBe(true);
   });
 
-  it("keeps the order of lines that come while it writes", async () => {
+  it("a LineWriter keeps the order of lines that come while it writes", async () => {
     const path = inFolder();
     const { lines } = writer({ path });
     const all = Array.from({ length: 500 }, (_none, i) => `${i} ${"x".repeat(1000)}\n`);
@@ -89,7 +89,7 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe(all.join(""));
   });
 
-  it("reopens its path: the renamed file keeps its lines, the new file gets the rest, and no line is lost", async () => {
+  it("a LineWriter reopens its path: the renamed file keeps its lines, the new file gets the rest, and no line is lost", async () => {
     const path = inFolder();
     const { lines, clock, said } = writer({ path });
     lines.write("old\n");
@@ -103,7 +103,7 @@ describe("a LineWriter", () => {
     expect(said()).toEqual([["info", "the access log has been reopened", undefined]]);
   });
 
-  it("finishes the current write in the old file when its path is reopened, however often", async () => {
+  it("a LineWriter finishes the current write in the old file when its path is reopened, however often", async () => {
     const path = inFolder();
     const { lines } = writer({ path });
     const long = `${"x".repeat(64 * 1024)}\n`;
@@ -116,7 +116,7 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe("new\n");
   });
 
-  it("continues with the old file when the path cannot be reopened, and logs the error", async () => {
+  it("a LineWriter continues with the old file when the path cannot be reopened, and logs the error", async () => {
     const folder = emptyFolder();
     const path = join(folder, "logs");
     const { lines, said } = writer({ path });
@@ -129,11 +129,11 @@ describe("a LineWriter", () => {
     expect(said()).toEqual([["error", "the access log cannot be reopened; lines still go to the old file", undefined]]);
   });
 
-  it.each([["/nowhere/at/all/access.log"], ["/"]])("throws when %s cannot be opened", (path) => {
+  it.each([["/nowhere/at/all/access.log"], ["/"]])("a LineWriter throws when %s cannot be opened", (path) => {
     expect(() => writer({ path })).toThrow();
   });
 
-  it.skipIf(!existsSync("/dev/full"))("logs once that lines are lost on a full disk, and does not throw", async () => {
+  it.skipIf(!existsSync("/dev/full"))("a LineWriter logs once that lines are lost on a full disk, and does not throw", async () => {
     const fd = openSync("/dev/full", "w");
     onTestFinished(() => closeSync(fd));
     const { lines, clock, said } = writer({ fd });
@@ -146,7 +146,7 @@ describe("a LineWriter", () => {
     expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
   });
 
-  it("logs once that lines are lost when the reader of a pipe disconnects, and their number when a reader returns", async () => {
+  it("a LineWriter logs once that lines are lost when the reader of a pipe disconnects, and their number when a reader returns", async () => {
     const { path, reading } = pipe();
     expect(() => new LineWriter({ path }, { log: createLog({ level: "silent" }), clock: manualClock() })).toThrow(/ENXIO/);
     let reader = reading();
@@ -167,7 +167,7 @@ describe("a LineWriter", () => {
     ]);
   });
 
-  it("waits for the reader of a full pipe, and then writes the rest", async () => {
+  it("a LineWriter waits for the reader of a full pipe, and then writes the rest", async () => {
     const { path, reading } = pipe();
     const reader = reading();
     onTestFinished(() => closeSync(reader));
@@ -184,7 +184,7 @@ describe("a LineWriter", () => {
     expect(read === all).toBe(true);
   });
 
-  it("does not change a batch that is being written while more lines arrive", async () => {
+  it("a LineWriter does not change a batch that is being written while more lines arrive", async () => {
     const { path, reading } = pipe();
     const reader = reading();
     onTestFinished(() => closeSync(reader));
@@ -217,7 +217,7 @@ describe("a LineWriter", () => {
     expect(Buffer.concat(read).toString() === given).toBe(true);
   });
 
-  it("starts a new line after a truncated line, and counts the truncated line as lost", async () => {
+  it("a LineWriter starts a new line after a truncated line, and counts the truncated line as lost", async () => {
     const { path, reading } = pipe();
     let reader = reading();
     const { lines, clock, said } = writer({ path });
@@ -245,7 +245,7 @@ describe("a LineWriter", () => {
     ]);
   });
 
-  it("holds at most 8 Mi characters for a slow reader", async () => {
+  it("a LineWriter holds at most 8 Mi characters for a slow reader", async () => {
     const { path, reading } = pipe();
     const reader = reading();
     const { lines, clock, said } = writer({ path });

@@ -75,7 +75,7 @@ async function eventful() {
 }
 
 describe("the text of all metrics", () => {
-  it("passes a strict reader, with every family", async () => {
+  it("the text of all metrics passes a strict reader, with every family", async () => {
     const { gateway, first, second, paths } = await eventful();
     const metrics = read(gateway);
     const told = [...metrics.families].map(([name, { type }]) => `${name} ${type}`);
@@ -104,7 +104,7 @@ describe("the text of all metrics", () => {
   });
 
   const promtool = spawnSync("promtool", ["--version"]).error === undefined;
-  it.skipIf(!promtool)("passes promtool (skipped without promtool: Debian's package prometheus has it)", async () => {
+  it.skipIf(!promtool)("the text of all metrics passes promtool (skipped without promtool: Debian's package prometheus has it)", async () => {
     const { gateway } = await eventful();
     // Exit 1 with what is wrong with it, 3 with what is against the customs of names.
     expect(execFileSync("promtool", ["check", "metrics"], { input: gateway.metrics() }).toString()).toBe("");
@@ -121,7 +121,7 @@ describe("the stream of all metrics", () => {
     return gateway;
   }
 
-  it("has the same text in slices, each in a separate turn of the event loop", async () => {
+  it("the stream of all metrics has the same text in slices, each in a separate turn of the event loop", async () => {
     const gateway = await busy(300);
     let turns = 0;
     let isOver = false;
@@ -142,7 +142,7 @@ describe("the stream of all metrics", () => {
     expect(turns).toBeGreaterThanOrEqual(slices.length - 1);
   });
 
-  it("grows only as fast as it is read, and a reload meanwhile neither cuts it nor repeats a series", async () => {
+  it("the stream of all metrics grows only as fast as it is read, and a reload meanwhile neither cuts it nor repeats a series", async () => {
     const gateway = await busy(300);
     const stream = gateway.metricsStream();
     const slices: Buffer[] = [(await once(stream, "readable"), stream.read() as Buffer)];
@@ -171,7 +171,7 @@ describe("metrics of plugins, bodies and connections", () => {
       },
     });
 
-  it("have the time of each plugin until it passes the request on or answers it, without the time of the upstream", async () => {
+  it("metrics of plugins, bodies and connections have the time of each plugin until it passes the request on or answers it, without the time of the upstream", async () => {
     const clock = manualClock();
     const { port } = await backend((_request, response) => {
       clock.advance(1_000);
@@ -195,7 +195,7 @@ describe("metrics of plugins, bodies and connections", () => {
     expect(told("edge_gateway_plugin_requests_total").map((row) => row.at(-1))).toEqual([3, 2, 2, 1]);
   });
 
-  it("have the result of each cache look-up, without the time behind the cache", async () => {
+  it("metrics of plugins, bodies and connections have the result of each cache look-up, without the time behind the cache", async () => {
     const clock = manualClock();
     const { port } = await backend((request, response) => {
       clock.advance(1_000);
@@ -213,7 +213,7 @@ describe("metrics of plugins, bodies and connections", () => {
     expect(read(gateway).one("edge_gateway_plugin_seconds_total", { plugin: "response_cache" })).toBe(0);
   });
 
-  it.each([true, false])("have the bytes of bodies by route, whether the access log is on or off (%s)", async (enabled) => {
+  it.each([true, false])("metrics of plugins, bodies and connections have the bytes of bodies by route, whether the access log is on or off (%s)", async (enabled) => {
     const { port } = await backend((_request, response) => void response.end("12345"));
     const { gateway, port: own } = await running(oneService(port, { routes: [{ path: "/{rest*}", name: "r" }] }, { access_log: { enabled } }), { accessLog: () => {} });
     for (const body of ["abc", "defgh"]) await ask(own, { method: "POST", path: "/a/x", body });
@@ -221,7 +221,7 @@ describe("metrics of plugins, bodies and connections", () => {
     expect(["received", "sent"].map((way) => read(gateway).one(`edge_gateway_http_${way}_bytes_total`, { route: "r" }))).toEqual([8, 10]);
   });
 
-  it("have the connections of clients, and the refused connections", async () => {
+  it("metrics of plugins, bodies and connections have the connections of clients, and the refused connections", async () => {
     const { gateway, port } = await running(oneService(9, {}, { limits: { max_connections: 2 } }));
     const [first] = [await connect(port), await connect(port)];
     // It may be reset before it is said to stand.
@@ -232,7 +232,7 @@ describe("metrics of plugins, bodies and connections", () => {
     await eventually(() => read(gateway).one("edge_gateway_client_connections") === 1, "a connection in the metrics");
   });
 
-  it("have the callers that a rate limit remembers, and the decisions for callers that share one allowance", async () => {
+  it("metrics of plugins, bodies and connections have the callers that a rate limit remembers, and the decisions for callers that share one allowance", async () => {
     const { port } = await backend();
     const limit = { limit_min: 2, limit_by: "header:x-caller", max_callers: 2 };
     const { gateway } = await running(oneService(port, { plugins: [{ name: "rate_limit", config: limit }] }));
@@ -246,7 +246,7 @@ describe("metrics of plugins, bodies and connections", () => {
     expect(told()).toEqual([2, 3]);
   });
 
-  it("have the state of each circuit breaker", async () => {
+  it("metrics of plugins, bodies and connections have the state of each circuit breaker", async () => {
     const { port } = await backend((_request, response) => void response.writeHead(500).end());
     const breaking = oneService(port, { circuit_breaker: { min_requests: 1 }, health: { passive: { max_failures: 0 } } });
     const { gateway } = await running(breaking);
@@ -258,7 +258,7 @@ describe("metrics of plugins, bodies and connections", () => {
 });
 
 describe("metrics of requests", () => {
-  it("count all unknown methods together", async () => {
+  it("metrics of requests count all unknown methods together", async () => {
     const { port } = await backend();
     const { gateway } = await running(oneService(port));
     for (const method of ["FOO", "BAR", "get"]) await gateway.inject({ method, path: "/a/x" });
@@ -267,7 +267,7 @@ describe("metrics of requests", () => {
     expect(counted.reduce((sum, { value }) => sum + value, 0)).toBe(3);
   });
 
-  it("have no label with text from a client", async () => {
+  it("metrics of requests have no label with text from a client", async () => {
     const { port } = await backend((request, response) => void response.writeHead(request.url === "/odd" ? 799 : 200).end());
     const { gateway } = await running(oneService(port, { routes: [{ path: "/{rest*}", name: "r" }] }));
     for (const path of ["/a/secret", "/a/odd", "/a/secret?secret", "/secret"]) await gateway.inject({ path, headers: { "User-Agent": "secret", Host: "secret" } });
@@ -275,7 +275,7 @@ describe("metrics of requests", () => {
     expect(read(gateway).all(REQUESTS).map(({ labels: { route, code }, value }) => [route, code, value])).toEqual([["r", "200", 2], ["r", "other", 1], ["", "404", 1]]);
   });
 
-  it("count a request whose client disconnected without a status, and a WebSocket without its time", async () => {
+  it("metrics of requests count a request whose client disconnected without a status, and a WebSocket without its time", async () => {
     const held = await backend(() => {});
     const { gateway, port } = await running(oneService(held.port, { routes: [{ path: "/{rest*}", name: "r" }] }));
     const leaving = await connect(port);
@@ -293,7 +293,7 @@ describe("metrics of requests", () => {
     expect([...meter.requests()]).toEqual([["GET", "101", 1]]);
   });
 
-  it("exist for each route; a route without requests holds no histogram and no tables", () => {
+  it("metrics of requests exist for each route; a route without requests holds no histogram and no tables", () => {
     const [quiet, asked] = [new RouteMeter(), new RouteMeter()];
     const { notes } = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
     asked.ended("GET", Object.assign(notes, { status: 403, code: "forbidden", route: { name: "r", path: "/" } }), 2);
@@ -302,7 +302,7 @@ describe("metrics of requests", () => {
     expect([quiet.recent.counts, quiet.refusals]).toEqual([null, null]);
   });
 
-  it("count refusals of plugins, without faults of upstreams, the gateway or plugins", async () => {
+  it("metrics of requests count refusals of plugins, without faults of upstreams, the gateway or plugins", async () => {
     const refusing = definePlugin({
       name: "refusing",
       schema: schema.object({}),
@@ -323,7 +323,7 @@ describe("metrics of requests", () => {
     expect(refusals().find(({ labels }) => labels.code === "other")?.value).toBe(136);
   });
 
-  it("have 0 for the health of an ejected upstream", async () => {
+  it("metrics of requests have 0 for the health of an ejected upstream", async () => {
     const [bad, good] = [await closedPort(), await backend()];
     const { gateway, port } = await running(oneService([bad, good.port], { health: { passive: { max_failures: 1 } } }));
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
@@ -334,7 +334,7 @@ describe("metrics of requests", () => {
 describe("metrics over reloads", () => {
   const named = (port: number, ...routes: string[]): ConfigInput => oneService(port, { routes: routes.map((name) => ({ path: `/${name}`, name })) });
 
-  it("continue for names that stay, vanish for removed names, and start from 0 when a name returns", async () => {
+  it("metrics over reloads continue for names that stay, vanish for removed names, and start from 0 when a name returns", async () => {
     const { port } = await backend();
     const clock = manualClock();
     const { gateway } = await running(named(port, "one", "two"), { clock } as Partial<GatewayOptions>);
@@ -355,7 +355,7 @@ describe("metrics over reloads", () => {
     expect(gateway.metrics()).not.toContain(`127.0.0.1:${port}"`);
   });
 
-  it("show a refused reload, and keep all counts", async () => {
+  it("metrics over reloads show a refused reload, and keep all counts", async () => {
     const { port } = await backend();
     const { gateway } = await running(named(port, "one"));
     await gateway.inject({ path: "/a/one" });
@@ -372,7 +372,7 @@ describe("metrics over reloads", () => {
 });
 
 describe("the lag of the event loop", () => {
-  it("shows a blocked turn since the last scrape", async () => {
+  it("the lag of the event loop shows a blocked turn since the last scrape", async () => {
     const { gateway } = await running(oneService(9));
     expect(read(gateway).one("edge_gateway_event_loop_lag_max_seconds")).toBe(0);
     await eventually(() => {

@@ -55,7 +55,7 @@ async function exporter(options: Partial<OtlpOptions> = {}, settings: Partial<Ot
 }
 
 describe("an OtlpExporter", () => {
-  it("compresses its batches if configured: fewer bytes, the same spans, and Content-Encoding", async () => {
+  it("an OtlpExporter compresses its batches if configured: fewer bytes, the same spans, and Content-Encoding", async () => {
     const { clock, to, add } = await exporter({}, { compression: "gzip" });
     add(100);
     clock.advance(1_000);
@@ -64,7 +64,7 @@ describe("an OtlpExporter", () => {
     expect(Number(to.exports[0]!.headers["content-length"])).toBeLessThan(to.exports[0]!.text.length / 5);
   });
 
-  it("trusts a collector by the configured CA, and refuses it without that CA", async () => {
+  it("an OtlpExporter trusts a collector by the configured CA, and refuses it without that CA", async () => {
     const { clock, to, add } = await exporter({}, { ca: Buffer.from(CA.cert) }, SERVER);
     add(1);
     clock.advance(1_000);
@@ -76,7 +76,7 @@ describe("an OtlpExporter", () => {
     expect(other.to.exports).toEqual([]);
   });
 
-  it("sends the spans of one second in one batch", async () => {
+  it("an OtlpExporter sends the spans of one second in one batch", async () => {
     const { clock, to, add } = await exporter();
     add(3);
     clock.advance(999);
@@ -88,7 +88,7 @@ describe("an OtlpExporter", () => {
     expect(to.exports[0]!.headers).toMatchObject({ "content-type": "application/json", "content-length": String(Buffer.byteLength(to.exports[0]!.text)) });
   });
 
-  it("sends 512 spans at once, and the rest a second later", async () => {
+  it("an OtlpExporter sends 512 spans at once, and the rest a second later", async () => {
     const { clock, waits, to, add, spans } = await exporter();
     add(513);
     await to.until(512);
@@ -100,7 +100,7 @@ describe("an OtlpExporter", () => {
     expect(spans.dropped).toBe(0);
   });
 
-  it.each([429, 502, 503, 504])("retries after %d, with pauses that double", async (status) => {
+  it.each([429, 502, 503, 504])("an OtlpExporter retries after %d, with pauses that double", async (status) => {
     const { clock, waits, to, add, spans } = await exporter();
     to.answer = (response, nth) => void response.writeHead(nth < 2 ? status : 200).end();
     add(1);
@@ -115,7 +115,7 @@ describe("an OtlpExporter", () => {
     expect(to.exports[2]!.text).toBe(to.exports[0]!.text);
   });
 
-  it("waits as long as Retry-After says", async () => {
+  it("an OtlpExporter waits as long as Retry-After says", async () => {
     const { clock, waits, to, add } = await exporter();
     to.answer = (response, nth) => void response.writeHead(nth === 0 ? 503 : 200, { "Retry-After": "7" }).end();
     add(1);
@@ -125,7 +125,7 @@ describe("an OtlpExporter", () => {
     await to.until(2);
   });
 
-  it("stops after five tries, and logs the loss", async () => {
+  it("an OtlpExporter stops after five tries, and logs the loss", async () => {
     const { to, add, spans, lines, advanceUntil } = await exporter();
     to.answer = (response) => void response.writeHead(503).end();
     add(2);
@@ -134,7 +134,7 @@ describe("an OtlpExporter", () => {
     expect(lines).toMatchObject([{ level: "warn", message: "spans of traces were lost", spans: 2, error: "the collector answered with status 503" }]);
   });
 
-  it.each([400, 401, 404, 413, 500, 302])("does not retry after %d", async (status) => {
+  it.each([400, 401, 404, 413, 500, 302])("an OtlpExporter does not retry after %d", async (status) => {
     const { clock, to, add, spans, lines } = await exporter();
     to.answer = (response) => void response.writeHead(status, { Location: "/elsewhere" }).end("no");
     add(1);
@@ -153,7 +153,7 @@ describe("an OtlpExporter", () => {
     ['"rejectedSpans', 3, 0, null],
     ['{"partialSuccess":null,"rejectedSpans":1}', 3, 0, null],
     ["", 3, 0, null],
-  ])("counts the spans that a collector reports as rejected: %s", async (body, exported, dropped, why) => {
+  ])("an OtlpExporter counts the spans that a collector reports as rejected: %s", async (body, exported, dropped, why) => {
     const { clock, to, add, spans, lines } = await exporter();
     to.answer = (response) => void response.end(body);
     add(3);
@@ -163,7 +163,7 @@ describe("an OtlpExporter", () => {
     expect(lines.map(({ error }) => error)).toEqual(why === null ? [] : [why]);
   });
 
-  it("holds at most 8192 spans, drops further spans, and logs the loss once a minute", async () => {
+  it("an OtlpExporter holds at most 8192 spans, drops further spans, and logs the loss once a minute", async () => {
     const { clock, to, add, spans, lines } = await exporter();
     to.answer = () => {};
     add(512);
@@ -179,14 +179,14 @@ describe("an OtlpExporter", () => {
     expect(lines).toHaveLength(1);
   });
 
-  it("holds at most 16 Mi characters, even with few spans", async () => {
+  it("an OtlpExporter holds at most 16 Mi characters, even with few spans", async () => {
     const { to, spans } = await exporter();
     to.answer = () => {};
     for (let i = 0; i < 20; i++) spans.add(span(i, "x".repeat(1024 * 1024)));
     expect(spans.dropped).toBe(4);
   });
 
-  it("sends the waiting spans when it closes, and accepts no more", async () => {
+  it("an OtlpExporter sends the waiting spans when it closes, and accepts no more", async () => {
     const { to, add, spans } = await exporter();
     add(600);
     await spans.close();

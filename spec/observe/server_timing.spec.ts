@@ -7,7 +7,7 @@ it.each([
   [{ route: "r" }, "gateway;dur=20, plugins;dur=20"],
   [{ route: "r", upstreamMs: 12.345 }, "gateway;dur=20, plugins;dur=7.7, upstream;dur=12.3"],
   [{ route: "r", upstreamMs: 25 }, "gateway;dur=20, plugins;dur=0, upstream;dur=25"],
-])("with %j, Server-Timing: %s", (notes, value) => {
+])("writes for the notes %j the header Server-Timing: %s", (notes, value) => {
   const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 5, inform: () => {} });
   Object.assign(call.notes, notes);
   const reply = { status: 200, headers: ["server-timing", "db;dur=1"], body: null };

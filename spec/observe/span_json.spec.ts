@@ -18,7 +18,7 @@ const SPAN: FinishedSpan = {
 const read = (changes: Partial<FinishedSpan>) => readExport(batchWriter({ "service.name": "s" })([spanText({ ...SPAN, ...changes })]).toString()).spans[0]!;
 
 describe("spanText", () => {
-  it("has ids in hexadecimal, times as strings of nanoseconds, enums as numbers", () => {
+  it("spanText has ids in hexadecimal, times as strings of nanoseconds, enums as numbers", () => {
     expect(JSON.parse(spanText(SPAN))).toEqual({
       traceId: SPAN.traceId,
       spanId: SPAN.spanId,

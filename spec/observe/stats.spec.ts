@@ -21,7 +21,7 @@ async function timed(config: ConfigInput): Promise<{ gateway: Gateway; port: num
 const routeOf = (gateway: Gateway, name: string) => gateway.stats.services[0]!.routes.find((route) => route.name === name);
 
 describe("times in buckets", () => {
-  it("give every quantile within 6.25 % of the true value, apart from rounding to three digits", () => {
+  it("times in buckets give every quantile within 6.25 % of the true value, apart from rounding to three digits", () => {
     const { next: random } = seeded(7);
     for (let round = 0; round < 50; round++) {
       const times = Array.from({ length: 1 + Math.floor(random() * 300) }, () => Math.exp(Math.log(0.1) + random() * Math.log(1e6)));
@@ -39,7 +39,7 @@ describe("times in buckets", () => {
     }
   });
 
-  it("count exactly the times up to each of Prometheus' bounds, over past steps and the current one", () => {
+  it("times in buckets count exactly the times up to each of Prometheus' bounds, over past steps and the current one", () => {
     const { next: random } = seeded(11);
     const steps = { current: 0 };
     const recent = new Recent(steps);
@@ -56,7 +56,7 @@ describe("times in buckets", () => {
     expect(recent.sumMs).toBeCloseTo(times.reduce((sum, ms) => sum + ms, 0), 3);
   });
 
-  it("keep Prometheus' counts after the last request has left the window", () => {
+  it("times in buckets keep Prometheus' counts after the last request has left the window", () => {
     const steps = { current: 0 };
     const recent = new Recent(steps);
     recent.count(false, false, 7);
@@ -64,7 +64,7 @@ describe("times in buckets", () => {
     expect([recent.isActive, recent.counts!.reduce((sum, count) => sum + count, 0)]).toEqual([false, 1]);
   });
 
-  it("put times shorter or longer than all bounds into the first or the last bucket", () => {
+  it("times in buckets put times shorter or longer than all bounds into the first or the last bucket", () => {
     const recent = new Recent();
     const sum = new Tally();
     for (const ms of [0, 0.01, 1e9, Infinity]) recent.count(false, false, ms);
@@ -73,7 +73,7 @@ describe("times in buckets", () => {
     expect(TIME_BUCKETS).toBe(207);
   });
 
-  it("have no quantile without times, and make a route inactive once its last request has left the window", () => {
+  it("times in buckets have no quantile without times, and make a route inactive once its last request has left the window", () => {
     const steps = { current: 0 };
     const recent = new Recent(steps);
     expect([recent.isActive, new Tally().quantile(0.5)]).toEqual([false, null]);
@@ -88,7 +88,7 @@ describe("times in buckets", () => {
 });
 
 describe("figures of the last minute", () => {
-  it("have rates, errors, rate limits and times by route, by upstream and in total", async () => {
+  it("figures of the last minute have rates, errors, rate limits and times by route, by upstream and in total", async () => {
     const clock = manualClock();
     const { port } = await backend((request, response) => {
       clock.advance(20);
@@ -113,7 +113,7 @@ describe("figures of the last minute", () => {
     expect(total.p50Ms).toBeGreaterThan(18);
   });
 
-  it("count a try without an answer as an error of its upstream", async () => {
+  it("figures of the last minute count a try without an answer as an error of its upstream", async () => {
     const { gateway, clock } = await timed(named(await closedPort(), "r"));
     await gateway.inject({ path: "/a/r" });
     clock.advance(10_000);
@@ -121,7 +121,7 @@ describe("figures of the last minute", () => {
     expect([routes[0]!.errorsPerS, upstreams[0]!.errorsPerS]).toEqual([0.1, 0.1]);
   });
 
-  it("leave out requests older than a minute, and include quiet routes and upstreams with zeros", async () => {
+  it("figures of the last minute leave out requests older than a minute, and include quiet routes and upstreams with zeros", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     await gateway.inject({ path: "/a/one" });
@@ -135,7 +135,7 @@ describe("figures of the last minute", () => {
     expect([...routes, ...upstreams].map(({ requestsPerS, p50Ms }) => [requestsPerS, p50Ms])).toEqual([[0, null], [0, null], [0, null]]);
   });
 
-  it("have only active routes and no history on a request for active routes", async () => {
+  it("figures of the last minute have only active routes and no history on a request for active routes", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     expect(gateway.recentStats("active")).toMatchObject({ services: [], history: [] });
@@ -148,7 +148,7 @@ describe("figures of the last minute", () => {
     expect(gateway.recentStats().services).toEqual([]);
   });
 
-  it("have the requests in flight of each route and upstream, even over a reload, without refused requests", async () => {
+  it("figures of the last minute have the requests in flight of each route and upstream, even over a reload, without refused requests", async () => {
     const held = await backend((request, response) => void (request.url === "/one" ? null : response.end()));
     const { gateway, port, clock } = await timed(named(held.port, "one", "two"));
     const client = await connect(port);
@@ -169,7 +169,7 @@ describe("figures of the last minute", () => {
     expect(inFlight()).toEqual([0, 0, 0, 0, 0]);
   });
 
-  it("continue over reloads for names that stay, and start from 0 for names that return", async () => {
+  it("figures of the last minute continue over reloads for names that stay, and start from 0 for names that return", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
@@ -200,7 +200,7 @@ describe("the end of a step", () => {
     return { clock, stats, count, routes };
   }
 
-  it("does not iterate over routes: each route ends its step at its next request or reading, and every request counts once", () => {
+  it("the end of a step does not iterate over routes: each route ends its step at its next request or reading, and every request counts once", () => {
     const { clock, stats, count, routes } = manyRoutes();
     for (const { name } of ROUTES) count(name, 10);
     const looked: string[] = [];
@@ -216,7 +216,7 @@ describe("the end of a step", () => {
     expect(clock.pending).toBe(1);
   });
 
-  it("gives the same figures to a reader of each second and to a reader of once in 37 seconds", () => {
+  it("the end of a step gives the same figures to a reader of each second and to a reader of once in 37 seconds", () => {
     const { next: random } = seeded(11);
     const [often, once] = [manyRoutes(), manyRoutes()];
     for (const { clock } of [often, once]) clock.advance(500);
@@ -233,7 +233,7 @@ describe("the end of a step", () => {
 });
 
 describe("the history", () => {
-  it("has steps of 5 s that begin at multiples of 5 s, with the counts of all requests, for 15 minutes", async () => {
+  it("the history has steps of 5 s that begin at multiples of 5 s, with the counts of all requests, for 15 minutes", async () => {
     const { port } = await backend();
     const clock = manualClock();
     clock.advance(3_000);
@@ -253,7 +253,7 @@ describe("the history", () => {
     expect(later.history.every(({ at }, i, all) => at === later.point.at - (all.length - i) * 5_000)).toBe(true);
   });
 
-  it("has no gap after a blocked event loop: requests counted meanwhile belong to the first step", async () => {
+  it("the history has no gap after a blocked event loop: requests counted meanwhile belong to the first step", async () => {
     const { port } = await backend();
     const manual = manualClock();
     let late = 0;
@@ -265,7 +265,7 @@ describe("the history", () => {
     expect(gateway.stats.point.at).toBe(Date.UTC(2026, 0, 1, 0, 0, 15));
   });
 
-  it("has no timer before its start, one timer from then on, and none after its end", () => {
+  it("the history has no timer before its start, one timer from then on, and none after its end", () => {
     const clock = manualClock();
     const stats = new Stats(clock, new Metrics());
     const pending: number[] = [clock.pending];

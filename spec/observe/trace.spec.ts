@@ -30,7 +30,7 @@ function tracer(sampler: Parameters<typeof createSampler>[0] = "always_on") {
 }
 
 describe("the span of a request", () => {
-  it("reaches the exporter once, with the time from the request's head to its end", () => {
+  it("the span of a request reaches the exporter once, with the time from the request's head to its end", () => {
     const { clock, tracer: own, begin, texts, spans } = tracer();
     const call = begin();
     clock.advance(12.5);
@@ -40,7 +40,7 @@ describe("the span of a request", () => {
     expect([spans()[0]!.start, spans()[0]!.end - spans()[0]!.start]).toEqual([BigInt(Date.UTC(2026, 0, 1)) * 1_000_000n, 12_500_000n]);
   });
 
-  it("reaches the exporter when the request ends in the middle of a plugin", () => {
+  it("the span of a request reaches the exporter when the request ends in the middle of a plugin", () => {
     const { tracer: own, begin, spans } = tracer();
     const call = begin();
     void own.spanned(PLUGIN, () => () => new Promise(() => {}))(() => OK)(madeUpExchange({ call }));
@@ -55,13 +55,13 @@ describe("the span of a request", () => {
     ["[2001:db8::1]", "http", "2001:db8::1", 80n],
     ["[2001:db8::1]:81", "http", "2001:db8::1", 81n],
     ["", "http", undefined, undefined],
-  ] as const)("names, for %j over %s, the server %s and port %s", (authority, scheme, address, port) => {
+  ] as const)("the span of a request for %j over %s names the server %s and port %s", (authority, scheme, address, port) => {
     const { tracer: own, begin, spans } = tracer();
     own.end(begin({ authority, scheme }).notes);
     expect([spans()[0]!.attributes["server.address"], spans()[0]!.attributes["server.port"]]).toEqual([address, port]);
   });
 
-  it("truncates long values of clients after their secrets are removed", () => {
+  it("the span of a request truncates long values of clients after their secrets are removed", () => {
     const { tracer: own, begin, spans, texts } = tracer();
     own.end(begin({ target: `/${"p".repeat(2000)}?q=${"x".repeat(1011)}&apiKey=hush`, headers: ["User-Agent", "u".repeat(2000)] }).notes);
     const { attributes } = spans()[0]!;
@@ -69,7 +69,7 @@ describe("the span of a request", () => {
     expect(texts[0]).not.toContain("hush");
   });
 
-  it("does not reach the sink while the sink is full", () => {
+  it("the span of a request does not reach the sink while the sink is full", () => {
     const { sink, tracer: own, begin, texts } = tracer();
     sink.isFull = true;
     own.end(begin().notes);
@@ -78,7 +78,7 @@ describe("the span of a request", () => {
 });
 
 describe("a request that is not recorded", () => {
-  it("needs an id only for each traceparent that is sent", () => {
+  it("a request that is not recorded needs an id only for each traceparent that is sent", () => {
     let drawn = 0;
     const ids = { trace: () => "a".repeat(32), span: () => String(++drawn).padStart(16, "0") };
     const { clock, sink, texts } = tracer();
@@ -103,7 +103,7 @@ describe("a plugin in a span", () => {
     return { ...made, call, exchange, handler };
   };
 
-  it("returns the same reply, and throws the same error", async () => {
+  it("a plugin in a span returns the same reply, and throws the same error", async () => {
     const error = new Error("its own");
     const promise = Promise.resolve(OK);
     const { exchange, handler, call, texts } = within((next) => (given) => next(given));
@@ -121,7 +121,7 @@ describe("a plugin in a span", () => {
     expect(texts).toHaveLength(4);
   });
 
-  it("sees its own span, which is the parent of the next plugin's span", () => {
+  it("a plugin in a span sees its own span, which is the parent of the next plugin's span", () => {
     const { exchange, handler, call } = within((next) => (given) => next(given));
     const outer = call.notes.span!;
     let inner: string | undefined;
@@ -133,7 +133,7 @@ describe("a plugin in a span", () => {
     expect(inner).not.toBe(outer.traceparent);
   });
 
-  it("has no span when the trace is not recorded, or without tracing", () => {
+  it("a plugin in a span has no span when the trace is not recorded, or without tracing", () => {
     const unsampled = within((next) => (given) => next(given), "always_off");
     const seen: unknown[] = [];
     unsampled.handler(() => {
@@ -145,7 +145,7 @@ describe("a plugin in a span", () => {
     expect(unsampled.texts).toEqual([]);
   });
 
-  it("leaves a plugin without a handler to the check that reports it", () => {
+  it("a plugin in a span leaves a plugin without a handler to the check that reports it", () => {
     const { handler } = within((() => undefined) as never);
     expect(handler(() => OK)).toBeUndefined();
   });

@@ -42,7 +42,7 @@ async function status(port: number, path: string, text: string): Promise<number>
 }
 
 describe("tokens made by jose", () => {
-  it("pass the built gateway with every algorithm, by PEM and by key set; another key or algorithm is refused", async () => {
+  it("tokens made by jose pass the built gateway with every algorithm, by PEM and by key set; another key or algorithm is refused", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const jwt = (config: object) => [{ name: "jwt", config: { ...config, claims_to_headers: { sub: "X-User" } } }];
@@ -74,7 +74,7 @@ describe("tokens made by jose", () => {
     for (const { headers } of origin.seen) expect(headers).toEqual(expect.arrayContaining(["X-User", "ann"]));
   });
 
-  it("get 401 if they have a crit header", async () => {
+  it("tokens made by jose get 401 if they have a crit header", async () => {
     const origin = await backend();
     const { privateKey, publicKey } = await jose.generateKeyPair("ES256", { extractable: true });
     const { port } = await startBuilt(oneService(origin.port, { plugins: [{ name: "jwt", config: { alg: "ES256", public_key: await jose.exportSPKI(publicKey) } }] }));
@@ -82,7 +82,7 @@ describe("tokens made by jose", () => {
     expect(await status(port, "x", text)).toBe(401);
   });
 
-  it("pass with the keys of a jwks_uri, also after a key rotation", async () => {
+  it("tokens made by jose pass with the keys of a jwks_uri, also after a key rotation", async () => {
     const origin = await backend();
     const old = await jose.generateKeyPair("RS256", { extractable: true });
     const fresh = await jose.generateKeyPair("RS256", { extractable: true });

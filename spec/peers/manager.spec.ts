@@ -123,7 +123,7 @@ const PAGES: readonly (readonly [name: string, hash: string, heading: string])[]
 ];
 
 describe("the login page", () => {
-  it("reports wrong credentials, delays further attempts, and shows nothing before a login", async () => {
+  it("the login page reports wrong credentials, delays further attempts, and shows nothing before a login", async () => {
     const { page } = await open(shop([1, 2]));
     expect(await faultsOf(page)).toEqual([]);
     await signIn(page, "wrong");
@@ -137,7 +137,7 @@ describe("the login page", () => {
     expect(await page.content()).not.toContain("till-1");
   });
 
-  it("leads to the requested page, logs out, and reports the end of a session", async () => {
+  it("the login page leads to the requested page, logs out, and reports the end of a session", async () => {
     const { page, managerUrl } = await open(shop([1, 2]));
     await page.goto(`${managerUrl}#/plugins`);
     await signIn(page);
@@ -158,7 +158,7 @@ describe("the login page", () => {
 });
 
 describe("the back button", () => {
-  it("leads to the previous page, and never back to the login page", async () => {
+  it("the back button leads to the previous page, and never back to the login page", async () => {
     const { page, managerUrl } = await open(shop([1, 2]));
     await page.goto(`${managerUrl}#/plugins`);
     await heading(page, "Sign in");
@@ -174,7 +174,7 @@ describe("the back button", () => {
 });
 
 describe("the overview", () => {
-  it("updates under load, and shows within one check interval that an upstream stopped or returned", async () => {
+  it("the overview updates under load, and shows within one check interval that an upstream stopped or returned", async () => {
     const [one, two] = [await upstream(), await upstream()];
     const { page, url, errors, origins, managerUrl } = await opened(shop([one.port, two.port]));
     const line = () => page.evaluate<string>('[...document.querySelectorAll("main svg path, main svg polyline")].map((each) => each.getAttribute("d") ?? each.getAttribute("points")).join("|")');
@@ -207,7 +207,7 @@ describe("the overview", () => {
     await page.getByText("till.internal (a common name only: browsers refuse it)").waitFor();
   });
 
-  it("shows a lost connection, and reconnects by itself", async () => {
+  it("the overview shows a lost connection, and reconnects by itself", async () => {
     const gateway = await startBuilt(shop([1, 2]), { ADMIN_JWT_SECRET: "of at least thirty-two bytes, the same for both" });
     const { page } = await visit(browser);
     const manager = await startBuilt(shop([1, 2]), { MANAGER: "true", MANAGER_PORT: "0", MANAGER_BACKEND_API_URL: gateway.adminUrl });
@@ -225,7 +225,7 @@ describe("the overview", () => {
 });
 
 describe("the configuration page", () => {
-  it("hides secrets until the user reveals them, and shows the result of reloading a broken and a corrected file", async () => {
+  it("the configuration page hides secrets until the user reveals them, and shows the result of reloading a broken and a corrected file", async () => {
     const config = shop([1, 2]);
     const { page, file, errors } = await opened(config);
     await page.getByRole("link", { name: "Configuration" }).click();
@@ -283,7 +283,7 @@ describe("the pages of services, routes, upstreams and plugins", () => {
 });
 
 describe("the page Try it", () => {
-  it("shows the matched route and why, the upstream's request, and why another request matches none", async () => {
+  it("the page Try it shows the matched route and why, the upstream's request, and why another request matches none", async () => {
     const one = await upstream();
     const { page } = await opened(shop([one.port, one.port]));
     await page.getByRole("link", { name: "Try it" }).click();
@@ -303,7 +303,7 @@ describe("the page Try it", () => {
 });
 
 describe("the accessibility check", () => {
-  it("finds missing names, low contrast, wrong heading order and clipped content", async () => {
+  it("the accessibility check finds missing names, low contrast, wrong heading order and clipped content", async () => {
     const { page } = await visit(browser);
     const body = '<main><h1>One</h1><h3>Three</h3><input><p style="color:%23999;background:%23fff">pale</p><p style="color:%23777;font-size:24px">large</p><div style="width:3000px">wide</div></main>';
     await page.goto(`data:text/html,<!doctype html><title>x</title>${body}`);

@@ -34,7 +34,7 @@ function ask(page: Page, url: string, options: object): Promise<{ status: number
 const basic = (password: string) => ({ Authorization: `Basic ${Buffer.from(`${CREDENTIALS.user}:${password}`).toString("base64")}` });
 
 describe("a management UI on another port of localhost", () => {
-  it("logs in, reads the configuration with the cookie, and logs out", async () => {
+  it("a management UI on another port of localhost logs in, reads the configuration with the cookie, and logs out", async () => {
     const ui = await emptyPage();
     const { adminUrl } = await startBuilt(oneService(1), { ADMIN_CORS_ORIGIN: ui });
     const admin = adminUrl.replace("127.0.0.1", "localhost");
@@ -53,7 +53,7 @@ describe("a management UI on another port of localhost", () => {
     expect((await ask(page, `${admin}/gateway`, {})).status).toBe(401);
   });
 
-  it("gets no access when its origin is not allowed", async () => {
+  it("a management UI on another port of localhost gets no access when its origin is not allowed", async () => {
     const ui = await emptyPage();
     const { adminUrl } = await startBuilt(oneService(1), { ADMIN_CORS_ORIGIN: "http://localhost:1" });
     const admin = adminUrl.replace("127.0.0.1", "localhost");

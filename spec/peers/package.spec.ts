@@ -19,7 +19,7 @@ async function npm(folder: string, ...args: string[]): Promise<string> {
 }
 
 describe("the package", () => {
-  it("installs from its tarball without a network into an empty folder, alone, and starts from there", async () => {
+  it("the package installs from its tarball without a network into an empty folder, alone, and starts from there", async () => {
     const folder = emptyFolder();
     const [packed] = JSON.parse(await npm(root, "pack", "--json", "--ignore-scripts", "--pack-destination", folder)) as { filename: string }[];
     await npm(folder, "install", "--offline", "--no-audit", "--no-fund", `./${packed!.filename}`);

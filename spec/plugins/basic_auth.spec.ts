@@ -22,14 +22,14 @@ function ask(config: unknown, authorization: string[], tools = madeUpTools()) {
 }
 
 describe("who passes", () => {
-  it("admits a configured user with its password, synchronously where it is plain", () => {
+  it("basic_auth admits a configured user with its password, synchronously where it is plain", () => {
     expect(ask(ADA, [basic("ada", "secret")]).status).toBe(200);
     const both = { ...ADA, users: [{ username: "bob", password: "other" }] };
     expect(ask(both, [basic("ada", "secret")]).forwarded?.identity).toBe("ada");
     expect(ask(both, [basic("bob", "other")]).forwarded?.identity).toBe("bob");
   });
 
-  it("admits a user whose password is stored as a hash, and refuses the hash itself as a password", async () => {
+  it("basic_auth admits a user whose password is stored as a hash, and refuses the hash itself as a password", async () => {
     const middleware = instance(basicAuth, { username: "ada", password: QUICK });
     const present = (password: string) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", password)) })).returned;
     expect((await present("quick")).status).toBe(200);
@@ -39,7 +39,7 @@ describe("who passes", () => {
     expect(atOnce(present("quick"))).toBe(plainReply);
   });
 
-  it("accepts names and passwords beyond ASCII, in UTF-8 (RFC 7617 §2.1)", () => {
+  it("basic_auth accepts names and passwords beyond ASCII, in UTF-8 (RFC 7617 §2.1)", () => {
     expect(ask({ username: "жанна", password: "clé:£" }, [basic("жанна", "clé:£")]).forwarded?.identity).toBe("жанна");
     const latin1 = `Basic ${Buffer.from("rené:x", "latin1").toString("base64")}`;
     expect(ask({ username: "rené", password: "x" }, [latin1]).code).toBe("credentials_invalid");
@@ -50,7 +50,7 @@ describe("who passes", () => {
     ["an empty one", [""]],
     ["another scheme", ["Bearer abc"]],
     ["a scheme that begins the same", ["Basically abc"]],
-  ])("answers 401 credentials_missing with %s", (_, authorization) => {
+  ])("basic_auth answers 401 credentials_missing with %s", (_, authorization) => {
     expect(ask(ADA, authorization)).toMatchObject({ status: 401, code: "credentials_missing", forwarded: null });
   });
 
@@ -63,11 +63,11 @@ describe("who passes", () => {
     ["no colon", [`Basic ${Buffer.from("ada").toString("base64")}`]],
     ["two headers, one of them right", [basic("ada", "secret"), "Bearer abc"]],
     ["the right one twice", [basic("ada", "secret"), basic("ada", "secret")]],
-  ])("answers 401 credentials_invalid with %s", (_, authorization) => {
+  ])("basic_auth answers 401 credentials_invalid with %s", (_, authorization) => {
     expect(ask(ADA, authorization)).toMatchObject({ status: 401, code: "credentials_invalid", forwarded: null });
   });
 
-  it("answers 503 auth_unavailable when too many passwords wait to be verified", async () => {
+  it("basic_auth answers 503 auth_unavailable when too many passwords wait to be verified", async () => {
     const middleware = instance(basicAuth, { username: "ada", password: QUICK });
     const asked = Array.from({ length: 40 }, (_, i) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", `p${i}`)) })).returned);
     const replies = await Promise.all(asked);
@@ -86,7 +86,7 @@ describe("the 401", () => {
     expect(challenge({}, "gw", basic("ada", "x"))).toBe('Basic realm="gw", charset="UTF-8"');
   });
 
-  it("reveals neither the sent nor the right password; the log gets the code alone", () => {
+  it("the 401 reveals neither the sent nor the right password; the log gets the code alone", () => {
     const tools = madeUpTools();
     const { reply, exchange } = ask(ADA, [basic("ada", "wrong-one")], tools);
     expect(String(reply.body)).not.toMatch(/ada|wrong-one|secret/);
@@ -96,17 +96,17 @@ describe("the 401", () => {
 });
 
 describe("what is passed on", () => {
-  it("has the user's name as identity, for plugins further in and for the log", () => {
+  it("basic_auth sets the user's name as identity, for plugins further in and for the log", () => {
     const { forwarded } = ask(ADA, [basic("ada", "secret")]);
     expect(forwarded).toMatchObject({ identity: "ada", headers: headersWith(basic("ada", "secret")) });
     expect(forwarded?.call.notes.identity).toBe("ada");
   });
 
-  it("has no Authorization with hide_credentials", () => {
+  it("basic_auth removes Authorization with hide_credentials", () => {
     expect(ask({ ...ADA, hide_credentials: true }, [basic("ada", "secret")]).forwarded?.headers).toEqual(["Host", "h", "X", "1"]);
   });
 
-  it("returns the same reply or promise that the next handler returned", () => {
+  it("basic_auth returns the same reply or promise that the next handler returned", () => {
     const promise = Promise.resolve(plainReply);
     const exchange = madeUpExchange({ headers: headersWith(basic("ada", "secret")) });
     expect(exercise(instance(basicAuth, ADA), exchange).returned).toBe(plainReply);
@@ -129,7 +129,7 @@ it("verified passwords are kept over reloads that do not change the users", asyn
 });
 
 describe("configuration", () => {
-  it("accepts one user, several, or both; hide_credentials is false by default", () => {
+  it("basic_auth accepts one user, several, or both; hide_credentials is false by default", () => {
     expect(checked(basicAuth.schema, ADA).value).toEqual({ ...ADA, hideCredentials: false });
     expect(checked(basicAuth.schema, { users: [ADA, { username: "bob", password: QUICK }] }).issues).toEqual([]);
     expect(checked(basicAuth.schema, { username: "bob", password: "x", users: [ADA], realm: "r", hide_credentials: true }).issues).toEqual([]);
@@ -140,9 +140,9 @@ describe("configuration", () => {
     ["a user without password", { username: "ada" }, ': needs "username" and "password" together'],
     ["a password without user", { password: "x", users: [ADA] }, ': needs "username" and "password" together'],
     ["an empty list", { users: [] }, "users: expected at least 1 item, found none"],
-    ["a colon in a name", { username: "a:b", password: "x" }, "username: cannot hold a colon: it would end there"],
-    ["a control character in a name", { users: [{ username: "a\nb", password: "x" }] }, "users[0].username: cannot hold control characters"],
-    ["a control character in a password", { username: "a", password: "secret\n" }, "password: cannot hold control characters"],
+    ["a colon in a name", { username: "a:b", password: "x" }, "username: cannot contain a colon: it would end there"],
+    ["a control character in a name", { users: [{ username: "a\nb", password: "x" }] }, "users[0].username: cannot contain control characters"],
+    ["a control character in a password", { username: "a", password: "secret\n" }, "password: cannot contain control characters"],
     ["a user twice", { users: [ADA, { ...ADA, password: "x" }] }, "users[1].username: is the same user as users[0]"],
     ["the single user again", { ...ADA, users: [ADA] }, "users[0].username: is the same user as username"],
     ["a user twice, composed in two ways", { users: [{ username: "ren\u00e9", password: "x" }, { username: "rene\u0301", password: "y" }] }, "users[1].username: is the same user as users[0]"],
@@ -158,7 +158,7 @@ describe("configuration", () => {
       "password: is a hash of another kind; only what `edge-gateway hash-password` prints is understood",
     ]),
     ["a realm that a header cannot quote", { ...ADA, realm: 'a"b' }, 'realm: expected printable ASCII without quotes and backslashes, found "a\\"b"'],
-  ])("%s is a configuration error", (_, config, issue) => {
+  ])("basic_auth reports %s as a configuration error", (_, config, issue) => {
     expect(checked(basicAuth.schema, config).issues).toEqual([issue]);
   });
 
@@ -191,7 +191,7 @@ function counted(users: { username: string; password: string }[]) {
 }
 
 describe("plain passwords", () => {
-  it("get an answer synchronously, without a slow hash for wrong ones", () => {
+  it("plain passwords get an answer synchronously, without a slow hash for wrong ones", () => {
     const { identify, count } = counted([{ username: "ada", password: "secret" }, { username: "bob", password: "other" }]);
     expect(identify("ada", "secret")).toBe("ada");
     expect(identify("bob", "other")).toBe("bob");
@@ -201,7 +201,7 @@ describe("plain passwords", () => {
     expect(count()).toBe(0);
   });
 
-  it("match in any Unicode composition", () => {
+  it("plain passwords match in any Unicode composition", () => {
     const { identify } = counted([{ username: "ren\u00e9", password: "cle\u0301" }]);
     expect(identify("rene\u0301", "cl\u00e9")).toBe("ren\u00e9");
     expect(identify("rene", "cle")).toBeNull();
@@ -219,13 +219,13 @@ describe("hashed passwords", () => {
     expect(count()).toBe(3);
   });
 
-  it("do not admit another user", async () => {
+  it("hashed passwords do not admit another user", async () => {
     const { identify } = counted([{ username: "ada", password: QUICK }, { username: "bob", password: "plain" }]);
     expect(await identify("bob", "quick")).toBeNull();
     expect(await identify("ada", "plain")).toBeNull();
   });
 
-  it("cost the same time for an unknown user and for a user with a plain password", async () => {
+  it("hashed passwords cost the same time for an unknown user and for a user with a plain password", async () => {
     const { identify, count } = counted([{ username: "bob", password: "plain" }, { username: "ada", password: QUICK }]);
     for (const [user, password] of [["eve", "quick"], ["bob", "quick"], ["ada", "slow"]] as const) expect(await identify(user, password)).toBeNull();
     expect(count()).toBe(3);
@@ -267,7 +267,7 @@ describe("hashed passwords", () => {
     expect(asked).toHaveLength(34);
   });
 
-  it("reject only the waiting requests if they cannot be verified", async () => {
+  it("hashed passwords reject only the waiting requests if they cannot be verified", async () => {
     let broken = true;
     const { identify } = createVerifier([{ username: "ada", password: QUICK }], memory(), async () => {
       if (broken) throw new Error("out of memory");

@@ -46,7 +46,7 @@ it("passes on the same exchange, and returns the same reply or promise", () => {
 });
 
 describe("configuration", () => {
-  it("may be empty; allow_empty is false by default", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
+  it("the configuration of bot_protection may be empty; allow_empty is false by default", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
 
   it.each<[object, string]>([
     [{ allow_empty: true }, ': refuses no client: it needs "blacklist" or "whitelist", or "allow_empty" false'],
@@ -54,5 +54,5 @@ describe("configuration", () => {
     [{ blacklist: [""] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "": nearly every client has it'],
     [{ whitelist: [" "] }, 'whitelist[0]: expected a part of a User-Agent header, in printable ASCII, found " ": nearly every client has it'],
     [{ blacklist: ["b\u00f6t"] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "b\u00f6t"'],
-  ])("%j is a configuration error", (given, issue) => expect(checked(botProtection.schema, given).issues).toEqual([issue]));
+  ])("bot_protection reports %j as a configuration error", (given, issue) => expect(checked(botProtection.schema, given).issues).toEqual([issue]));
 });

@@ -45,19 +45,19 @@ describe("a chain", () => {
     return reply;
   };
 
-  it("passes the exchange to the first plugin first, and the reply in reverse", () => {
+  it("a chain passes the exchange to the first plugin first, and the reply in reverse", () => {
     trail.length = 0;
     const handler = chained([passing("global"), passing("service"), passing("route")], () => plainReply);
     expect(handler(madeUpExchange())).toBe(plainReply);
     expect(trail).toEqual(["> global", "> service", "> route", "< route", "< service", "< global"]);
   });
 
-  it("returns the innermost handler for no plugins", () => {
+  it("a chain returns the innermost handler for no plugins", () => {
     const innermost = () => plainReply;
     expect(chained([], innermost)).toBe(innermost);
   });
 
-  it("wraps once, and not per request", () => {
+  it("a chain wraps once, and not per request", () => {
     let wrapped = 0;
     const handler = chained([(next) => (wrapped++, next)], () => plainReply);
     handler(madeUpExchange());
@@ -65,7 +65,7 @@ describe("a chain", () => {
     expect(wrapped).toBe(1);
   });
 
-  it("does not run the plugins after one that answers, and shows its reply to those before", () => {
+  it("a chain does not run the plugins after one that answers, and shows its reply to those before", () => {
     trail.length = 0;
     const refusal = { ...plainReply, status: 403 };
     const handler = chained([passing("outer"), () => () => refusal, passing("inner")], () => plainReply);
@@ -73,7 +73,7 @@ describe("a chain", () => {
     expect(trail).toEqual(["> outer", "< outer"]);
   });
 
-  it("shows a changed copy of the exchange to the next plugins", () => {
+  it("a chain shows a changed copy of the exchange to the next plugins", () => {
     let seen = "";
     const handler = chained([(next) => (exchange) => next(exchange.with({ query: "?changed" }))], (exchange) => {
       seen = exchange.query;

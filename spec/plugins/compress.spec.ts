@@ -57,19 +57,19 @@ describe("the coding for an Accept-Encoding", () => {
     ["gzip;q=2", null],
     ["gzip;level=9;q=0.001", "gzip"],
     ["gzipped", null],
-  ])("%j is %s", (accepted, expected) => {
+  ])("Accept-Encoding %j leads to the coding %s", (accepted, expected) => {
     expect(choice(accepted)).toBe(expected);
   });
 
-  it("prefers zstd where Node has it, then Brotli, then gzip", () => {
+  it("the coding for an Accept-Encoding prefers zstd where Node has it, then Brotli, then gzip", () => {
     expect(CODINGS).toEqual("createZstdCompress" in zlib ? ["zstd", "br", "gzip"] : ["br", "gzip"]);
   });
 
-  it("treats several lines of Accept-Encoding as one", () => {
+  it("the coding for an Accept-Encoding treats several lines of Accept-Encoding as one", () => {
     expect(codingOf(ask(reply(), ["Accept-Encoding", "gzip;q=0.5", "accept-encoding", "br"]))).toBe("br");
   });
 
-  it("has a bounded memory for values made up by hostile clients, and answers them all", () => {
+  it("the coding for an Accept-Encoding has a bounded memory for values made up by hostile clients, and answers them all", () => {
     const middleware = instance(compress, {});
     for (let i = 0; i < 300; i++) {
       const { returned } = exercise(middleware, madeUpExchange({ headers: ["Accept-Encoding", `x${i}, gzip`] }), () => reply());
@@ -79,7 +79,7 @@ describe("the coding for an Accept-Encoding", () => {
 });
 
 describe("an encoded reply", () => {
-  it.each(CODINGS)("decodes to the original, with its Content-Encoding: %s", async (coding) => {
+  it.each(CODINGS)("an encoded reply decodes to the original, with its Content-Encoding: %s", async (coding) => {
     for (const body of [TEXT, Buffer.alloc(MAX_SYNC_BYTES + 1, "ab"), Readable.from([TEXT])]) {
       const before = Buffer.isBuffer(body) ? body : TEXT;
       const made = ask(reply([], body), ["Accept-Encoding", coding]);
@@ -89,7 +89,7 @@ describe("an encoded reply", () => {
     }
   });
 
-  it("has no Content-Length and no Accept-Ranges, and a weak ETag", () => {
+  it("an encoded reply has no Content-Length and no Accept-Ranges, and a weak ETag", () => {
     const stream = new PassThrough();
     const headers = ["Content-Length", "5000", "Accept-Ranges", "bytes", "ETag", '"x"', "Vary", "Origin", "Content-Encoding", "identity", "X", "1"];
     const made = ask(reply(headers, stream));
@@ -97,14 +97,14 @@ describe("an encoded reply", () => {
     (made.body as Readable).destroy();
   });
 
-  it("has its length if the whole body was there", () => {
+  it("an encoded reply has its length if the whole body was there", () => {
     const made = ask(reply(["content-length", String(TEXT.length), "ETag", 'W/"x"']));
     expect(headerValue(made.headers, "content-length")).toBe(String((made.body as Buffer).length));
     expect(made.headers.filter((each) => each.toLowerCase() === "content-length").length).toBe(1);
     expect(headerValue(made.headers, "etag")).toBe('W/"x"');
   });
 
-  it("keeps status and trailers, and does not change the original reply", () => {
+  it("an encoded reply keeps status and trailers, and does not change the original reply", () => {
     const trailers = () => ["T", "1"];
     const given = { ...reply([], TEXT, 404), trailers };
     const before = { ...given, headers: [...given.headers] };
@@ -112,21 +112,21 @@ describe("an encoded reply", () => {
     expect(given).toEqual(before);
   });
 
-  it("gives way to the original reply if it would be longer", () => {
+  it("an encoded reply gives way to the original reply if it would be longer", () => {
     const noise = randomBytes(2000);
     const made = ask(reply([], noise));
     expect([codingOf(made), headerValue(made.headers, "vary")]).toEqual([undefined, "Accept-Encoding"]);
     expect(made.body).toBe(noise);
   });
 
-  it("works for a reply that comes as a promise", async () => {
+  it("an encoded reply works for a reply that comes as a promise", async () => {
     const { returned } = exercise(instance(compress, {}), madeUpExchange({ headers: ACCEPT }), () => Promise.resolve(reply()));
     expect(codingOf(await returned)).toBe("gzip");
   });
 });
 
-describe("a reply without the body that it speaks of", () => {
-  it("to HEAD has the headers of the GET", () => {
+describe("a reply without a body", () => {
+  it("a reply to HEAD has the headers of the reply to GET", () => {
     const headers = ["Content-Length", "5000", "Accept-Ranges", "bytes", "ETag", '"x"'];
     const made = ask(reply(headers, null), ACCEPT, {}, { method: "HEAD" });
     const whole = ask(reply(headers, new PassThrough()));
@@ -136,7 +136,7 @@ describe("a reply without the body that it speaks of", () => {
     expect(ask(reply(), ACCEPT, {}, { method: "HEAD" }).headers).toEqual(ask(reply()).headers);
   });
 
-  it("has a weak ETag with status 304 for a client with the encoded reply, so that caches keep the two apart", () => {
+  it("a reply without a body has a weak ETag with status 304 for a client with the encoded reply, so that caches keep the two apart", () => {
     const made = ask(reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"y", W/"x"']);
     expect(made).toEqual(reply(["ETag", 'W/"x"', "Vary", "Accept-Encoding"], null, 304));
   });
@@ -160,7 +160,7 @@ describe("replies that stay as they are, without Vary", () => {
     ["a short stream of known length", reply(["Content-Length", "1023"], new PassThrough())],
     ["an upgrade that was refused", reply(), ACCEPT, { upgrade: "websocket" }],
     ["an upgrade that was taken", { status: 101, headers: ["Content-Type", "text/plain"], body: null, tunnel: {} as never }, ACCEPT, { upgrade: "websocket" }],
-  ])("pass unchanged: %s", (_what, given, headers = ACCEPT, parts = {}) => {
+  ])("replies that stay as they are pass unchanged: %s", (_what, given, headers = ACCEPT, parts = {}) => {
     expect(ask(given, headers, {}, parts)).toBe(given);
   });
 });
@@ -175,11 +175,11 @@ describe("replies that get only Vary", () => {
     ["304 for what was not encoded", reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"x"']],
     ["304", reply(["ETag", '"x"'], null, 304)],
     ["304 without a type", { status: 304, headers: ["ETag", '"x"'], body: null }],
-  ])("get Vary: %s", (_what, given, headers = ACCEPT, parts = {}) => {
+  ])("replies without a coding of ours get Vary: %s", (_what, given, headers = ACCEPT, parts = {}) => {
     expect(ask(given, headers, {}, parts)).toEqual({ ...given, headers: [...given.headers, "Vary", "Accept-Encoding"] });
   });
 
-  it.each(["*", "Origin, accept-encoding"])("keep their Vary if it covers Accept-Encoding already: %s", (vary) => {
+  it.each(["*", "Origin, accept-encoding"])("replies without a coding of ours keep their Vary if it covers Accept-Encoding already: %s", (vary) => {
     expect(ask(reply(["Vary", vary]), []).headers).toEqual(["Content-Type", "text/plain", "Vary", vary]);
   });
 
@@ -195,11 +195,11 @@ describe("replies that get only Vary", () => {
 describe("types and min_bytes", () => {
   const coding = (type: string, config: unknown = {}) => codingOf(ask({ status: 200, headers: ["Content-Type", type], body: TEXT }, ACCEPT, config));
 
-  it.each(["text/html", "Text/HTML; charset=utf-8", "text/event-stream", "application/json", "application/ld+json", "application/problem+json;x=y", "image/svg+xml", "application/wasm"])("%s is encoded", (type) => {
+  it.each(["text/html", "Text/HTML; charset=utf-8", "text/event-stream", "application/json", "application/ld+json", "application/problem+json;x=y", "image/svg+xml", "application/wasm"])("the type %s is encoded", (type) => {
     expect(coding(type)).toBe("gzip");
   });
 
-  it.each(["image/png", "application/octet-stream", "application/grpc", "video/mp4", "application/zip", "textual/html", "text", "", "application/jsonx", "+json"])("%j is not encoded", (type) => {
+  it.each(["image/png", "application/octet-stream", "application/grpc", "video/mp4", "application/zip", "textual/html", "text", "", "application/jsonx", "+json"])("the type %j is not encoded", (type) => {
     expect(coding(type)).toBeUndefined();
   });
 
@@ -223,7 +223,7 @@ describe("types and min_bytes", () => {
     ["no types", { types: [] }, /types: expected at least 1 item/],
     ["fewer than no bytes", { min_bytes: -1 }, /min_bytes: expected an integer 0–/],
     ["an unknown field", { min_byte: 1 }, /did you mean "min_bytes"/],
-  ])("%s is an error", (_what, config, message) => {
+  ])("compress reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(compress.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);
@@ -231,7 +231,7 @@ describe("types and min_bytes", () => {
 });
 
 describe("a stream", () => {
-  it.each(CODINGS)("lets each event be read before the next one comes: %s", async (coding) => {
+  it.each(CODINGS)("a stream lets each event be read before the next one comes: %s", async (coding) => {
     const source = new PassThrough();
     const made = ask({ status: 200, headers: ["Content-Type", "text/event-stream"], body: source }, ["Accept-Encoding", coding]);
     let got = "";
@@ -271,7 +271,7 @@ describe("a stream", () => {
     await eventually(() => source.destroyed, "the connection closing");
   });
 
-  it("destroys its source when its reader stops", async () => {
+  it("a stream destroys its source when its reader stops", async () => {
     const source = new PassThrough();
     const body = ask(reply([], source)).body as Readable;
     source.write("x".repeat(100_000));
@@ -279,7 +279,7 @@ describe("a stream", () => {
     await eventually(() => source.destroyed, "the source's end");
   });
 
-  it("fails with the error of its source", async () => {
+  it("a stream fails with the error of its source", async () => {
     const source = new PassThrough();
     const body = ask(reply([], source)).body as Readable;
     source.write(TEXT);
@@ -291,7 +291,7 @@ describe("a stream", () => {
     expect([body.errored, ends]).toEqual([why, []]);
   });
 
-  it("fails when its source closes without an end, even before anyone listens", async () => {
+  it("a stream fails when its source closes without an end, even before anyone listens", async () => {
     const source = new PassThrough();
     const body = ask(reply([], source)).body as Readable;
     source.destroy();

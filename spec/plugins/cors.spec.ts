@@ -38,27 +38,27 @@ describe("a reply", () => {
   const config = { allow_origins: [APP, "https://*.example.org"], expose_headers: ["X-Total", "ETag"] };
   const allowed = (origin: string) => ({ "access-control-allow-origin": origin, "access-control-expose-headers": "X-Total, ETag", vary: "Origin" });
 
-  it.each([APP, "https://a.example.org"])("to a page of %s allows that page to read it", (origin) => {
+  it.each([APP, "https://a.example.org"])("a reply to a page of %s allows that page to read it", (origin) => {
     const reply = ask(config, origin);
     expect(told(reply)).toEqual(allowed(origin));
     expect(reply).toMatchObject({ status: 200, body: plainReply.body });
     expect(reply.headers.slice(0, 2)).toEqual(plainReply.headers);
   });
 
-  it.each([EVIL, "null", "", null])("to a page of %s has no CORS header but Vary: Origin", (origin) => {
+  it.each([EVIL, "null", "", null])("a reply to a page of %s has no CORS header except Vary: Origin", (origin) => {
     expect(told(ask(config, origin))).toEqual({ vary: "Origin" });
   });
 
-  it("has Access-Control-Allow-Credentials with allow_credentials, for allowed origins only", () => {
+  it("a reply has Access-Control-Allow-Credentials with allow_credentials, for allowed origins only", () => {
     expect(told(ask({ ...config, allow_credentials: true }, APP))).toEqual({ ...allowed(APP), "access-control-allow-credentials": "true" });
     expect(told(ask({ ...config, allow_credentials: true }, EVIL))).toEqual({ vary: "Origin" });
   });
 
-  it("has no Vary: Origin if every origin may read it", () => {
+  it("a reply has no Vary: Origin if every origin may read it", () => {
     for (const origin of [APP, "null", null]) expect(told(ask({ allow_origins: ["*"] }, origin))).toEqual({ "access-control-allow-origin": "*" });
   });
 
-  it("has none of the upstream's CORS headers, for origins that are not allowed either", () => {
+  it("a reply has none of the upstream's CORS headers, for origins that are not allowed either", () => {
     const answer = {
       ...plainReply,
       headers: [
@@ -76,12 +76,12 @@ describe("a reply", () => {
     ["Accept-Encoding", "Accept-Encoding + Origin"],
     ["Accept, ORIGIN", "Accept, ORIGIN"],
     ["*", "*"],
-  ])("changes the upstream's Vary: %s to Vary: %s", (vary, expected) => {
+  ])("a reply changes the upstream's Vary: %s to Vary: %s", (vary, expected) => {
     expect(told(ask(config, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(expected);
     expect(told(ask({ allow_origins: ["*"] }, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(vary);
   });
 
-  it("gets the same headers if another plugin refused the request", async () => {
+  it("a reply gets the same headers if another plugin refused the request", async () => {
     const refusing = (later: boolean) => {
       const exchange = madeUpExchange({ headers: ["Origin", APP] });
       const reply = problem(exchange.call, "key_missing");
@@ -93,7 +93,7 @@ describe("a reply", () => {
     }
   });
 
-  it("stays unchanged itself, as its copy gets the headers; a WebSocket's reply is passed on", () => {
+  it("a reply stays unchanged itself, as its copy gets the headers; a WebSocket's reply is passed on", () => {
     const answer = Object.freeze({ ...plainReply, headers: Object.freeze([...plainReply.headers]) });
     expect(ask(config, APP, answer)).not.toBe(answer);
     const opened: Reply = { status: 101, headers: ["Upgrade", "websocket"], body: null };
@@ -118,7 +118,7 @@ describe("a preflight", () => {
     });
   });
 
-  it("gets no CORS headers for an origin that is not allowed", () => {
+  it("a preflight gets no CORS headers for an origin that is not allowed", () => {
     const { reply, forwarded } = preflight({ ...config, allow_private_network: true }, EVIL, ["Access-Control-Request-Private-Network", "true"]);
     expect([reply.status, forwarded]).toEqual([204, null]);
     expect(told(reply)).toEqual({ vary: "Origin, Access-Control-Request-Private-Network" });
@@ -150,7 +150,7 @@ describe("a preflight", () => {
     expect(granted({}, asked)).toBeUndefined();
   });
 
-  it("goes on to the upstream with preflight_continue, and the reply gets the configured headers", () => {
+  it("a preflight goes on to the upstream with preflight_continue, and the reply gets the configured headers", () => {
     const answer = { status: 200, headers: ["Allow", "GET", "Access-Control-Allow-Origin", "*", "Access-Control-Allow-Methods", "TRACE"], body: null };
     const { reply, forwarded } = preflight({ ...config, preflight_continue: true }, APP, [], answer);
     expect(forwarded?.method).toBe("OPTIONS");
@@ -166,11 +166,11 @@ describe("a preflight", () => {
     }
   });
 
-  it("reaches the plugin although the route does not list OPTIONS", () => expect(cors.takes).toBe("preflights"));
+  it("a preflight reaches the plugin although the route does not list OPTIONS", () => expect(cors.takes).toBe("preflights"));
 });
 
 describe("configuration", () => {
-  it("needs allow_origins and has defaults for the rest", () => {
+  it("cors needs allow_origins and has defaults for the rest", () => {
     expect(checked(cors.schema, { allow_origins: [APP] }).value).toEqual({
       allowOrigins: [APP],
       allowMethods: ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
@@ -195,7 +195,7 @@ describe("configuration", () => {
     [{ allow_origins: [APP], allow_methods: ["GET, PUT"] }, 'allow_methods[0]: expected an HTTP method in upper case, or "*"'],
     [{ allow_origins: [APP], allow_headers: ["a, b"] }, 'allow_headers[0]: expected the name of a header, or "*"'],
     [{ allow_origins: [APP], max_age: -1 }, "max_age: expected an integer 0–86400, found -1"],
-  ])("%j is a configuration error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
+  ])("cors reports %j as a configuration error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
 });
 
 describe("an entry of allow_origins", () => {
@@ -212,7 +212,7 @@ describe("an entry of allow_origins", () => {
     "https://x_1.example.net:8443",
     "http://[::1]:3000",
     "capacitor://localhost",
-  ])("allows %s", (origin) => expect(isAllowed(origin)).toBe(true));
+  ])("an entry of allow_origins allows %s", (origin) => expect(isAllowed(origin)).toBe(true));
 
   it.each([
     "",
@@ -237,7 +237,7 @@ describe("an entry of allow_origins", () => {
     "https://evil.example:1.example.org",
     "https://*.example.org",
     "https://a.example.net",
-  ])("does not allow %s", (origin) => expect(isAllowed(origin)).toBe(false));
+  ])("an entry of allow_origins does not allow %s", (origin) => expect(isAllowed(origin)).toBe(false));
 });
 
 describe("an entry that is no origin", () => {
@@ -261,7 +261,7 @@ describe("an entry that is no origin", () => {
     ["http://a.example:65536", "a port is a number from 1 to 65535"],
     ["http://a.example:0", "a port is a number from 1 to 65535"],
     ["https://bücher.example", "browsers write names beyond ASCII in their xn-- form"],
-  ])("has an error: %s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
+  ])("an entry that is no origin has an error: %s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
 
   it("an invalid entry is rejected in a time that grows linearly with its length", () => {
     for (const part of ["a.", "a-", "a"]) {

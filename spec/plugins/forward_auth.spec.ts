@@ -46,7 +46,7 @@ const call = (parts: Partial<ConstructorParameters<typeof Call>[0]> = {}) =>
 const pass: Answer = (_request, response) => void response.end("fine");
 
 describe("the request to the auth server", () => {
-  it("describes the client's request in a GET, with Authorization and Cookie", async () => {
+  it("the request to the auth server describes the client's request in a GET, with Authorization and Cookie", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["Host", "gw", "authorization", "Bearer x", "Cookie", "a=1", "Cookie", "b=2", "X-Other", "1", "Content-Length", "3", "X-Forwarded-Uri", "/forged"];
     await ask({ method: "POST", path: "/a/b", query: "?q=1", scheme: "https", authority: "shop.example", headers });
@@ -59,14 +59,14 @@ describe("the request to the auth server", () => {
     ]);
   });
 
-  it("has the request_headers of the configuration, in any case", async () => {
+  it("the request to the auth server has the request_headers of the configuration, in any case", async () => {
     const { server, ask } = await asking(pass, { request_headers: ["X-Api-Key"] });
     await ask({ headers: ["x-API-key", "k", "Authorization", "Bearer x"] });
     expect(headerValue(server.seen[0]!.headers, "x-api-key")).toBe("k");
     expect(headerValue(server.seen[0]!.headers, "authorization")).toBeUndefined();
   });
 
-  it("passes on X-Forwarded-For and -Host of a trusted proxy only", async () => {
+  it("the request to the auth server passes on X-Forwarded-For and -Host of a trusted proxy only", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["X-Forwarded-For", "198.51.100.7", "X-Forwarded-Host", "outer.example"];
     await ask({ headers, call: call({ trustedRemote: true }) });
@@ -80,13 +80,13 @@ describe("the request to the auth server", () => {
 });
 
 describe("2xx", () => {
-  it.each([200, 204, 299])("%i admits the request unchanged", async (status) => {
+  it.each([200, 204, 299])("the answer %i admits the request unchanged", async (status) => {
     const { ask } = await asking((_request, response) => void response.writeHead(status, { "X-User": "ann" }).end());
     const { forwarded, exchange } = await ask({ headers: ["X-User", "own"] });
     expect(forwarded!.headers).toEqual(exchange.headers);
   });
 
-  it("replaces the client's headers named in response_headers by those of the answer", async () => {
+  it("forward_auth replaces the client's headers named in response_headers by the headers of the answer", async () => {
     const { ask } = await asking((_request, response) => void response.writeHead(200, ["X-User", "ann", "X-Roles", "a", "X-Roles", "b", "X-More", "1"]).end(), {
       response_headers: ["x-user", "X-Roles", "X-Absent"],
     });
@@ -96,7 +96,7 @@ describe("2xx", () => {
 });
 
 describe("any other answer", () => {
-  it("becomes the reply: status, end-to-end headers, body; redirects are not followed", async () => {
+  it("the answer becomes the reply: status, end-to-end headers, body; redirects are not followed", async () => {
     const { server, ask } = await asking((_request, response) => {
       response.writeHead(302, ["Location", "/login", "Set-Cookie", "a=1", "Set-Cookie", "b=2", "Connection", "X-Hop", "X-Hop", "1", "Transfer-Encoding", "chunked"]);
       response.end("go there");
@@ -112,7 +112,7 @@ describe("any other answer", () => {
     expect(server.seen).toHaveLength(1);
   });
 
-  it.each([401, 403, 404, 500, 503])("becomes the reply with status %i", async (status) => {
+  it.each([401, 403, 404, 500, 503])("the answer becomes the reply with status %i", async (status) => {
     const { ask } = await asking((_request, response) => void response.writeHead(status).end("no"));
     expect((await ask()).reply.status).toBe(status);
   });
@@ -176,7 +176,7 @@ describe("no answer", () => {
 });
 
 describe("configuration", () => {
-  it("has defaults for every field but url", () => {
+  it("forward_auth has defaults for every field but url", () => {
     expect(checked(forwardAuth.schema, { url: "http://a/" }).value).toEqual({
       url: "http://a/",
       requestHeaders: ["Authorization", "Cookie"],
@@ -194,7 +194,7 @@ describe("configuration", () => {
     ["one that the gateway sets", { url: "http://a/", request_headers: ["X-Forwarded-Uri"] }, /the gateway sets this header itself/],
     ["framing", { url: "http://a/", response_headers: ["Transfer-Encoding"] }, /the gateway sets this header itself/],
     ["another on_error", { url: "http://a/", on_error: "permit" }, /^on_error: expected "deny" or "allow"/],
-  ])("%s is a configuration error", (_what, config, message) => {
+  ])("forward_auth reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(forwardAuth.schema, config);
     expect(issues).toHaveLength(1);
     expect(issues[0]).toMatch(message);

@@ -64,7 +64,7 @@ async function entryOf(act: (log: ReturnType<typeof logging>) => void | Promise<
 }
 
 describe("an entry", () => {
-  it("describes the request, its reply, and how long it took", async () => {
+  it("an entry describes the request, its reply, and how long it took", async () => {
     const entry = await entryOf(({ run, clock }) => {
       clock.advance(5);
       const { exchange } = run({ query: "?q=1", headers: ["Host", "gw", "X-A", "1", "x-a", "2"], clientAddress: "198.51.100.7" });
@@ -105,7 +105,7 @@ describe("an entry", () => {
     expect(Buffer.concat(received).toString()).toBe("abcde");
   });
 
-  it("does not read a body that has no other reader", async () => {
+  it("an entry does not read a body that has no other reader", async () => {
     const body = new PassThrough();
     body.end("abc");
     const entry = await entryOf(({ run }) => run({}, { ...plainReply, body }).exchange.call.close());
@@ -113,12 +113,12 @@ describe("an entry", () => {
     expect(body.readableFlowing).toBeNull();
   });
 
-  it("has no status and the code client_closed if the client disconnects", async () => {
+  it("an entry has no status and the code client_closed if the client disconnects", async () => {
     const entry = await entryOf(({ run }) => run().exchange.call.abort());
     expect(entry.response).toMatchObject({ status: null, code: "client_closed" });
   });
 
-  it("describes a request whose inner plugin fails, and the fault passes", async () => {
+  it("an entry describes a request whose inner plugin fails, and the fault passes", async () => {
     const server = await backend();
     const { middleware } = logging(server.port, { batch_size: 1 });
     for (const fail of [() => { throw new Error("no"); }, () => Promise.reject(new Error("no"))]) {
@@ -132,7 +132,7 @@ describe("an entry", () => {
     expect(batches(server)[1]![0]!.response).toEqual({ status: 500, headers: {}, bytes: null, code: "internal" });
   });
 
-  it("appears for a WebSocket when the WebSocket ends", async () => {
+  it("an entry appears for a WebSocket when the WebSocket ends", async () => {
     const server = await backend();
     const { run } = logging(server.port, { batch_size: 1 });
     const socket = new PassThrough();
@@ -146,7 +146,7 @@ describe("an entry", () => {
     expect(batches(server)[0]![0]!.response).toMatchObject({ status: 101, bytes: null });
   });
 
-  it("appears with the reply if a WebSocket ended before its reply was sent", async () => {
+  it("an entry appears with the reply if a WebSocket ended before its reply was sent", async () => {
     const socket = new PassThrough();
     socket.destroy();
     await once(socket, "close");
@@ -154,7 +154,7 @@ describe("an entry", () => {
     expect(entry.response).toMatchObject({ status: 101, bytes: null });
   });
 
-  it("holds no credentials", async () => {
+  it("an entry holds no credentials", async () => {
     const jwt = "eyJhbGciOiJub25lIn0.e30.";
     const headers = ["Authorization", "Basic geheim", "Proxy-Authorization", "geheim", "Cookie", "a=geheim", "cookie", "b=geheim", "APIKEY", "geheim", "X-Token", jwt, "Referer", "http://a/b?token=geheim&c=d"];
     const query = "?a=1&apiKey=geheim&api%4Bey=geheim&ACCESS_TOKEN=geheim&x=eyJgeheim&y=%65yJgeheim&flag&%zz=2";
@@ -166,7 +166,7 @@ describe("an entry", () => {
     expect(entry.request["headers"]).toMatchObject({ authorization: "[redacted]", cookie: ["[redacted]", "[redacted]"], referer: "http://a/b?token=[redacted]&c=d" });
   });
 
-  it("holds no credentials of fragments, paths and URLs in other headers", async () => {
+  it("an entry holds no credentials of fragments, paths and URLs in other headers", async () => {
     const jwt = "eyJhbGciOiJub25lIn0.e30.geheim";
     const headers = ["X-Auth", `Bearer ${jwt}`, "Sec-WebSocket-Protocol", `access_token, ${jwt}`, "X-Original-URL", "/x?a=/y?token=geheim&b=1", "Referer", "https://u:geheim@h/p?n=%2F%3Ft%3DeyJgeheim"];
     const entry = await entryOf(({ run }) =>
@@ -214,7 +214,7 @@ describe("batches", () => {
     expect(batches(server)[1]).toHaveLength(1);
   });
 
-  it("consist of lines of JSON with application/x-ndjson", async () => {
+  it("batches consist of lines of JSON with application/x-ndjson", async () => {
     const server = await backend();
     const { done } = logging(server.port, { batch_size: 2, content_type: "application/x-ndjson; charset=utf-8" });
     done();
@@ -270,7 +270,7 @@ describe("batches", () => {
     expect(server.seen).toHaveLength(1);
   });
 
-  it("wait in a bounded queue for a slow server; the oldest entries are dropped", async () => {
+  it("batches wait in a bounded queue for a slow server; the oldest entries are dropped", async () => {
     const held = gate<() => void>();
     let first = true;
     const ids: string[][] = [];
@@ -300,7 +300,7 @@ describe("batches", () => {
 });
 
 describe("the end of an instance", () => {
-  it("sends the waiting entries, and the entries of requests that end later", async () => {
+  it("the end of an instance sends the waiting entries, and the entries of requests that end later", async () => {
     const server = await backend();
     const { run, done, close } = logging(server.port);
     const late = run();
@@ -314,7 +314,7 @@ describe("the end of an instance", () => {
 });
 
 describe("configuration", () => {
-  it("has defaults for every field but http_endpoint", () => {
+  it("http_log has defaults for every field but http_endpoint", () => {
     expect(checked(httpLog.schema, { http_endpoint: "https://a/" }).value).toEqual({
       ...{ httpEndpoint: "https://a/", method: "POST", contentType: "application/json", headers: {} },
       ...{ batchSize: 100, flushMs: 1_000, maxQueue: 10_000, timeoutMs: 5_000 },
@@ -329,7 +329,7 @@ describe("configuration", () => {
     ["a content type that is none", { http_endpoint: "https://a/", content_type: "json" }, /^content_type: expected a media type/],
     ["framing", { http_endpoint: "https://a/", headers: { "content-length": "1" } }, /^headers\.content-length: is not the name of a header that can be set here/],
     ["a line break", { http_endpoint: "https://a/", headers: { "X-A": "1\r\nX-B: 2" } }, /^headers\.X-A: expected text that a header can carry/],
-  ])("%s is a configuration error", (_what, config, message) => {
+  ])("http_log reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(httpLog.schema, config);
     expect(issues.map((issue) => issue.replace(/\["(.*?)"\]/, ".$1"))).toEqual([expect.stringMatching(message)]);
   });

@@ -82,14 +82,14 @@ describe("the token", () => {
 });
 
 describe("a token that passes", () => {
-  it("makes its sub the caller and passes its claims on, without another change of the request", () => {
+  it("a token that passes makes its sub the caller and passes its claims on, without another change of the request", () => {
     const { forwarded, exchange } = ask({}, bearer(token({ ...CLAIMS, plan: "paid" })));
     expect(forwarded).toMatchObject({ identity: "ann", claims: { sub: "ann", plan: "paid" } });
     expect(forwarded!.headers).toEqual(exchange.headers);
     expect(exchange.call.notes.identity).toBe("ann");
   });
 
-  it("keeps the previous caller if it has no sub", () => {
+  it("a token that passes keeps the previous caller if it has no sub", () => {
     expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({ identity: "before" });
   });
 
@@ -105,7 +105,7 @@ describe("a token that passes", () => {
 });
 
 describe("tokens that are remembered", () => {
-  it("share one limit in bytes with all instances, and the least recently used ones are dropped first", () => {
+  it("tokens that are remembered share one limit in bytes with all instances, and the least recently used ones are dropped first", () => {
     const verdicts = new SharedMemory(20_000);
     const [one, two] = [0, 1].map(() => instance(jwt, HS, madeUpTools({ verdicts })));
     const claimsOf = (middleware: typeof one, id: number) => exercise(middleware!, madeUpExchange(bearer(token({ ...CLAIMS, id })))).forwarded!.claims;
@@ -118,7 +118,7 @@ describe("tokens that are remembered", () => {
     expect(claimsOf(one, 0)).not.toBe(first);
   });
 
-  it("count by the memory that their claims take, not only by their length", () => {
+  it("tokens that are remembered count by the memory that their claims take, not only by their length", () => {
     const used = (claims: object) => {
       const verdicts = new SharedMemory(1024 * 1024);
       const exchange = madeUpExchange(bearer(token({ ...CLAIMS, ...claims })));
@@ -231,7 +231,7 @@ describe("401", () => {
     [{ claims: { "a.b": "c" } }, { a: { b: "c" } }, "passes"],
     [{ claims: { "a.b": "c" } }, { "a.b": "d", a: { b: "c" } }, "token_invalid claims"],
     [{ claims: { "a.constructor": "c" } }, { a: {} }, "token_invalid claims"],
-  ])("%j with %j: %s", (config, claims, expected) => {
+  ])("configuration %j with claims %j leads to %s", (config, claims, expected) => {
     expect(outcome(config, claims)).toBe(expected);
   });
 
@@ -259,7 +259,7 @@ describe("401", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("has the reason in WWW-Authenticate (RFC 6750 §3), and never the token", () => {
+  it("the 401 has the reason in WWW-Authenticate (RFC 6750 §3), and never the token", () => {
     const expired = token({ ...CLAIMS, exp: NOW - 100 });
     const { reply } = ask({}, bearer(expired), madeUpTools({ gatewayName: 'a "b"' }));
     expect(headerValues(reply.headers, "www-authenticate")).toEqual([
@@ -303,7 +303,7 @@ describe("public keys", () => {
     expect(ask({ alg, public_key: pem }, bearer(forged)).code).toBe("token_invalid");
   });
 
-  it("do not verify an HMAC made with the public key as the secret", () => {
+  it("public keys do not verify an HMAC made with the public key as the secret", () => {
     const pem = pemOf(rsa.publicKey);
     const forged = token(CLAIMS, { alg: "HS256" }, pem);
     expect(ask({ alg: "RS256", public_key: pem }, bearer(forged)).exchange.call.notes.fault).toBe("jwt: algorithm");
@@ -312,7 +312,7 @@ describe("public keys", () => {
     ]);
   });
 
-  it("do not verify an ES256 signature in DER form", () => {
+  it("public keys do not verify an ES256 signature in DER form", () => {
     const text = `${encode({ alg: "ES256" })}.${encode(CLAIMS)}`;
     const der = sign("sha256", Buffer.from(text), p256.privateKey).toString("base64url");
     expect(ask({ alg: "ES256", public_key: pemOf(p256.publicKey) }, bearer(`${text}.${der}`)).code).toBe("token_invalid");
@@ -362,7 +362,7 @@ describe("jwks_file", () => {
     const unnamed = { keys: [rsa, p256, p384, ed25519, generateKeyPairSync("x25519")].map(({ publicKey }) => jwk(publicKey)) };
     expect(status({ alg }, pair, unnamed)).toBe(200);
     const others = { keys: unnamed.keys.filter((key) => JSON.stringify(key) !== JSON.stringify(jwk(pair.publicKey))) };
-    expect(issuesWith({ alg, jwks_file: "k" }, JSON.stringify(others))).toEqual([`jwks_file: /etc/k holds no key that can verify ${alg}`]);
+    expect(issuesWith({ alg, jwks_file: "k" }, JSON.stringify(others))).toEqual([`jwks_file: /etc/k contains no key that can verify ${alg}`]);
   });
 
   it.each([{ key_ops: "verify" }, { key_ops: ["sign"] }, { key_ops: null }, { use: "enc" }, { use: null }, { alg: "ES384" }, { alg: null }])("a key with %j verifies nothing", (more) => {
@@ -371,7 +371,7 @@ describe("jwks_file", () => {
 
   it("must contain a key that fits", () => {
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify(set))).toEqual([]);
-    expect(issuesWith({ alg: "RS256", jwks_file: "k" }, JSON.stringify(set))).toEqual(["jwks_file: /etc/k holds no key that can verify RS256"]);
+    expect(issuesWith({ alg: "RS256", jwks_file: "k" }, JSON.stringify(set))).toEqual(["jwks_file: /etc/k contains no key that can verify RS256"]);
     expect(issuesWith({ alg: "RS256", jwks_file: "k" }, "{")).toEqual(["jwks_file: /etc/k is not JSON"]);
     expect(issuesWith({ alg: "RS256", jwks_file: "k" }, "[]")).toEqual(['jwks_file: /etc/k is not a JSON Web Key Set: it has no array "keys"']);
   });
@@ -486,7 +486,7 @@ describe("jwks_uri", () => {
     expect(lines.map(({ fields }) => fields!["error"])).toEqual([
       "it answered with status 500",
       'its answer is not a JSON Web Key Set: it has no array "keys"',
-      "its answer holds no key that can verify ES256",
+      "its answer contains no key that can verify ES256",
     ]);
     clock.advance(3_999);
     expect(atOnce(request("a")).status).toBe(200);
@@ -542,7 +542,7 @@ describe("jwks_uri", () => {
 describe("configuration", () => {
   const pem = pemOf(rsa.publicKey);
 
-  it("has defaults", () => {
+  it("jwt has defaults", () => {
     expect(checked(jwt.schema, HS).value).toMatchObject({ leewayS: 60, exp: "required", require: [], typ: ["at+jwt", "JWT", "absent"], from: "header" });
   });
 
@@ -577,7 +577,7 @@ describe("configuration", () => {
     ["another place", { ...HS, from: "header:x" }, /^from: expected/],
     ["a header the gateway sets", { ...HS, claims_to_headers: { sub: "X-Forwarded-For" } }, /^claims_to_headers\.sub: .*the gateway sets this header itself/],
     ["framing", { ...HS, claims_to_headers: { sub: "Content-Length" } }, /^claims_to_headers\.sub/],
-  ])("%s is an error", (_what, config, message) => {
+  ])("jwt reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(jwt.schema, config);
     expect(issues).toHaveLength(1);
     expect(issues[0]!.replace(/^: /, "")).toMatch(message);

@@ -22,12 +22,12 @@ function ask(config: unknown, parts: { query?: string; headers?: string[] }, too
 const status = (parts: { query?: string; headers?: string[] }) => ask({ key: "k1" }, parts).status;
 
 describe("where the key is read (seed 5.3)", () => {
-  it("200 when the query parameter apiKey equals the key (rules 1, 3)", () => {
+  it("answers 200 when the query parameter apiKey equals the key (rules 1, 3)", () => {
     expect(status({ query: "?apiKey=k1" })).toBe(200);
     expect(status({ query: "?a=1&apiKey=k1&b=2" })).toBe(200);
   });
 
-  it("200 when there is no such parameter and the header apiKey equals the key (rule 2)", () => {
+  it("answers 200 when there is no parameter apiKey and the header apiKey equals the key (rule 2)", () => {
     expect(status({ headers: ["apiKey", "k1"] })).toBe(200);
     expect(status({ query: "?apikey=x&APIKEY=x&xapiKey=x&apiKeyx=x", headers: ["apiKey", "k1"] })).toBe(200);
   });
@@ -36,12 +36,12 @@ describe("where the key is read (seed 5.3)", () => {
     expect(status({ headers: [name, "k1"] })).toBe(200);
   });
 
-  it("401 when apiKey differs (rule 4)", () => {
+  it("answers 401 when apiKey differs (rule 4)", () => {
     expect(ask({ key: "k1" }, { query: "?apiKey=k2" })).toMatchObject({ status: 401, code: "key_invalid", forwarded: null });
     expect(ask({ key: "k1" }, { headers: ["apiKey", "K1"] })).toMatchObject({ status: 401, code: "key_invalid", forwarded: null });
   });
 
-  it("401 when there is none (rule 4)", () => {
+  it("answers 401 when there is no apiKey (rule 4)", () => {
     expect(ask({ key: "k1" }, {})).toMatchObject({ status: 401, code: "key_missing", forwarded: null });
     expect(ask({ key: "k1" }, { query: "?a=apiKey&b" })).toMatchObject({ status: 401, code: "key_missing" });
   });
@@ -108,7 +108,7 @@ describe("the 401", () => {
 describe("whose key it is", () => {
   const keys = { keys: [{ id: "alice", key: "a-key" }, { id: "bob", key_sha256: sha256("b-key").toUpperCase() }] };
 
-  it.each([["a-key", "alice"], ["b-key", "bob"]])("%s makes the caller %s, for plugins within and for the log", (key, id) => {
+  it.each([["a-key", "alice"], ["b-key", "bob"]])("the key %s makes the caller %s, for plugins within and for the log", (key, id) => {
     const { forwarded } = ask(keys, { headers: ["apiKey", key] });
     expect(forwarded?.identity).toBe(id);
     expect(forwarded?.call.notes.identity).toBe(id);
@@ -163,7 +163,7 @@ describe("hide_credentials", () => {
     ["?a=%7e+&apiKey=k1&&b=%zz&A=1&a=2", "?a=%7e+&&b=%zz&A=1&a=2"],
     ["?apiKey=k1&apikey=x&apiKey=other&apiKey", "?apikey=x"],
     ["?%61piKey=k1&a%70iKey=y&z", "?z"],
-  ])("%s is forwarded as %j", (query, expected) => {
+  ])("hide_credentials forwards %s as %j", (query, expected) => {
     expect(ask({ key: "k1", hide_credentials: true }, { query }).forwarded?.query).toBe(expected);
   });
 
@@ -194,7 +194,7 @@ describe("hide_credentials", () => {
 });
 
 describe("passing on", () => {
-  it("returns the same reply or promise that the next handler returned", () => {
+  it("key_auth returns the same reply or promise that the next handler returned", () => {
     const middleware = instance(keyAuth, { key: "k1" });
     const promise = Promise.resolve(plainReply);
     expect(exercise(middleware, madeUpExchange({ query: "?apiKey=k1" })).returned).toBe(plainReply);
@@ -203,7 +203,7 @@ describe("passing on", () => {
 });
 
 describe("configuration", () => {
-  it("accepts a key, keys, or both; hide_credentials is false by default", () => {
+  it("key_auth accepts a key, keys, or both; hide_credentials is false by default", () => {
     expect(checked(keyAuth.schema, { key: "k" }).value).toEqual({ key: "k", hideCredentials: false });
     expect(checked(keyAuth.schema, { keys: [{ id: "a", key: "k" }], hide_credentials: true }).issues).toEqual([]);
     expect(checked(keyAuth.schema, { key: "x", keys: [{ id: "a", key: "k" }] }).issues).toEqual([]);
@@ -224,7 +224,7 @@ describe("configuration", () => {
     ["the single key again", { key: "x", keys: [{ id: "b", key: "x" }] }, /keys\[0\]: is the same key as key/],
     ["a key that is a number", { key: 123 }, /key: expected a non-empty string, found a number$/],
     ["an unknown field", { key: "k", hide_credential: true }, /did you mean "hide_credentials"/],
-  ])("%s is a configuration error", (_, config, message) => {
+  ])("key_auth reports %s as a configuration error", (_, config, message) => {
     const { issues } = checked(keyAuth.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

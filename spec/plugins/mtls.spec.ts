@@ -23,26 +23,26 @@ function ask(certificate: ClientCertificate | null, config: object = {}, middlew
 }
 
 describe("who passes", () => {
-  it("admits every client whose certificate the CA has signed", () => {
+  it("mtls admits every client whose certificate the CA has signed", () => {
     for (const certificate of [alice, read(NAMELESS), read(UNRESTRICTED)]) expect(ask(certificate).status).toBe(200);
   });
 
-  it("answers 401 client_certificate_missing without a certificate", () => {
+  it("mtls answers 401 client_certificate_missing without a certificate", () => {
     expect(ask(null)).toMatchObject({ status: 401, code: "client_certificate_missing", forwarded: null });
   });
 
-  it("answers 401 client_certificate_invalid to an unverified certificate, with the reason in the log only", () => {
+  it("mtls answers 401 client_certificate_invalid to an unverified certificate, with the reason in the log only", () => {
     const { status, code, forwarded, notes, reply } = ask(read(ALICE, "CERT_HAS_EXPIRED"));
     expect([status, code, forwarded]).toEqual([401, "client_certificate_invalid", null]);
     expect(notes).toMatchObject({ identity: null, fault: "the client certificate is not verified: CERT_HAS_EXPIRED" });
     expect(String(reply.body)).not.toMatch(/EXPIRED|alice/);
   });
 
-  it("answers 401 client_certificate_invalid to a certificate that is not for authenticating clients", () => {
+  it("mtls answers 401 client_certificate_invalid to a certificate that is not for authenticating clients", () => {
     expect(ask(read(SERVER_ONLY))).toMatchObject({ status: 401, code: "client_certificate_invalid", notes: { fault: /extended key use/ } as unknown });
   });
 
-  it("names scheme and realm in both refusals", () => {
+  it("mtls names scheme and realm in both refusals", () => {
     const middleware = instance(mtls, {}, madeUpTools({ gatewayName: "the gateway" }));
     for (const certificate of [null, read(SERVER_ONLY)]) {
       expect(headerValue(ask(certificate, {}, middleware).reply.headers, "www-authenticate")).toBe('ClientCertificate realm="the gateway"');
@@ -64,29 +64,29 @@ describe("allow", () => {
     "alice@example.com",
     "IP:192.0.2.1",
     "192.0.2.1",
-  ])("accepts %s", (entry) => expect(passes(entry)).toBe(true));
+  ])("mtls accepts %s", (entry) => expect(passes(entry)).toBe(true));
 
   it.each(["Alice", "alic", "alice ", "CN=alice", "cn=alice,O=Söhne\\, Inc.,C=DE", "C=DE,O=Söhne\\, Inc.,CN=alice", "DNS:alice", "example.com", "*.example.com", "URI:alice.example.com", "DE"])(
-    "does not take %s",
+    "mtls does not accept %s",
     (entry) => expect(ask(alice, { allow: [entry] })).toMatchObject({ status: 401, code: "client_certificate_invalid" }),
   );
 
-  it("does not accept a name as one of another kind, nor one name as two", () => {
+  it("mtls does not accept a name as one of another kind, nor one name as two", () => {
     for (const entry of ["DNS:alice.example.com", "alice.example.com", "URI:x:a"]) expect(passes(entry, read(POSING))).toBe(false);
     expect(passes("x:a, DNS:alice.example.com", read(POSING))).toBe(true);
     expect(passes("CN=root,O=x", { ...alice, commonName: "CN=root,O=x" })).toBe(false);
   });
 
-  it("accepts a client without a subject by its alternative name, and never by an empty name", () => {
+  it("mtls accepts a client without a subject by its alternative name, and never by an empty name", () => {
     expect(passes("nameless.example.com", read(NAMELESS))).toBe(true);
     expect(passes("alice", read(NAMELESS))).toBe(false);
   });
 
-  it("does not accept an unverified certificate", () => {
+  it("mtls does not accept an unverified certificate", () => {
     expect(ask(read(ALICE, "DEPTH_ZERO_SELF_SIGNED_CERT"), { allow: ["alice"] }).status).toBe(401);
   });
 
-  it("checks a certificate once per connection", () => {
+  it("mtls checks a certificate once per connection", () => {
     let asked = 0;
     const watched = { ...alice, get names() { asked++; return alice.names; } };
     const middleware = instance(mtls, { allow: ["spiffe://example/alice"] });
@@ -99,7 +99,7 @@ describe("allow", () => {
 });
 
 describe("what is passed on", () => {
-  it("has subject, alternative names and fingerprint behind the client's headers", () => {
+  it("mtls adds subject, alternative names and fingerprint behind the client's headers", () => {
     expect(ask(alice).forwarded?.headers).toEqual([
       "Host", "h",
       "X-Client-Cert-Subject", "CN=alice,O=S\\C3\\B6hne\\, Inc.,C=DE",
@@ -108,31 +108,31 @@ describe("what is passed on", () => {
     ]);
   });
 
-  it("has no headers for what the certificate does not contain", () => {
+  it("mtls adds no headers for parts that the certificate does not contain", () => {
     expect(ask(read(NAMELESS)).forwarded?.headers).not.toContain("X-Client-Cert-Subject");
     expect(ask(read(UNRESTRICTED)).forwarded?.headers).not.toContain("X-Client-Cert-SAN");
   });
 
-  it("escapes characters that a header cannot carry, and commas in names", () => {
+  it("mtls escapes characters that a header cannot carry, and commas in names", () => {
     const { forwarded } = ask({ ...alice, subject: "CN=a\r\nX: y\u0000\u{1F600}", names: ["URI:a,DNS:b", "DNS:ü \"%\n"] });
     expect(headerValue(forwarded!.headers, "x-client-cert-subject")).toBe("CN=a\\0D\\0AX: y\\00\\F0\\9F\\98\\80");
     expect(headerValue(forwarded!.headers, "x-client-cert-san")).toBe("URI:a%2CDNS:b,DNS:%C3%BC%20%22%25%0A");
     expect(ask(read(POSING)).forwarded!.headers).toContain("URI:x:a%2C%20DNS:alice.example.com");
   });
 
-  it("has each header once, also with two instances", () => {
+  it("mtls sends each header once, also with two instances", () => {
     const { forwarded } = exercise(instance(mtls, {}), exchangeOf(alice, ["Host", "h", ...ask(alice).forwarded!.headers.slice(2), "X-Later", "1"]));
     for (const name of ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"]) expect(headerValues(forwarded!.headers, name)).toHaveLength(1);
     expect(headerValue(forwarded!.headers, "x-later")).toBe("1");
   });
 
-  it("has the CN, or else the fingerprint, as the caller's identity", () => {
+  it("mtls uses the CN, or else the fingerprint, as the caller's identity", () => {
     expect(ask(alice)).toMatchObject({ forwarded: { identity: "alice" }, notes: { identity: "alice" } });
     const nameless = read(NAMELESS);
     expect(ask(nameless).forwarded?.identity).toBe(nameless.fingerprint);
   });
 
-  it("returns the same reply or promise that the next handler returned", () => {
+  it("mtls returns the same reply or promise that the next handler returned", () => {
     const promise = Promise.resolve(plainReply);
     expect(exercise(instance(mtls, {}), exchangeOf(alice)).returned).toBe(plainReply);
     expect(exercise(instance(mtls, {}), exchangeOf(alice), () => promise).returned).toBe(promise);
@@ -140,12 +140,12 @@ describe("what is passed on", () => {
 });
 
 describe("configuration", () => {
-  it("may be empty", () => expect(checked(mtls.schema, {})).toEqual({ value: {}, issues: [] }));
+  it("the configuration of mtls may be empty", () => expect(checked(mtls.schema, {})).toEqual({ value: {}, issues: [] }));
 
   it.each<[object, string]>([
     [{ allow: [] }, "allow: expected at least 1 item, found none"],
     [{ allow: [""] }, 'allow[0]: expected a non-empty string, found ""'],
     [{ allow: "alice" }, 'allow: expected an array, found "alice"'],
     [{ alow: ["alice"] }, 'alow: is not a known field; did you mean "allow"?'],
-  ])("%j: %s", (config, issue) => expect(checked(mtls.schema, config).issues).toEqual([issue]));
+  ])("mtls refuses the configuration %j: %s", (config, issue) => expect(checked(mtls.schema, config).issues).toEqual([issue]));
 });

@@ -5,14 +5,14 @@ import { definePlugin, runningOrder } from "../../lib/plugins/plugin.ts";
 import { object } from "../../lib/config/schema.ts";
 
 describe("kinds", () => {
-  it("have different, valid names", () => {
+  it("kinds have different, valid names", () => {
     const names = builtinPlugins.map((plugin) => plugin.name);
     expect(names).toEqual(expect.arrayContaining(["key_auth", "rate_limit"]));
     expect(new Set(names).size).toBe(names.length);
     for (const name of names) expect(name).toMatch(/^[a-z0-9_]+$/);
   });
 
-  it("pass through definePlugin unchanged", () => {
+  it("kinds pass through definePlugin unchanged", () => {
     const plugin = { name: "x", schema: object({}), create: () => (next: Parameters<Middleware>[0]) => next };
     expect(definePlugin(plugin)).toBe(plugin);
   });

@@ -18,7 +18,7 @@ function limited(config: unknown, options: { id?: string; key?: string } = {}) {
 }
 
 describe("what is admitted", () => {
-  it("admits the first N requests; the next one gets 429 and does not reach the upstream", () => {
+  it("rate_limit admits the first N requests; the next one gets 429 and does not reach the upstream", () => {
     const { middleware, statuses } = limited({ limit_second: 2 });
     expect(statuses(2)).toEqual([200, 200]);
     const { returned, forwarded } = exercise(middleware, madeUpExchange());
@@ -26,7 +26,7 @@ describe("what is admitted", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("admits N requests in any second, not N per second of the clock", () => {
+  it("rate_limit admits N requests in any second, not N per second of the clock", () => {
     const { clock, statuses } = limited({ limit_second: 2 });
     clock.advance(900);
     expect(statuses(2)).toEqual([200, 200]);
@@ -45,7 +45,7 @@ describe("what is admitted", () => {
     expect(statuses(1)).toEqual([200]);
   });
 
-  it("consumes nothing from the other windows when one window refuses", () => {
+  it("rate_limit consumes nothing from the other windows when one window refuses", () => {
     const { clock, statuses } = limited({ limit_second: 1, limit_min: 3 });
     for (let i = 0; i < 3; i++) {
       expect(statuses(4)).toEqual([200, 429, 429, 429]);
@@ -54,21 +54,21 @@ describe("what is admitted", () => {
     expect(statuses(1)).toEqual([429]);
   });
 
-  it("counts each plugin instance by itself", () => {
+  it("rate_limit counts each plugin instance by itself", () => {
     const tools = madeUpTools({ key: "one" });
     const other = { ...tools, scope: { ...tools.scope, key: "two" } };
     const status = (t: typeof tools) => atOnce(exercise(instance(rateLimit, { limit_min: 1 }, t), madeUpExchange()).returned).status;
     expect([status(tools), status(other), status(tools)]).toEqual([200, 200, 429]);
   });
 
-  it("refills nothing on a reload", () => {
+  it("rate_limit refills nothing on a reload", () => {
     const tools = madeUpTools();
     const status = (config: unknown) => atOnce(exercise(instance(rateLimit, config, tools), madeUpExchange()).returned).status;
     expect([status({ limit_min: 2 }), status({ limit_min: 2 }), status({ limit_min: 2 })]).toEqual([200, 200, 429]);
     expect([status({ limit_min: 3 }), status({ limit_min: 3 })]).toEqual([200, 429]);
   });
 
-  it("remembers at most max_callers callers: where all have used up a limit, new callers share one allowance", () => {
+  it("rate_limit remembers at most max_callers callers: where all have used up a limit, new callers share one allowance", () => {
     const { tools, ask } = limited({ limit_min: 1, max_callers: 3 });
     const statuses = Array.from({ length: 9 }, (_, i) => ask({ clientAddress: `192.0.2.${i}` }).status);
     expect(statuses).toEqual([200, 200, 200, 200, 429, 429, 429, 429, 429]);
@@ -115,7 +115,7 @@ describe("limit_by", () => {
 });
 
 describe("a client", () => {
-  it("gets RateLimit-Policy and RateLimit on every reply", () => {
+  it("a client gets RateLimit-Policy and RateLimit on every reply", () => {
     const { clock, ask } = limited({ limit_second: 10, limit_min: 60, limit_hour: 64 });
     const reply = ask();
     expect(headerValue(reply.headers, "ratelimit-policy")).toBe('"second";q=10;w=1, "minute";q=60;w=60, "hour";q=64;w=3600');
@@ -124,7 +124,7 @@ describe("a client", () => {
     expect(headerValue(ask().headers, "ratelimit")).toBe('"second";r=9;t=1, "minute";r=58;t=59, "hour";r=62;t=3599');
   });
 
-  it("gets the upstream's reply with everything it had", () => {
+  it("a client gets the upstream's reply with everything it had", () => {
     const { ask } = limited({ limit_min: 1 });
     expect(ask()).toEqual({
       ...plainReply,
@@ -132,7 +132,7 @@ describe("a client", () => {
     });
   });
 
-  it("gets 429 rate_limited with Retry-After in whole seconds, rounded up, and the limits", () => {
+  it("a client gets 429 rate_limited with Retry-After in whole seconds, rounded up, and the limits", () => {
     const { clock, ask } = limited({ limit_min: 1 });
     ask();
     clock.advance(100);
@@ -160,13 +160,13 @@ describe("a client", () => {
     }
   });
 
-  it("sees the plugin's id in the names of policies, quoted as a structured field", () => {
+  it("a client sees the plugin's id in the names of policies, quoted as a structured field", () => {
     expect(headerValue(limited({ limit_min: 1 }, { id: "api" }).ask().headers, "ratelimit")).toBe('"api-minute";r=0;t=60');
     const odd = limited({ limit_min: 1 }, { id: 'a"b\\ü\n' });
     expect(headerValue(odd.ask().headers, "ratelimit-policy")).toBe('"a\\"b\\\\??-minute";q=1;w=60');
   });
 
-  it("gets the headers of several instances, and of the upstream, side by side", () => {
+  it("a client gets the headers of several instances, and of the upstream, side by side", () => {
     const tools = madeUpTools();
     const named = (id: string, limit: number) =>
       instance(rateLimit, { limit_min: limit }, { ...tools, scope: { ...tools.scope, id, key: id } });
@@ -179,7 +179,7 @@ describe("a client", () => {
     expect(headerValues(second.headers, "ratelimit")).toEqual(['"inner-minute";r=0;t=60', '"outer-minute";r=3;t=60']);
   });
 
-  it("causes the code rate_limited in the log when it is refused", () => {
+  it("a client causes the code rate_limited in the log when it is refused", () => {
     const { ask } = limited({ limit_min: 1 });
     ask();
     const call = new Call({ id: "x", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
@@ -266,7 +266,7 @@ describe("promises", () => {
 });
 
 describe("configuration", () => {
-  it("needs one limit and has defaults for the rest", () => {
+  it("rate_limit needs one limit and has defaults for the rest", () => {
     const defaults = { limitBy: "client_ip", mode: "enforce", maxCallers: 100_000 };
     expect(checked(rateLimit.schema, { limit_min: 1 }).value).toEqual({ limitMin: 1, ...defaults });
     for (const limit_by of ["client_ip", "credential", "all", "header:X-Tenant"]) {
@@ -292,7 +292,7 @@ describe("configuration", () => {
     ],
     ["more callers than fit for one small limit", { limit_min: 16, max_callers: 10_000_000 }, /at most 7\d{6}$/],
     ["an unknown field", { limit_minute: 1, limit_hour: 2 }, /limit_minute: is not a known field; did you mean "limit_min"/],
-  ])("%s is a configuration error", (_, config, message) => {
+  ])("rate_limit reports %s as a configuration error", (_, config, message) => {
     const { issues } = checked(rateLimit.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

@@ -32,7 +32,7 @@ describe("redirect", () => {
     ["/new?x=1", "?a=1", "/new?x=1&a=1"],
     ["/new#part", "?a=1", "/new?a=1#part"],
     ["/new", '?a="<é', "/new?a=%22%3C%E9"],
-  ])("%s keeps the query %s", (location, query, expected) => {
+  ])("the location %s keeps the query %s", (location, query, expected) => {
     expect(ask({ location }, { query }).location).toBe(expected);
   });
 
@@ -41,7 +41,7 @@ describe("redirect", () => {
   });
 
   it.each(["https://${request.host}${request.path}", "http://${request.host}:8080/x", "//${request.host}", "https://${request.host}?x=1"])(
-    "%s is 400 for a request that names no host: its path would become one",
+    "the location %s answers 400 to a request that names no host: its path would become one",
     (location) => {
       const parts = { authority: "", path: "/evil.example", httpVersion: "1.0" };
       const { returned } = exercise(instance(redirect, { location }), madeUpExchange(parts));
@@ -55,7 +55,7 @@ describe("redirect", () => {
     ["no location", {}, /location: is required/],
     ["another status", { location: "/", status: 304 }, /status: expected 301, 302, 303, 307 or 308, found 304/],
     ["a location that a client could choose", { location: "{rest}" }, /location: \{rest\} would choose where to redirect/],
-  ])("%s is a configuration error", (_, config, message) => {
+  ])("redirect reports %s as a configuration error", (_, config, message) => {
     const { issues } = checked(redirect.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

@@ -55,7 +55,7 @@ describe("the four changes", () => {
 });
 
 describe("passing on", () => {
-  it("returns the same reply or promise that the next handler returned", () => {
+  it("request_headers returns the same reply or promise that the next handler returned", () => {
     const middleware = instance(requestHeaders, { remove: ["X"] });
     const promise = Promise.resolve(plainReply);
     expect(exercise(middleware, madeUpExchange()).returned).toBe(plainReply);
@@ -75,6 +75,7 @@ describe("configuration", () => {
     ["Expect", { remove: ["Expect"] }, /remove\[0\]: is part of how the request is sent/],
     ["X-Forwarded-For", { set: { "X-Forwarded-For": "x" } }, /is set by the gateway itself/],
     ["X-Request-Id", { rename: { "x-request-id": "x" } }, /is set by the gateway itself/],
+    ["X-Real-IP", { set: { "X-Real-IP": "${client.ip}" } }, /passes from trusted proxies only/],
     ["a certificate's header", { add: { "X_Client-Cert_Subject": "CN=root" } }, /is set by the plugin "mtls" only/],
     ["a name twice", { set: { "X-A": "1", "x-a": "2" } }, /set\["x-a"\]: occurs twice/],
     ["two names for one", { rename: { "X-A": "X-C", "X-B": "x-c" } }, /rename\["X-B"\]: gets the same name as X-A/],
@@ -82,7 +83,7 @@ describe("configuration", () => {
     ["an empty list", { add: { "X-A": [] } }, /at least 1 item/],
     ["an unknown name in a value", { set: { "X-A": "${claims.sub}" } }, /set\["X-A"\]: .*did you mean \$\{claim\.sub\}/],
     ["an unknown field", { append: { "X-A": "1" } }, /append: is not a known field/],
-  ])("%s is a configuration error", (_, config, message) => {
+  ])("request_headers reports %s as a configuration error", (_, config, message) => {
     const { issues } = checked(requestHeaders.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

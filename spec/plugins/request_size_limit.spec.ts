@@ -24,7 +24,7 @@ it("refuses a body whose Content-Length is too large with 413 body_too_large, wi
   for (const length of ["11", "999999999999999"]) {
     const { reply, forwarded } = ask(length, body);
     expect([reply.status, problemOf(reply)["code"], forwarded]).toEqual([413, "body_too_large", null]);
-    expect(problemOf(reply)["detail"]).toBe("The request body may have 10 bytes here.");
+    expect(problemOf(reply)["detail"]).toBe("The request body may have at most 10 bytes here.");
   }
   expect([body.readableFlowing, body.destroyed]).toEqual([null, false]);
 });
@@ -60,7 +60,7 @@ describe("configuration", () => {
     [{}, /^max_payload_size: is required/],
     [{ max_payload_size: 0 }, /^max_payload_size: expected an integer ≥ 1, found 0$/],
     [{ max_payload_size: "1MB" }, /^max_payload_size: expected an integer ≥ 1, found "1MB"$/],
-  ])("%j is a configuration error", (config, issue) => {
+  ])("request_size_limit reports %j as a configuration error", (config, issue) => {
     const { issues } = checked(requestSizeLimit.schema, config);
     expect(issues).toEqual([expect.stringMatching(issue)]);
   });

@@ -44,5 +44,5 @@ describe("configuration", () => {
     [{ headers: { a: "x\t" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\t"'],
     [{ content_type: " " }, 'content_type: expected a media type, found " "'],
     [{ content_type: "a\nb" }, 'content_type: expected a media type, found "a\\nb"'],
-  ])("%j is a configuration error", (config, issue) => expect(checked(requestTermination.schema, config).issues).toEqual([issue]));
+  ])("request_termination reports %j as a configuration error", (config, issue) => expect(checked(requestTermination.schema, config).issues).toEqual([issue]));
 });

@@ -41,7 +41,7 @@ async function through(config: unknown, parts: Partial<ExchangeParts>) {
 }
 
 describe("a body", () => {
-  it("reaches the upstream byte for byte if it is valid, however it arrived", async () => {
+  it("a body reaches the upstream byte for byte if it is valid, however it arrived", async () => {
     const text = '  {"id" : 1,\n "more":"é😀\\u0041" }\n';
     const whole = Buffer.from(text);
     expect((await through({ body: BODY }, post(text))).body!.toString()).toBe(text);
@@ -49,7 +49,7 @@ describe("a body", () => {
     expect((await through({ body: BODY }, post(pieces))).body!.equals(whole)).toBe(true);
   });
 
-  it("occupies few buffers although it arrives in thousands of small chunks", async () => {
+  it("a body occupies few buffers although it arrives in thousands of small chunks", async () => {
     const whole = Buffer.from(`{"id":1,"text":"${Array.from({ length: 3_000 }, (_, i) => i % 10).join("")}"}`);
     const pieces: Buffer[] = [];
     const { returned } = exercise(instance(requestValidation, { body: BODY }), madeUpExchange(post(Readable.from([...whole].map((byte) => Buffer.from([byte]))))), async ({ body }) => {
@@ -61,13 +61,13 @@ describe("a body", () => {
     expect(pieces.length).toBeLessThan(300);
   });
 
-  it("gets a reply with all violations if it is invalid", async () => {
+  it("a body gets a reply with all violations if it is invalid", async () => {
     const { problem, forwarded } = await ask({ body: { items: BODY } }, post('[{"id":"x"},{},{"id":1}]'));
     expect(forwarded).toBeNull();
     expect(problem).toMatchObject({
       status: 400,
       code: "request_invalid",
-      detail: "The request has 2 violations of the form that is asked for.",
+      detail: "The request has 2 violations of its schemas.",
       violations: [
         { in: "body", at: "/0/id", message: "expected an integer, found a string" },
         { in: "body", at: "/1/id", message: "is required" },
@@ -82,7 +82,7 @@ describe("a body", () => {
     ["no UTF-8", Buffer.from([0x22, 0xff, 0x22]), "body : is not encoded in UTF-8"],
     ["a key twice", '{"id":1,"id":2}', "body /id: is a duplicate key"],
     ["endless nesting", "[".repeat(101) + "]".repeat(101), "body : is nested deeper than 100 levels"],
-  ])("gets 400 if it is invalid: %s", async (_what, body, violation) => {
+  ])("a body gets 400 if it is invalid: %s", async (_what, body, violation) => {
     expect((await ask({ body: BODY }, post(body))).violations).toEqual([violation]);
   });
 
@@ -96,18 +96,18 @@ describe("a body", () => {
     expect((await ask({ body: BODY }, { upgrade: "websocket" })).reply).toBe(plainReply);
   });
 
-  it.each(["application/json", "Application/JSON; charset=UTF-8", 'application/ld+json;profile="x"; charset="utf-8"', "application/merge-patch+json"])("may have the type %s", async (type) => {
+  it.each(["application/json", "Application/JSON; charset=UTF-8", 'application/ld+json;profile="x"; charset="utf-8"', "application/merge-patch+json"])("a body may have the type %s", async (type) => {
     expect((await ask({ body: BODY }, post('{"id":1}', ["Content-Type", type]))).reply).toBe(plainReply);
   });
 
   it.each([[[]], [["Content-Type", "text/plain"]], [["Content-Type", "application/jsonp"]], [["Content-Type", "application/json; charset=latin1"]], [["Content-Type", "application/json", "content-type", "text/plain"]], [["Content-Type", "text/x+json"]]])(
-    "is not checked, but refused, with the headers %j",
+    "a body is not checked, but refused, with the headers %j",
     async (headers) => {
       expect((await ask({ body: BODY }, post("{", headers))).violations).toEqual(["headers /content-type: expected application/json, or a type that ends with +json, in UTF-8"]);
     },
   );
 
-  it("gets an error if it has a Content-Encoding", async () => {
+  it("a body gets an error if it has a Content-Encoding", async () => {
     expect((await ask({ body: BODY }, post("{}", [...JSON_HEADERS, "Content-Encoding", "gzip"]))).violations).toEqual(["headers /content-encoding: is not allowed: send the body unencoded"]);
     expect((await ask({ body: BODY }, post('{"id":1}', [...JSON_HEADERS, "Content-Encoding", "identity"]))).reply).toBe(plainReply);
   });
@@ -121,13 +121,13 @@ describe("a body", () => {
     expect(body.readableFlowing).toBeNull();
   });
 
-  it("gets a limited number of violations, and the problem document says so", async () => {
+  it("a body gets a limited number of violations, and the problem document says so", async () => {
     const { problem, violations } = await ask({ body: { items: false } }, post(JSON.stringify(Array(1000).fill(0))));
     expect(violations.length).toBe(50);
     expect(problem!["detail"]).toMatch(/^The request has at least 50 violations/);
   });
 
-  it("does not block the event loop during a long check, and gets the same verdict", async () => {
+  it("a body does not block the event loop during a long check, and gets the same verdict", async () => {
     const schema = { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } };
     const texts = [JSON.stringify(Array(100_000).fill(1)), JSON.stringify([...Array<unknown>(100_000).fill(1), "x"])];
     let turns = 0;
@@ -156,7 +156,7 @@ describe("a body", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("gets an error if it multiplies the work of its schema", async () => {
+  it("a body gets an error if it multiplies the work of its schema", async () => {
     const schema = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
     expect((await ask({ body: schema }, post("[".repeat(60) + "]".repeat(60)))).violations).toEqual(["body : takes too long to check"]);
     const headers = { properties: { x: { allOf: Array(300).fill({ pattern: "(a|b|c|[a-z]|\\w){50}!" }) } } };
@@ -170,7 +170,7 @@ describe("max_bytes", () => {
   it("refuses a longer Content-Length with 413 without reading", async () => {
     const body = new PassThrough();
     const { problem } = await ask(config, post(body, [...JSON_HEADERS, "Content-Length", "11"]));
-    expect(problem).toMatchObject({ status: 413, code: "body_too_large", detail: "The request body may have 10 bytes." });
+    expect(problem).toMatchObject({ status: 413, code: "body_too_large", detail: "The request body may have at most 10 bytes." });
     expect(body.readableFlowing).toBeNull();
   });
 
@@ -204,7 +204,7 @@ describe("max_bytes", () => {
 });
 
 describe("a client", () => {
-  it("gets 100 Continue if it waits for it, and the upstream does not get Expect", async () => {
+  it("a client gets 100 Continue if it waits for it, and the upstream does not get Expect", async () => {
     const informed: number[] = [];
     const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
     const { forwarded } = await through({ body: true }, post("1", [...JSON_HEADERS, "Expect", "100-continue", "X", "1"], { call }));
@@ -212,14 +212,14 @@ describe("a client", () => {
     expect(forwarded!.headers).toEqual([...JSON_HEADERS, "X", "1"]);
   });
 
-  it("gets no 100 Continue if its Content-Length is refused", async () => {
+  it("a client gets no 100 Continue if its Content-Length is refused", async () => {
     const informed: number[] = [];
     const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
     await ask({ body: true, max_bytes: 1 }, post(new PassThrough(), [...JSON_HEADERS, "Expect", "100-continue", "Content-Length", "2"], { call }));
     expect(informed).toEqual([]);
   });
 
-  it("gets bad_request if its body is incomplete, and nothing is forwarded", async () => {
+  it("a client gets bad_request if its body is incomplete, and nothing is forwarded", async () => {
     for (const before of [true, false]) {
       const body = new PassThrough();
       if (before) body.destroy();
@@ -229,14 +229,14 @@ describe("a client", () => {
     }
   });
 
-  it("gets the error of a gateway limit that its body exceeds", async () => {
+  it("a client gets the error of a gateway limit that its body exceeds", async () => {
     const body = new PassThrough();
     const { returned } = exercise(instance(requestValidation, { body: true }), madeUpExchange(post(body)));
     body.destroy(new Fault("body_too_large", "the body has more than 5 bytes"));
     await expect(returned).rejects.toMatchObject({ code: "body_too_large" });
   });
 
-  it("gets request_timeout if it sends nothing for a minute", async () => {
+  it("a client gets request_timeout if it sends nothing for a minute", async () => {
     const clock = manualClock();
     const body = new PassThrough();
     const { returned } = exercise(instance(requestValidation, { body: true }, madeUpTools({ clock })), madeUpExchange(post(body)));
@@ -298,7 +298,7 @@ describe("the headers", () => {
     expect((await ask({ headers }, { headers: [] })).violations).toEqual(["headers /x-tenant: is required"]);
   });
 
-  it("include the host over HTTP/2", async () => {
+  it("the headers include the host over HTTP/2", async () => {
     const host = { properties: { host: { const: "a.example" } }, required: ["host"] };
     expect((await ask({ headers: host }, { headers: [], authority: "a.example" })).reply).toBe(plainReply);
     expect((await ask({ headers: host }, { headers: ["Host", "b.example"], authority: "a.example" })).violations).toEqual(['headers /host: expected "a.example"']);
@@ -325,7 +325,7 @@ describe("configuration", () => {
     ["no headers at all", { headers: false }, /headers: refuses every request/],
     ["no bytes", { body: true, max_bytes: 0 }, /max_bytes: expected an integer 1–67108864/],
     ["an unknown field", { body: true, max_byte: 1 }, /did you mean "max_bytes"/],
-  ])("%s is an error", (_what, config, message) => {
+  ])("request_validation reports %s as a configuration error", (_what, config, message) => {
     const { issues } = checked(requestValidation.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

@@ -10,7 +10,7 @@ const changed = ["X-New", "1", "Link", "</0>", "X-Item", "7", "Link", "</a>", "L
 const exchange = () => madeUpExchange({ params: { id: "7" } });
 
 describe("the reply", () => {
-  it("has its headers changed in a copy, in the order remove, rename, set, add", () => {
+  it("the reply has its headers changed in a copy, in the order remove, rename, set, add", () => {
     const before = [...reply.headers];
     const { returned, forwarded } = exercise(instance(responseHeaders, config), exchange(), () => reply);
     expect(atOnce(returned)).toEqual({ ...reply, headers: changed });
@@ -18,12 +18,12 @@ describe("the reply", () => {
     expect(forwarded?.headers).toEqual(["Host", "gateway.example"]);
   });
 
-  it("gets its changes also as a promise", async () => {
+  it("the reply gets its changes also as a promise", async () => {
     const { returned } = exercise(instance(responseHeaders, config), exchange(), () => Promise.resolve(reply));
     expect((await returned).headers).toEqual(changed);
   });
 
-  it("keeps status, body, trailers and tunnel", () => {
+  it("the reply keeps status, body, trailers and tunnel", () => {
     const body = Readable.from(["x"]);
     const trailers = () => ["T", "1"];
     const { returned } = exercise(instance(responseHeaders, config), exchange(), () => ({ ...reply, status: 502, reason: "Why", body, trailers }));
@@ -36,7 +36,7 @@ describe("the reply", () => {
     body.destroy();
   });
 
-  it("never replaces the fault of an inner plugin", async () => {
+  it("the reply never replaces the fault of an inner plugin", async () => {
     const failing = exercise(instance(responseHeaders, config), exchange(), () => Promise.reject(new Error("x")));
     await expect(failing.returned).rejects.toThrow("x");
     expect(atOnce(exercise(instance(responseHeaders, { remove: ["None"] }), exchange()).returned).headers).toEqual(plainReply.headers);
@@ -51,7 +51,7 @@ describe("configuration", () => {
     ["Trailer", { set: { trailer: "x" } }, /is part of how the message is framed/],
     ["X-Request-Id", { set: { "X-Request-Id": "x" } }, /is set by the gateway itself/],
     ["Sec-WebSocket-Accept", { remove: ["Sec-WebSocket-Accept"] }, /is part of how a WebSocket is opened/],
-  ])("%s is a configuration error", (_, given, message) => {
+  ])("response_headers reports %s as a configuration error", (_, given, message) => {
     const { issues } = checked(responseHeaders.schema, given);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

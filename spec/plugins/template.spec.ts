@@ -39,7 +39,7 @@ describe("placeholders", () => {
     ["${claim.admin} ${claim.age}", "true 30"],
     ["${claim.groups}", "x,y%2Cz,50%25"],
     ["${claim.address}", '{"city":"Ulm"}'],
-  ])("take their value from the request: %s", (text, expected) => {
+  ])("placeholders take their value from the request: %s", (text, expected) => {
     const values = { sub: "user-1", address: { city: "Ulm" }, "https://example.com/role": "admin", "a.b": "dotted", a: { b: "nested" }, admin: true, age: 30, groups: ["x", "y,z", "50%"] };
     expect(inHeader(text, { params: { id: "42" }, identity: "alice", claims: values, authority: "gateway.example:8008" })).toBe(expected);
   });
@@ -62,7 +62,7 @@ describe("placeholders", () => {
 });
 
 describe("values of requests are escaped", () => {
-  it("in a header: no line breaks or control characters, UTF-8, no blanks around it", () => {
+  it("a value in a header has no line breaks, control characters or blanks around it, and is UTF-8", () => {
     expect(inHeader("${claim.sub}", claims({ sub: " a\r\nX-Admin: 1\0\x7f\tb " }))).toBe("a??X-Admin: 1??\tb");
     expect(inHeader("ü ${claim.sub}", claims({ sub: "Jürgen Ж \ud800" }))).toBe(Buffer.from("ü Jürgen Ж \ufffd").toString("latin1"));
     expect(inHeader(" a ")).toBe("a");
@@ -70,7 +70,7 @@ describe("values of requests are escaped", () => {
     expect(inHeader("${claim.sub}", claims({ sub: "voilà " }))).toBe(Buffer.from("voilà").toString("latin1"));
   });
 
-  it("in a location: claims are percent-encoded, parameters stay as they matched", () => {
+  it("a location has its claims percent-encoded, and its parameters as they matched", () => {
     expect(inLocation("/u/${claim.sub}?n=${claim.name}", claims({ sub: "../a/b?c#d", name: "a&b=c\r\nX: é" }))).toBe("/u/..%2Fa%2Fb%3Fc%23d?n=a%26b%3Dc%0D%0AX%3A%20%C3%A9");
     expect(inLocation("/new/{rest}", { params: { rest: "a%20b/c;d=1&e" } })).toBe("/new/a%20b/c;d=1&e");
     expect(inLocation("/new?id={id}", { params: { id: "a&admin=1+2;%20" } })).toBe("/new?id=a%26admin%3D1%2B2%3B%20");
@@ -78,12 +78,12 @@ describe("values of requests are escaped", () => {
     expect(inLocation("/{x}", { params: { x: 'a"<>\\^`{|}é\r\n' } })).toBe("/a%22%3C%3E%5C%5E%60%7B%7C%7D%E9%0D%0A");
   });
 
-  it("in a location: an absent parameter leaves no second slash in front, after which a host would be read", () => {
+  it("a location without a parameter has no second slash in front, after which a host would be read", () => {
     expect(inLocation("/{x}/{y}", { params: { y: "evil.example" } })).toBe("/evil.example");
     expect(inLocation("/{x}//{y}", { params: { y: "evil.example" } })).toBe("/evil.example");
   });
 
-  it("in a location: the requested host comes without its port", () => {
+  it("a location has the requested host without its port", () => {
     expect(inLocation("https://${request.host}${request.path}", { authority: "shop.example:8008", path: "/a/b" })).toBe("https://shop.example/a/b");
     expect(inLocation("https://${request.host}:8443/", { authority: "[2001:db8::1]:80" })).toBe("https://[2001:db8::1]:8443/");
     expect(inLocation("${request.path}/", { path: "/a" })).toBe("/a/");
@@ -114,7 +114,7 @@ describe("configuration", () => {
     ["${request.id", /a placeholder that begins with \$\{ lacks its closing brace/],
     ["${env:NOPE}", /\$\{env:NOPE\} cannot be resolved/],
     ["{rest*}", /\{rest\*\} is written \{rest\} here/],
-    ["a\nb", /holds a control character or line break/],
+    ["a\nb", /contains a control character or line break/],
   ])("%j is an error", (text, message) => {
     const { issues } = checked(header, text);
     expect(issues.length).toBe(1);
@@ -139,9 +139,9 @@ describe("configuration", () => {
     ["//{x}", /would choose the host/],
     ["/${request.path}", /starts with a slash: leave out the one before it/],
     ["https://${request.path}", /starts with a slash/],
-    ["/a b", /holds " ", which a URL cannot: write it percent-encoded/],
-    ["/é", /holds "é"/],
-    ["/\\evil.example", /holds "\\\\"/],
+    ["/a b", /contains " ", which a URL cannot contain: write it percent-encoded/],
+    ["/é", /contains "é"/],
+    ["/\\evil.example", /contains "\\\\"/],
   ])("the location %j is an error", (text, message) => {
     const { issues } = checked(location, text);
     expect(issues.length).toBe(1);

@@ -60,7 +60,7 @@ describe("checkRoutes", () => {
     expect(error?.message).toMatch(/route "r0" of service "people" and route "r1" of service "users" both match PUT of "\/\{y\}"/);
   });
 
-  it("with several earlier routes, a conflict names the first route that accepts the first of the methods", () => {
+  it("a conflict with several earlier routes names the first route that accepts the first of the methods", () => {
     const earlier = (...routes: string[]) => checkRoutes(declare({ "a /a": routes })).map(({ message }) => /and route "(r\d)"/.exec(message)![1]);
     expect(earlier("GET /x", "PUT /x", "PUT,GET /x")).toEqual(["r1"]);
     expect(earlier("GET /x", "PUT /x", "* /x")).toEqual(["r0"]);

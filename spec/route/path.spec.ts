@@ -29,7 +29,7 @@ describe("the forms of a request target", () => {
     "*", "", "example.com:443", "a/b", "?x", "ftp://example.com/", "file:///etc/passwd", "http:/a", "http://", "http:///a", "http://:80/",
     "http://user@example.com/", "http://user:secret@example.com/", "http://exa mple.com/", "http://exa\\mple.com/", "http://ex\xe9.com/",
     "http://example.com#x", "/a#b", "/a?b#c", "/a?b c", "/a?b\r\nX: y", "/a?b\0", "/a?\x7f", "/a?\u010d", "/caf\xe9", "/\u010d",
-  ])("%j gets 400 bad_request", (target) => expect(readTarget(target)).toEqual(bad));
+  ])("the target %j gets 400 bad_request", (target) => expect(readTarget(target)).toEqual(bad));
 });
 
 describe("the normal form of a path", () => {
@@ -49,7 +49,7 @@ describe("the normal form of a path", () => {
     ["/admin;x/a;b=1", "/admin;x/a;b=1", "parameters of a name stay"],
     ["/a;../b;..", "/a;../b;..", "dots among parameters climb nowhere"],
     ["/...;x/a..;x/..a;x", "/...;x/a..;x/..a;x", "nor do dots that are part of a name"],
-  ])("%j becomes %j: %s", (raw, normal) => expect(readTarget(raw)).toEqual(plain(normal)));
+  ])("the path %j becomes %j: %s", (raw, normal) => expect(readTarget(raw)).toEqual(plain(normal)));
 
   it.each([
     "/.", "/..", "/a/./b", "/a/../b", "/a/..", "/%2e", "/%2E%2e/a", "/.%2e/a", "/%2e./a", "/a/.%2E", "/..;/a", "/a/.;x=1/b", "/a/..;", "/.;", "/public/..;x/admin",
@@ -57,7 +57,7 @@ describe("the normal form of a path", () => {
     "/a%2F../b", "/a%2f%2e%2e%2fb", "/..%2Fa", "/a%5cb", "/a%5C", "/a\\b", "/\\", "/a%00", "/a\0",
     "/%0d%0a", "/a\tb", "/%1F", "/%7f", "/\x7f",
     "/%", "/a%4", "/%zz", "/%4g", "/%%41", "/%u0041", "http://h/../a", "http://h/%2e%2e",
-  ])("%j gets 400 path_ambiguous", (target) => expect(readTarget(target)).toEqual(ambiguous));
+  ])("the path %j gets 400 path_ambiguous", (target) => expect(readTarget(target)).toEqual(ambiguous));
 
   it('an encoded "/" is kept, in upper case, and reported', () => {
     expect(readTarget("/a%2fb/%2F")).toEqual({ path: "/a%2Fb/%2F", query: "", authority: null, encodedSlash: true });
@@ -80,7 +80,7 @@ describe("the comparison of spellings", () => {
     ["/a%3Ab%2B%40", "/a:b+@"],
     ["/a%2Fb%25%3F%23%7C%C3%A9", "/a%2Fb%25%3F%23%7C%C3%A9"],
     ["/%253A%3A", "/%253A:"],
-  ])("%j compares as %j", (path, expected) => expect(comparable(path)).toBe(expected));
+  ])("the path %j compares as %j", (path, expected) => expect(comparable(path)).toBe(expected));
 });
 
 describe("the forms of any target", () => {

@@ -22,7 +22,7 @@ describe("patterns", () => {
     ["/%61|b", [literal("a%7Cb")]],
     ["/items%3aexport", [literal("items:export")]],
     ["/%7Bid%7D", [literal("%7Bid%7D")]],
-  ])("%j is read", (text, segments) => expect(parsePattern(text, "path")).toEqual({ segments }));
+  ])("the pattern %j is read", (text, segments) => expect(parsePattern(text, "path")).toEqual({ segments }));
 
   it.each([
     ["", /must start with "\/"/],
@@ -55,7 +55,7 @@ describe("patterns", () => {
     ["/\ud800", /surrogate/],
     ["/a?b=c", /leave out everything from "\?"/],
     ["/a#b", /leave out/],
-  ])("%j causes an error with its remedy", (text, message) => {
+  ])("the pattern %j causes an error with its remedy", (text, message) => {
     expect(parsePattern(text, "path")).toEqual({ error: expect.stringMatching(message) });
   });
 

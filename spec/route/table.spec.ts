@@ -129,7 +129,7 @@ describe("the result of find", () => {
     const list = [admin, one, open, entry("/", "/")];
 
     it.each(["/admin;x/users", "/admin/users;a=1;b", "/admin%3Bx/users", "/admin;/users/", "/;x/admin/users", "/admin/;a/;b/users/;c", "//admin;x//users"])(
-      "%s is refused: without them a more specific route takes the path",
+      "the path %s is refused: without its parameters it matches a more specific route",
       (path) => {
         for (const method of ["GET", "POST"]) expect(find(list, path, method)).toEqual(refused("/admin /users"));
       },
@@ -140,7 +140,7 @@ describe("the result of find", () => {
       ["/other;x/users", "/ /{x*}"],
       ["/admin;x/others", "/ /{x*}"],
       ["/a/b;x/", "/ /{x*}"],
-    ])("%s match: with and without path parameters, one route accepts the path", (path, target) => {
+    ])("the path %s matches: with and without path parameters, the same route accepts it", (path, target) => {
       expect(find(list, path)).toMatchObject({ kind: "route", target });
     });
 
@@ -207,7 +207,7 @@ describe("the routes of one pattern", () => {
     });
   }
 
-  it("when routes of two services share a pattern, the route with the longer base_path wins for each method", () => {
+  it("the route with the longer base_path wins for each method when routes of two services share a pattern", () => {
     const short = named("GET,PUT /b", { basePath: "/a", target: "short" });
     const long = named("GET /", { basePath: "/a/b", target: "long" });
     for (const list of [[short, long], [long, short]]) {

@@ -199,7 +199,7 @@ describe("2.5 Plugin", () => {
 });
 
 describe("2.6 Admin configuration object", () => {
-  it("has six keys, with the values of the settings", async () => {
+  it("the admin configuration object has six keys, with the values of the settings", async () => {
     const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
     const gateway = await fullGateway({ services: [] }, { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, CA_CERT_PATH: cert });
     expect(await shown(gateway, "/gateway/config")).toEqual({
@@ -230,7 +230,7 @@ describe("2.7 Runtime settings", () => {
     });
   });
 
-  it("MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; the default is that of the reference deployment", () => {
+  it("MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; the default is the address in the reference deployment", () => {
     const backendUrl = "https://gw.example.com:8081/admin";
     expect(readManagerSettings({}, { MANAGER_BACKEND_API_URL: backendUrl })).toMatchObject({ ok: true, settings: { manager: { backendUrl } } });
     expect(readManagerSettings({}, {})).toMatchObject({ ok: true, settings: { manager: { backendUrl: "http://127.0.0.1:8081" } } });

@@ -60,7 +60,7 @@ describe("8. Limits", () => {
     expect(await status()).toBe(429); // the three requests of the hour are used up
   });
 
-  it("states in a refusal when to come again, and in every reply what is left", async () => {
+  it("states in a refusal when to retry, and in every reply the remaining quota", async () => {
     const origin = await backend();
     const clock = manualClock();
     const { port } = await running(limited(origin.port, { route: { limit_min: 1 } }), { clock });

@@ -43,7 +43,7 @@ describe("9. Versioning", () => {
     expect(json(status).version).toBe(version);
   });
 
-  it("rule 3: both reference start-ups are accepted: that of 0.1 with TLS settings and dbless, that of 0.4.1 with three settings", () => {
+  it("rule 3: both reference start-ups are accepted: 0.1 with TLS settings and dbless, and 0.4.1 with three settings", () => {
     const first = { SERVER_CERT_PATH: "/c", SERVER_KEY_PATH: "/k", CA_CERT_PATH: "/ca", PERSISTENCE_CONFIG: "dbless", CONFIG_FILE_PATH: "/gw.json", ADMIN_USER: "u", ADMIN_PASSWORD: "p" };
     const later = { CONFIG_FILE_PATH: "/gw.json", ADMIN_USER: "u", ADMIN_PASSWORD: "p" };
     expect(readSettings({}, first)).toMatchObject({ ok: true, settings: { serverCertPath: "/c", clientAuth: "request" } });

@@ -18,9 +18,9 @@ describe("readFraming: the length of the body", () => {
     ["a length of zero", ["Content-Length: 0"], "1.1", 0],
     ["a length of 15 digits", ["Content-Length: 999999999999999"], "1.1", 999_999_999_999_999],
     ["a length in HTTP/1.0", ["content-LENGTH: 5"], "1.0", 5],
-    ["chunked", ["Transfer-Encoding: chunked"], "1.1", "chunked"],
-    ["CHUNKED", ["TRANSFER-ENCODING: CHUNKED"], "1.1", "chunked"],
-  ])("%s", (_title, headers, version, length) => {
+    ["the coding chunked", ["Transfer-Encoding: chunked"], "1.1", "chunked"],
+    ["the coding CHUNKED", ["TRANSFER-ENCODING: CHUNKED"], "1.1", "chunked"],
+  ])("reads the length of a body with %s", (_title, headers, version, length) => {
     expect(framing(headers, { version })).toMatchObject({ bodyLength: length, refusal: null });
   });
 

@@ -4,6 +4,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { ANSWER_MS, MAX_LINGER_MS, MAX_UNREPORTED, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
 import { H2Sessions } from "../../lib/server/h2_sessions.ts";
+import { Sweep } from "../../lib/server/sweep.ts";
 import { manualClock } from "../support/clock.ts";
 import {
   ACK,
@@ -35,7 +36,7 @@ async function listening(keepAliveMs = 1_000) {
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
   let limits = defaultLimits;
-  const sessions = new H2Sessions({ clock, log: silentLog, limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
+  const sessions = new H2Sessions({ clock, log: silentLog, sweep: new Sweep(clock), limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     sockets.push(socket);
     sessions.add(socket.on("error", () => {}));
@@ -85,7 +86,7 @@ it("counts keepAliveMs from the end of the last stream", async () => {
   await talk.closed();
 });
 
-it("after drain() ends a new connection at once, and one with a stream after the stream", async () => {
+it("drain() ends a new connection at once, and a connection with a stream after the stream", async () => {
   const { streams, sessions, connect } = await listening();
   const busy = await connect();
   busy.headers(1, GET);
@@ -141,7 +142,7 @@ describe("a connection without a complete request head", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0, "the end of the session and no pending timer");
   });
 
-  it("stays open for keepAliveMs once it has had a request", async () => {
+  it("a connection without a complete request head stays open for keepAliveMs once it has had a request", async () => {
     const { clock, streams, connect, setLimits } = await listening(75_000);
     setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await connect();
@@ -169,7 +170,7 @@ describe("an incomplete request head beside an open stream", () => {
   }
   const isPing = ({ type, flags }: { type: number; flags: number }) => type === PING && flags === 0;
 
-  it("ends the connection after headersTimeoutMs if it stays incomplete, even if bytes of it keep arriving", async () => {
+  it("an incomplete request head beside an open stream ends the connection after headersTimeoutMs if it stays incomplete, even if bytes of it keep arriving", async () => {
     const { clock, pass, streams, sessions, talk, arrived } = await busy({ acknowledge: false });
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     for (let second = 0; second < 3; second++) {
@@ -184,7 +185,7 @@ describe("an incomplete request head beside an open stream", () => {
     await eventually(() => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the first stream, the end of the session and no pending timer");
   });
 
-  it("ends the connection if it stays incomplete, even if a PING was answered just before it", async () => {
+  it("an incomplete request head beside an open stream ends the connection if it stays incomplete, even if a PING was answered just before it", async () => {
     const { pass, streams, talk, arrived } = await busy({ acknowledge: false });
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     await arrived();
@@ -199,7 +200,7 @@ describe("an incomplete request head beside an open stream", () => {
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
   });
 
-  it("leads to a reply when it arrives in parts in time, and leaves the connection open when it is refused", async () => {
+  it("an incomplete request head beside an open stream leads to a reply when it arrives in parts in time, and leaves the connection open when it is refused", async () => {
     const { pass, streams, talk, arrived } = await busy();
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     await arrived();
@@ -229,7 +230,7 @@ describe("many requests that node resets without an event", () => {
     }
   };
 
-  it("end the connection when their number exceeds the limit", async () => {
+  it("requests that node resets end the connection when their number exceeds the limit", async () => {
     const { clock, pass, sessions, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 100);
@@ -241,7 +242,7 @@ describe("many requests that node resets without an event", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0, "the end of the session and no pending timer");
   });
 
-  it("leave open streams alone, whatever their number: the client may only have skipped stream ids", async () => {
+  it("requests that node resets leave open streams alone, whatever their number: the client may only have skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -255,7 +256,7 @@ describe("many requests that node resets without an event", () => {
     await talk.closed();
   });
 
-  it("leave the connection open when they are few, as do skipped stream ids", async () => {
+  it("requests that node resets leave the connection open when they are few, as do skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let second = 0; second < 5; second++) {
@@ -270,7 +271,7 @@ describe("many requests that node resets without an event", () => {
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  it("make the client open a new connection once they occupy half the places, however slowly; open streams finish", async () => {
+  it("requests that node resets make the client open a new connection once they occupy half the places, however slowly; open streams finish", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 10);
@@ -286,7 +287,7 @@ describe("many requests that node resets without an event", () => {
     await talk.closed();
   });
 
-  it("do not include requests that are served", async () => {
+  it("requests that node resets do not include requests that are served", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let i = 0; i < 700; i++) {
@@ -309,7 +310,7 @@ describe("a connection that nghttp2 has silently abandoned", () => {
     ["DATA on a stream that was never begun", (talk) => talk.send(frame(DATA, 0, 5, Buffer.from("x")))],
   ];
 
-  it.each(BREAKS)("gets its GOAWAY at once after %s, and ends with its streams even if its client never closes", async (_what, offend) => {
+  it.each(BREAKS)("a connection that nghttp2 has silently abandoned gets its GOAWAY at once after %s, and ends with its streams even if its client never closes", async (_what, offend) => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -321,7 +322,7 @@ describe("a connection that nghttp2 has silently abandoned", () => {
     await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the first stream, the end of the connection, the end of the session and no pending timer");
   });
 
-  it("ends at the second check after a reply that is never sent", async () => {
+  it("a connection that nghttp2 has silently abandoned ends at the second check after a reply that is never sent", async () => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -336,7 +337,7 @@ describe("a connection that nghttp2 has silently abandoned", () => {
     await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the second stream, the end of the connection, the end of the session and no pending timer");
   });
 
-  it("stays distinct from a connection whose client does not read", async () => {
+  it("a connection that nghttp2 has silently abandoned stays distinct from a connection whose client does not read", async () => {
     const { pass, streams, sockets, connect } = await listening(75_000);
     const talk = await connect();
     const wide = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]);
@@ -351,7 +352,7 @@ describe("a connection that nghttp2 has silently abandoned", () => {
     expect([streams[0]!.destroyed, sockets[0]!.destroyed]).toEqual([false, false]);
   });
 
-  it("ends as an idle connection when it has no stream", async () => {
+  it("a connection that nghttp2 has silently abandoned ends as an idle connection when it has no stream", async () => {
     const { clock, pass, sockets, sessions, connect } = await listening(20_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -361,7 +362,7 @@ describe("a connection that nghttp2 has silently abandoned", () => {
     await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0, "the end of the connection, the end of the session and no pending timer");
   });
 
-  it("stays distinct from a silent connection, which stays open if it answers a PING", async () => {
+  it("a connection that nghttp2 has silently abandoned stays distinct from a silent connection, which stays open if it answers a PING", async () => {
     const { pass, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -385,7 +386,7 @@ describe.each<[string, Buffer, isCounted: boolean]>([
   ["PRIORITY", frame(PRIORITY, 0, 3, Buffer.from([0, 0, 0, 0, 15])), true],
   ["unknown", frame(0xfa, 0, 0), true],
 ])("100,000 %s frames", (_what, each, isCounted) => {
-  it("fill no queue on their connection, which is served or ended by nghttp2, and delay no other connection", async () => {
+  it("100,000 frames fill no queue on their connection, which is served or ended by nghttp2, and delay no other connection", async () => {
     const { streams, sockets, connect } = await listening(75_000);
     const [flood, other] = [await connect(), await connect()];
     flood.headers(1, GET);

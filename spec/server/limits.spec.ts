@@ -1,6 +1,7 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { ConnectionLimit, guard, Uploads, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
+import { ConnectionLimit, guard, watchUpload, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
+import { Sweep } from "../../lib/server/sweep.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -34,7 +35,7 @@ function door(limits: Partial<Limits>, isTrusted: Rules["isTrusted"] = () => fal
 }
 
 describe("the connection limit", () => {
-  it("accepts max_connections, resets the next, and accepts one more when one has closed", async () => {
+  it("the connection limit accepts max_connections, resets the next, and accepts one more when one has closed", async () => {
     const { door: made, come } = door({ maxConnections: 2 });
     const first = come("192.0.2.1");
     expect([first.taken, come("192.0.2.2").taken]).toEqual([true, true]);
@@ -51,24 +52,24 @@ describe("the connection limit", () => {
     ["an IPv4 address as a dual-stack socket says it", "192.0.2.1", "::ffff:192.0.2.1", "::ffff:192.0.2.2"],
     ["an IPv6 /64", "2001:db8::1", "2001:db8::2:2", "2001:db8:0:1::1"],
     ["loopback, like any other", "127.0.0.1", "127.0.0.1", "127.0.0.2"],
-  ])("counts %s as one client", (_title, first, second, third) => {
+  ])("the connection limit counts %s as one client", (_title, first, second, third) => {
     const { come } = door({ maxConnectionsPerIp: 1 });
     expect([first, second, third].map((from) => come(from).taken)).toEqual([true, false, true]);
   });
 
-  it("counts connections of trusted proxies in all, but not by address", () => {
+  it("the connection limit counts connections of trusted proxies in all, but not by address", () => {
     const { come } = door({ maxConnectionsPerIp: 1, maxConnections: 3 }, (address) => address === "10.0.0.1");
     expect(["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"].map((from) => come(from).taken)).toEqual([true, true, true, false]);
   });
 
-  it("counts connections that were opened before there was a limit", () => {
+  it("the connection limit counts connections that were opened before there was a limit", () => {
     const { come, rules } = door({ maxConnections: 0, maxConnectionsPerIp: 0 });
     for (let i = 0; i < 5; i++) expect(come("192.0.2.1").taken).toBe(true);
     rules.limits = { ...rules.limits, maxConnectionsPerIp: 5 };
     expect([come("192.0.2.1").taken, come("192.0.2.2").taken]).toEqual([false, true]);
   });
 
-  it("forgets an address when its last connection closes", async () => {
+  it("the connection limit forgets an address when its last connection closes", async () => {
     const { door: made, come } = door({ maxConnectionsPerIp: 1 });
     for (let i = 0; i < 3; i++) {
       const { socket, taken } = come("192.0.2.1");
@@ -78,7 +79,7 @@ describe("the connection limit", () => {
     }
   });
 
-  it("logs refused connections once a minute, however many there are", () => {
+  it("the connection limit logs refused connections once a minute, however many there are", () => {
     const { come, warnings, clock } = door({ maxConnections: 1 });
     for (let i = 0; i < 100; i++) come("192.0.2.1");
     expect(warnings).toEqual(["connections are refused: max_connections 1 is reached"]);
@@ -87,7 +88,7 @@ describe("the connection limit", () => {
     expect(warnings).toHaveLength(2);
   });
 
-  it("does not count a connection that closed before it was accepted", () => {
+  it("the connection limit does not count a connection that closed before it was accepted", () => {
     const { door: made, come } = door({});
     expect(come(undefined).taken).toBe(false);
     expect(made.open).toBe(0);
@@ -144,10 +145,10 @@ describe("upload rates", () => {
 
   it("accepts uploads at the minimum rate and gives up slower uploads after ten seconds", () => {
     const clock = manualClock();
-    const uploads = new Uploads(clock);
+    const sweep = new Sweep(clock);
     const [fast, slow] = [upload(), upload()];
-    uploads.watch(fast, 100);
-    uploads.watch(slow, 100);
+    watchUpload(sweep, fast, 100);
+    watchUpload(sweep, slow, 100);
     for (let i = 0; i < 10; i++) {
       fast.bytes += 100;
       slow.bytes += 99;
@@ -166,7 +167,7 @@ describe("upload rates", () => {
   ])("measures the average rate and credits at most a minute: after %d bytes in one second an upload may stall for %d", (bytes, seconds) => {
     const clock = manualClock();
     const early = upload();
-    new Uploads(clock).watch(early, 100);
+    watchUpload(new Sweep(clock), early, 100);
     pass(clock, 1, early, bytes);
     pass(clock, seconds - 1, early, 0);
     expect(early.slow).toBe(false);
@@ -177,7 +178,7 @@ describe("upload rates", () => {
   it("does not charge an upload for the time in which its body is not read", () => {
     const clock = manualClock();
     const held = upload();
-    new Uploads(clock).watch(held, 100);
+    watchUpload(new Sweep(clock), held, 100);
     held.waiting = false;
     pass(clock, 3_600, held, 0);
     held.waiting = true;
@@ -189,14 +190,14 @@ describe("upload rates", () => {
 
   it("shares one timer between all uploads and runs it only while there are uploads", () => {
     const clock = manualClock();
-    const uploads = new Uploads(clock);
+    const sweep = new Sweep(clock);
     expect(clock.pending).toBe(0);
-    const ends = [upload(), upload(), upload()].map((each) => uploads.watch(each, 1));
+    const ends = [upload(), upload(), upload()].map((each) => watchUpload(sweep, each, 1));
     expect(clock.pending).toBe(1);
     for (const end of ends) end();
     expect(clock.pending).toBe(0);
     const slow = upload();
-    const end = uploads.watch(slow, 1);
+    const end = watchUpload(sweep, slow, 1);
     pass(clock, 11, slow, 0);
     expect(slow.slow).toBe(true);
     expect(clock.pending).toBe(0);

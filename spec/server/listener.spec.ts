@@ -86,7 +86,7 @@ it.each([
 describe.each(["plain", "plain, where HTTP/2 is spoken too", "over TLS"])("a client that pipelines without end, %s,", (how) => {
   const MANY = 20_000;
 
-  it("has at most 64 requests and one read parsed behind a slow request, none by our own codec, and gets all replies in the end", async () => {
+  it("a client that pipelines without end has at most 64 requests and one read parsed behind a slow request, none by our own codec, and gets all replies in the end", async () => {
     const first: ((reply: Reply) => void)[] = [];
     const asked: string[] = [];
     const serve = (inbound: Inbound) => (asked.push(inbound.target), inbound.target === "/slow" ? new Promise<Reply>((resolve) => first.push(resolve)) : fine());
@@ -200,7 +200,7 @@ it.runIf(codec === "node")("does not wait for a request that was abandoned befor
   await eventually(() => clock.pending === idle, "no timer left");
 });
 
-it("while draining, ends each connection after its reply", async () => {
+it("a draining listener ends each connection after its reply", async () => {
   const asked: ((reply: Reply) => void)[] = [];
   const { port, listener, ended } = await listening(() => new Promise((resolve) => asked.push(resolve)));
   const [busy, idle] = [await client(port), await client(port)];
@@ -214,7 +214,7 @@ it("while draining, ends each connection after its reply", async () => {
   expect(ended).toHaveLength(1);
 });
 
-it("while draining, answers a request that arrives on an idle connection as its last, and ends an idle connection after the linger", async () => {
+it("a draining listener answers a request that arrives on an idle connection as its last, and ends an idle connection after the linger", async () => {
   const { clock, port, listener } = await listening(fine);
   const [used, fresh, idle] = [await client(port), await client(port), await client(port)];
   for (const each of [used, idle]) {
@@ -232,7 +232,7 @@ it("while draining, answers a request that arrives on an idle connection as its 
   await drained;
 });
 
-it("while draining, keeps a connection for the linger if its last reply did not announce the close", async () => {
+it("a draining listener keeps a connection for the linger if its last reply did not announce the close", async () => {
   const body = new PassThrough();
   const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body }));
   const talk = await client(port);
@@ -252,7 +252,7 @@ it("while draining, keeps a connection for the linger if its last reply did not 
   await drained;
 });
 
-it.each(["plain", "over TLS"])("while draining, sends the whole reply to a client that reads slowly, %s", async (how) => {
+it.each(["plain", "over TLS"])("a draining listener sends the whole reply to a client that reads slowly, %s", async (how) => {
   const length = 24 * 1024 * 1024;
   const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body: Buffer.alloc(length, "x") }));
   const secure = how === "plain" ? null : await listener.listenSecure("127.0.0.1", 0, FILES);
@@ -273,7 +273,7 @@ it.each(["plain", "over TLS"])("while draining, sends the whole reply to a clien
   await once(socket, "close");
 });
 
-it("while draining, serves connections that the system has completed already", async () => {
+it("a draining listener serves connections that the system has completed already", async () => {
   const { clock, port, listener } = await listening(fine);
   const talks = Array.from({ length: 30 }, () => overSocket(net.connect(port, "127.0.0.1")));
   for (const talk of talks) talk.send(get("/1"));
@@ -284,7 +284,7 @@ it("while draining, serves connections that the system has completed already", a
   await drained;
 });
 
-it("before an announced drain, asks clients to reconnect and accepts their new connections", async () => {
+it("a listener asks clients to reconnect before an announced drain, and accepts their new connections", async () => {
   const { port, listener } = await listening(fine);
   const talk = await client(port);
   listener.announceStop();
@@ -294,7 +294,7 @@ it("before an announced drain, asks clients to reconnect and accepts their new c
   }
 });
 
-it("over TLS, serves an upgrade to an unknown protocol as an ordinary request", async () => {
+it("a listener over TLS serves an upgrade to an unknown protocol as an ordinary request", async () => {
   const { listener } = await listening((inbound) => ({ status: 200, headers: ["X-Scheme", inbound.scheme], body: Buffer.from("ok") }));
   const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
   const socket = tls.connect({ port, host: "127.0.0.1", servername: "localhost", ca: CA.cert, ALPNProtocols: ["http/1.1"] });
@@ -324,7 +324,7 @@ describe("mounted in a host's server", () => {
 const HALF_A_HELLO = Buffer.from("16030100", "hex");
 
 describe("a TLS connection without a complete handshake", () => {
-  it("closes after the handshake timeout", async () => {
+  it("a TLS connection without a complete handshake closes after the handshake timeout", async () => {
     const { listener } = await listening(fine, 30);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const silent = await connect(port);
@@ -335,7 +335,7 @@ describe("a TLS connection without a complete handshake", () => {
   it.each<[what: string, sent: Buffer]>([
     ["nothing", Buffer.alloc(0)],
     ["half a ClientHello", HALF_A_HELLO],
-  ])("closes at once when its client closes it after %s", async (_what, sent) => {
+  ])("a TLS connection without a complete handshake closes at once when its client closes it after %s", async (_what, sent) => {
     const { listener } = await listening(fine, 3_600_000);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const gone = await Promise.all(Array.from({ length: 300 }, () => connect(port)));
@@ -344,7 +344,7 @@ describe("a TLS connection without a complete handshake", () => {
     await listener.drain(3_600_000);
   });
 
-  it.each([0, 1_000])("does not delay a drain beyond its linger of %d ms", async (lingerMs) => {
+  it.each([0, 1_000])("a TLS connection without a complete handshake does not delay a drain beyond its linger of %d ms", async (lingerMs) => {
     const { clock, listener } = await listening(fine, 3_600_000);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const [silent, half] = [await connect(port), await connect(port)];
@@ -359,7 +359,7 @@ describe("a TLS connection without a complete handshake", () => {
   });
 });
 
-it("with TLS alone, serves HTTP/1.1, ends incomplete heads, and drains", async () => {
+it("a listener with TLS alone serves HTTP/1.1, ends incomplete heads, and drains", async () => {
   const clock = manualClock();
   const limits = { ...defaultLimits, headersTimeoutMs: 1 };
   const log = { debug() {}, info() {}, warn() {}, error() {} };

@@ -40,7 +40,7 @@ it("begins no request on a connection that is ending", () => {
   expect(begun).toEqual([1]);
 });
 
-it("does not read a connection with 64 waiting requests until they have begun, whoever resumes it", async () => {
+it("does not read a connection with 64 waiting requests until they have begun, even if other code resumes it", async () => {
   const { turns, socket, take } = line();
   socket.resume();
   for (let n = 0; n < 65; n++) take(n);

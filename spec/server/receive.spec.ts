@@ -45,13 +45,13 @@ it("accepts a request for a WebSocket with Content-Length: 0, and refuses one wi
 
 it.each<[title: string, target: string, headers: readonly string[], code: string | null]>([
   ["a target of the bound", "/" + "x".repeat(63), [], null],
-  ["a target beyond it", "/" + "x".repeat(64), [], "uri_too_long"],
+  ["a target beyond the bound", "/" + "x".repeat(64), [], "uri_too_long"],
   ["as many header lines as allowed", "/", ["a", "1", "b", "2"], null],
-  ["one more", "/", ["a", "1", "b", "2", "c", "3"], "headers_too_large"],
+  ["one header line more than allowed", "/", ["a", "1", "b", "2", "c", "3"], "headers_too_large"],
   ["a length of the bound", "/", ["Content-Length", "1000"], null],
-  ["a length beyond it", "/", ["Content-Length", "1001"], "body_too_large"],
+  ["a length beyond the bound", "/", ["Content-Length", "1001"], "body_too_large"],
   ["a length beyond what numbers hold", "/", ["Content-Length", "9".repeat(30)], "body_too_large"],
-])("%s", (_title, target, headers, code) => {
+])("checks the size of a request with %s", (_title, target, headers, code) => {
   const limits = { ...defaultLimits, maxUriBytes: 64, maxHeaders: 2, maxBodyBytes: 1000 };
   expect(refuseSize(target, headers, limits)?.code ?? null).toBe(code);
 });
@@ -62,10 +62,10 @@ it("accepts every length without max_body_bytes", () => {
 
 describe("the client of a request", () => {
   it.each<[title: string, remote: string | undefined, chain: string[], client: string]>([
-    ["nobody trusted", "192.0.2.1", ["X-Forwarded-For: 1.2.3.4"], "192.0.2.1"],
+    ["no proxy is trusted", "192.0.2.1", ["X-Forwarded-For: 1.2.3.4"], "192.0.2.1"],
     ["a trusted proxy", "10.0.0.1", ["X-Forwarded-For: 1.2.3.4"], "1.2.3.4"],
     ["a trusted proxy that says nothing", "10.0.0.1", [], "10.0.0.1"],
-    ["right-most untrusted", "10.0.0.1", ["X-Forwarded-For: 6.6.6.6, 1.2.3.4, 10.9.9.9"], "1.2.3.4"],
+    ["the right-most untrusted hop", "10.0.0.1", ["X-Forwarded-For: 6.6.6.6, 1.2.3.4, 10.9.9.9"], "1.2.3.4"],
     ["all trusted: the left-most", "10.0.0.1", ["X-Forwarded-For: 10.0.0.3, 10.0.0.2"], "10.0.0.3"],
     ["over several lines", "10.0.0.1", ["X-Forwarded-For: 1.2.3.4", "x-forwarded-for: 10.0.0.2"], "1.2.3.4"],
     ["IPv6", "10.0.0.1", ["X-Forwarded-For: 2001:db8:2::1, 2001:db8:1::1"], "2001:db8:2::1"],
@@ -75,7 +75,7 @@ describe("the client of a request", () => {
     ["an empty hop ends the walk", "10.0.0.1", ["X-Forwarded-For: 1.2.3.4,"], "10.0.0.1"],
     ["an open bracket ends the walk", "10.0.0.1", ["X-Forwarded-For: [::1"], "10.0.0.1"],
     ["a socket that is gone", undefined, ["X-Forwarded-For: 1.2.3.4"], ""],
-  ])("%s", (_title, remote, chain, client) => {
+  ])("finds the client's address: %s", (_title, remote, chain, client) => {
     expect(received(["Host: h", ...chain], { remote }).clientAddress).toBe(client);
   });
 

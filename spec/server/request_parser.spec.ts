@@ -22,7 +22,7 @@ function splits(bytes: Buffer): number[] {
 }
 
 describe.each([...new Set(CASES.map(({ rule }) => rule))])("%s", (rule) => {
-  it.each(CASES.filter((each) => each.rule === rule))("$title: $end", (each) => {
+  it.each(CASES.filter((each) => each.rule === rule))("reads $title and ends with $end", (each) => {
     const bytes = Buffer.from(each.bytes, "latin1");
     const expected = { reads: [...each.reads], end: each.end };
     expect(read([bytes], each)).toEqual(expected);
@@ -87,7 +87,7 @@ it("keeps no more header lines than max_headers of a head that it refuses for th
   const parser = new RequestParser({
     head({ headers, framing }) {
       lines = headers.length / 2;
-      expect(framing.refusal).toEqual({ code: "headers_too_large", detail: "A request may have 200 header lines." });
+      expect(framing.refusal).toEqual({ code: "headers_too_large", detail: "A request may have at most 200 header lines." });
     },
     body() {},
     ended() {},

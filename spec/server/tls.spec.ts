@@ -84,7 +84,7 @@ const VERSIONS = ["TLSv1.2", "TLSv1.3"] as const;
 const only = (version: (typeof VERSIONS)[number]) => ({ minVersion: version, maxVersion: version });
 
 describe.each(VERSIONS)("a session of %s", (version) => {
-  it("resumes by its ticket, even at another server of the same object", async () => {
+  it("a TLS session resumes by its ticket, even at another server of the same object", async () => {
     const { open } = family();
     const [one, two] = [await open(FILES), await open(FILES)];
     const { resumed, session } = await meet(one, only(version));
@@ -93,12 +93,12 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     expect((await meet(two, { ...only(version), session })).resumed).toBe(true);
   });
 
-  it("does not resume at servers of another object", async () => {
+  it("a TLS session does not resume at servers of another object", async () => {
     const { session } = await meet(await family().open(FILES), only(version));
     expect((await meet(await family().open(FILES), { ...only(version), session })).resumed).toBe(false);
   });
 
-  it("resumes after the certificate was replaced, even for a host with its own certificate", async () => {
+  it("a TLS session resumes after the certificate was replaced, even for a host with its own certificate", async () => {
     const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
     const shop = pair(SHOP);
     const { open, renew } = family(() => certificates);
@@ -112,7 +112,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     }
   });
 
-  it("does not resume once the ticket key has been replaced after an hour, at any server, for any host", async () => {
+  it("a TLS session does not resume once the ticket key has been replaced after an hour, at any server, for any host", async () => {
     const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
     const shop = pair(SHOP);
     const { open, renew, clock } = family(() => certificates);
@@ -129,7 +129,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     }
   });
 
-  it("keeps the client's certificate, or its absence, when it is resumed", async () => {
+  it("a TLS session keeps the client's certificate, or its absence, when it is resumed", async () => {
     const port = await family().open(ASKING);
     for (const [identity, subject] of [[CLIENT, "CN=a client"], [STRANGER, "CN=a stranger"], [{}, undefined]] as const) {
       const { session, client } = await meet(port, { ...only(version), ...identity });
@@ -139,7 +139,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     }
   });
 
-  it("does not resume under another CA: the old CA verified the client's certificate", async () => {
+  it("a TLS session does not resume under another CA: the old CA verified the client's certificate", async () => {
     const { open, renew } = family();
     const port = await open(ASKING);
     const { session } = await meet(port, { ...only(version), ...CLIENT });
@@ -149,7 +149,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     expect((await meet(port, { ...only(version), ...CLIENT, session })).resumed).toBe(true);
   });
 
-  it("does not resume without a client certificate at a server that requires a certificate", async () => {
+  it("a TLS session does not resume without a client certificate at a server that requires a certificate", async () => {
     const { open } = family();
     const { session } = await meet(await open(ASKING), only(version));
     const strict = await open({ ...ASKING, requireClientCert: true });
@@ -205,7 +205,7 @@ describe("renew", () => {
 });
 
 describe("a host with its own certificate", () => {
-  it("gets its certificate looked up at each handshake; a handshake without a name, or with an unknown name, gets the default", async () => {
+  it("a host with its own certificate gets its certificate looked up at each handshake; a handshake without a name, or with an unknown name, gets the default", async () => {
     const shop = pair(SHOP);
     let known = true;
     const port = await family(() => ({ find: (host) => (known && host === "shop.example.com" ? shop : undefined) })).open(FILES);
@@ -216,7 +216,7 @@ describe("a host with its own certificate", () => {
     expect((await meet(port, { servername: "shop.example.com" })).server).toBe("CN=localhost");
   });
 
-  it("fails only its own handshakes when its certificate cannot be used", async () => {
+  it("a host with its own certificate fails only its own handshakes when its certificate cannot be used", async () => {
     const broken = { ...pair(SHOP), key: Buffer.from(SERVER.key) };
     const port = await family(() => ({ find: (host) => (host === "shop.example.com" ? broken : undefined) })).open(FILES);
     await expect(meet(port, { servername: "shop.example.com" })).rejects.toThrow();

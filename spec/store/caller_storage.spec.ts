@@ -17,7 +17,7 @@ function historyOf(from: Random, limit: number): History {
 const exact = (...times: number[]): History => ({ times, used: times.length, batch: 1 });
 
 describe("marks", () => {
-  it.each([[1, 1, 1], [64, 1, 64], [65, 2, 33], [100, 2, 50], [5_000, 79, 64]])("with a limit of %i represent %i admissions each, and number %i at most", (limit, batch, marks) => {
+  it.each([[1, 1, 1], [64, 1, 64], [65, 2, 33], [100, 2, 50], [5_000, 79, 64]])("marks with a limit of %i represent %i admissions each, and number %i at most", (limit, batch, marks) => {
     expect([batchOf(limit), marksOf(limit)]).toEqual([batch, marks]);
   });
 });
@@ -30,11 +30,11 @@ describe("merged histories", () => {
     [2, [exact(1, 2, 3, 4)], exact(3, 4)],
     // Six admissions of a limit of 100, two to a mark, in marks of three.
     [192, [{ times: [1, 2, 3], used: 6, batch: 2 }], { times: [2, 3], used: 6, batch: 3 }],
-  ])("with a limit of %i turn %j into %j", (limit, histories, expected) => {
+  ])("merged histories with a limit of %i turn %j into %j", (limit, histories, expected) => {
     expect(merged({ limit }, histories)).toEqual(expected);
   });
 
-  it("contain at least each of the given histories up to the limit, at any moment, and no more admissions than the longest", () => {
+  it("merged histories contain at least each of the given histories up to the limit, at any moment, and no more admissions than the longest", () => {
     const from = random(4);
     for (let n = 0; n < 1_000; n++) {
       const limits = [1, 5, 64, 65, 200, 1_000];
@@ -87,7 +87,7 @@ function blocksOf(pool: BlockPool, size: number) {
 }
 
 describe("blocks of a pool", () => {
-  it.each([1, 4, 64])("keep their content with room for %i marks, whatever else is allocated and freed", (room) => {
+  it.each([1, 4, 64])("blocks of a pool keep their content with room for %i marks, whatever else is allocated and freed", (room) => {
     const size = 2 + 2 + Math.min(room, 10) + room;
     for (let seed = 0; seed < 3; seed++) {
       const from = random(seed);
@@ -101,14 +101,14 @@ describe("blocks of a pool", () => {
     }
   });
 
-  it("leave no gaps: the remaining blocks stand at the beginning", () => {
+  it("blocks of a pool leave no gaps: the remaining blocks stand at the beginning", () => {
     const { blocks, take, give } = blocksOf(new BlockPool(plan, 1), 6);
     for (let i = 1; i <= 20_000; i++) take(i);
     for (let i = 1; i <= 20_000; i++) if (i % 1_000 !== 0) give(i);
     expect([...blocks.values()].sort((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, i) => i));
   });
 
-  it("return empty pages", () => {
+  it("blocks of a pool return empty pages", () => {
     const pool = new BlockPool(plan, 1);
     const { take, give } = blocksOf(pool, 6);
     for (let i = 1; i <= 20_000; i++) take(i);
@@ -121,7 +121,7 @@ describe("blocks of a pool", () => {
 });
 
 describe("a plan", () => {
-  it("finds the pool whose blocks have room for one more admission in each window", () => {
+  it("a plan finds the pool whose blocks have room for one more admission in each window", () => {
     expect(plan.poolFor([0, 0]).room).toBe(1);
     expect(plan.poolFor([1, 0]).room).toBe(2);
     // 79 admissions of 5000 are one mark.
@@ -131,13 +131,13 @@ describe("a plan", () => {
     expect(plan.poolFor([0, 0])).toBe(plan.poolFor([0, 78]));
   });
 
-  it("calculates the largest possible block: no window has more marks than its limit or 64", () => {
+  it("a plan calculates the largest possible block: no window has more marks than its limit or 64", () => {
     expect(mostBytesOf(WINDOWS)).toBe(8 * (2 + 2 + 10 + 64));
   });
 });
 
 describe("a table of callers", () => {
-  it("finds callers by name, removes them, and keeps the order of their last admission, like a Map", () => {
+  it("a table of callers finds callers by name, removes them, and keeps the order of their last admission, like a Map", () => {
     for (let seed = 0; seed < 4; seed++) {
       const from = random(seed);
       const table = new CallerTable([seed, 2]);
@@ -178,7 +178,7 @@ describe("a table of callers", () => {
     }
   });
 
-  it("keeps the block of a caller who moves to another slot", () => {
+  it("a table of callers keeps the block of a caller who moves to another slot", () => {
     const table = new CallerTable([1, 2]);
     for (const name of ["a", "b", "c"]) {
       table.find(name);
@@ -200,7 +200,7 @@ function hashOf(name: string, secret: readonly [number, number] = SECRET): reado
 }
 
 describe("the hash of a name", () => {
-  it("equals HalfSipHash-1-3 of 32 bits (vectors of Linux, lib/test_siphash.c)", () => {
+  it("the hash of a name equals HalfSipHash-1-3 of 32 bits (vectors of Linux, lib/test_siphash.c)", () => {
     // By number of bytes; a character has two.
     const vectors = new Map([[0, 0x5814c896], [2, 0xbc4b0e30], [4, 0x7e059ea6], [6, 0xa0080b65]]);
     for (const [bytes, vector] of vectors) {
@@ -209,12 +209,12 @@ describe("the hash of a name", () => {
     }
   });
 
-  it("differs with another secret", () => {
+  it("the hash of a name differs with another secret", () => {
     const hashes = ([[1, 2], [1, 3], [2, 2]] as const).map((secret) => hashOf("ip:192.0.2.1", secret).join());
     expect(new Set(hashes).size).toBe(3);
   });
 
-  it("differs in both halves for names of any length and script", () => {
+  it("the hash of a name differs in both halves for names of any length and script", () => {
     const names = new Set<string>();
     for (let length = 0; length <= 80; length++) {
       for (const piece of ["a", "\0", "é", "ж", "a\0", "ж\0"]) names.add(piece.repeat(80).slice(0, length));
@@ -222,12 +222,12 @@ describe("the hash of a name", () => {
     for (const half of [0, 1] as const) expect(new Set([...names].map((name) => hashOf(name)[half])).size).toBe(names.size);
   });
 
-  it.each([0, 100])("distinguishes halves of surrogate pairs behind %i characters", (length) => {
+  it.each([0, 100])("the hash of a name distinguishes halves of surrogate pairs behind %i characters", (length) => {
     const before = "c:" + "x".repeat(length);
     expect(hashOf(before + "\ud83d")).not.toEqual(hashOf(before + "\ud83e"));
   });
 
-  it("covers every character of a long name", () => {
+  it("the hash of a name covers every character of a long name", () => {
     const long = "x".repeat(100_000);
     expect(hashOf(long + "1")).not.toEqual(hashOf(long + "2"));
     expect(hashOf("1" + long)).not.toEqual(hashOf("2" + long));

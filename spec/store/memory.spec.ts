@@ -44,7 +44,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
   const window = second(limit);
   const rounds = limit > 500 ? 6 : 25;
 
-  it("admits the first N requests, whatever their spacing, and refuses the next request in the same window", () => {
+  it("a limit admits the first N requests, whatever their spacing, and refuses the next request in the same window", () => {
     const { clock, limiter } = limiterOf([window]);
     const from = random(limit);
     for (let i = 0; i < limit; i++) {
@@ -54,7 +54,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     expect(limiter.decide("a").admitted).toBe(false);
   });
 
-  it("never admits more than N requests in any interval as long as the window", () => {
+  it("a limit never admits more than N requests in any interval as long as the window", () => {
     for (let seed = 0; seed < rounds; seed++) {
       const from = random(seed);
       const { clock, limiter } = limiterOf([window]);
@@ -68,7 +68,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     }
   });
 
-  it("refuses only when exactly N (N ≤ 64), or more than N - N/64, were admitted in the window", () => {
+  it("a limit refuses only when exactly N (N ≤ 64), or more than N - N/64, were admitted in the window", () => {
     for (let seed = 0; seed < rounds; seed++) {
       const from = random(seed + 1000);
       const { clock, limiter } = limiterOf([window]);
@@ -90,7 +90,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     }
   });
 
-  it("never refuses a caller whose rate stays below the limit", () => {
+  it("a limit never refuses a caller whose rate stays below the limit", () => {
     const { clock, limiter } = limiterOf([window]);
     const most = limit <= 64 ? limit : Math.floor(limit - limit / 64);
     // Spaced 1 / most of the window, in whole ticks so that `most` of them never fall short of it by rounding.
@@ -101,7 +101,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     }
   });
 
-  it("refuses until retryMs has passed, and admits at that exact moment", () => {
+  it("a limit refuses until retryMs has passed, and admits at that exact moment", () => {
     const from = random(limit);
     const { clock, limiter } = limiterOf([window]);
     for (let round = 0; round < 30; round++) {
@@ -116,7 +116,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
 });
 
 describe("a decision", () => {
-  it("has the remaining quota of each window, the time of the next free place, and the time to wait", () => {
+  it("a decision has the remaining quota of each window, the time of the next free place, and the time to wait", () => {
     const { clock, limiter } = limiterOf([second(2), minute(3)]);
     expect(limiter.decide("a")).toEqual({ admitted: true, remaining: [1, 2], resetMs: [1_000, 60_000], retryMs: 0 });
     clock.advance(400);
@@ -125,14 +125,14 @@ describe("a decision", () => {
     expect(limiter.decide("a")).toEqual({ admitted: false, remaining: [0, 1], resetMs: [500, 59_500], retryMs: 500 });
   });
 
-  it("has resetMs 0 for a window without admissions", () => {
+  it("a decision has resetMs 0 for a window without admissions", () => {
     const { clock, limiter } = limiterOf([second(5), hour(1)]);
     limiter.decide("a");
     clock.advance(2_000);
     expect(limiter.decide("a")).toEqual({ admitted: false, remaining: [5, 0], resetMs: [0, 3_598_000], retryMs: 3_598_000 });
   });
 
-  it("has the longest wait of all windows that refuse", () => {
+  it("a decision has the longest wait of all windows that refuse", () => {
     for (const windows of [[second(1), minute(1)], [minute(1), second(1)]]) {
       const { limiter } = limiterOf(windows);
       limiter.decide("a");
@@ -140,7 +140,7 @@ describe("a decision", () => {
     }
   });
 
-  it("consumes nothing of the other windows when one window refuses", () => {
+  it("a decision consumes nothing of the other windows when one window refuses", () => {
     const { clock, limiter } = limiterOf([second(1), minute(5)]);
     for (let i = 0; i < 5; i++) {
       expect(admitted(limiter, "a", 20)).toBe(1);
@@ -149,7 +149,7 @@ describe("a decision", () => {
     expect(limiter.decide("a").remaining).toEqual([1, 0]);
   });
 
-  it("keeps every window's limit over random arrivals", () => {
+  it("a decision keeps every window's limit over random arrivals", () => {
     for (let seed = 0; seed < 10; seed++) {
       const from = random(seed);
       const windows = [second(from.pick([3, 70])), minute(from.pick([20, 100, 700])), hour(from.pick([300, 3000]))];
@@ -163,7 +163,7 @@ describe("a decision", () => {
     }
   });
 
-  it("equals a plain count of past admissions, for many callers who come and go while limits rise", () => {
+  it("a decision equals a plain count of past admissions, for many callers who come and go while limits rise", () => {
     for (let seed = 0; seed < 4; seed++) {
       const from = random(seed);
       const { clock, counters } = limiterOf([second(1)]);
@@ -191,7 +191,7 @@ describe("a decision", () => {
     }
   });
 
-  it("depends on one caller and one limiter only", () => {
+  it("a decision depends on one caller and one limiter only", () => {
     const { counters, limiter } = limiterOf([minute(3)]);
     const other = counters.limiter("other", { windows: [minute(2)], maxCallers: 10 });
     expect(admitted(limiter, "a", 9)).toBe(3);
@@ -199,7 +199,7 @@ describe("a decision", () => {
     expect(admitted(other, "a", 9)).toBe(2);
   });
 
-  it("distinguishes callers with long names", () => {
+  it("a decision distinguishes callers with long names", () => {
     const { limiter } = limiterOf([minute(1)]);
     const long = "h:" + "x".repeat(100_000);
     expect(limiter.decide(long + "1").admitted).toBe(true);
@@ -332,7 +332,7 @@ describe("memory of the limiter", () => {
 });
 
 describe("more callers than places", () => {
-  it("share one allowance when all known callers have used more than half of a limit, and the known callers keep their quotas", () => {
+  it("more callers than places share one allowance when all known callers have used more than half of a limit, and the known callers keep their quotas", () => {
     const { counters, limiter } = limiterOf([minute(5)], 3);
     for (const known of ["a", "b", "c"]) admitted(limiter, known, 3);
     let strangers = 0;
@@ -342,7 +342,7 @@ describe("more callers than places", () => {
     for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(2);
   });
 
-  it("displace a known caller with low use, and start with the use of that caller", () => {
+  it("more callers than places displace a known caller with low use, and start with the use of that caller", () => {
     const { clock, counters, limiter } = limiterOf([minute(10), hour(100)], 3);
     for (const [name, times] of [["a", 9], ["b", 4], ["c", 6]] as const) admitted(limiter, name, times);
     clock.advance(1_000);
@@ -354,7 +354,7 @@ describe("more callers than places", () => {
     expect(limiter.decide("d").remaining).toEqual([8, 94]);
   });
 
-  it("lock out neither new callers nor known callers, in a flood of a hundred times as many names as max_callers", () => {
+  it("more callers than places lock out neither new callers nor known callers, in a flood of a hundred times as many names as max_callers", () => {
     const { counters, limiter } = limiterOf([hour(1_000)], 100);
     for (let i = 0; i < 50; i++) admitted(limiter, `known ${i}`, 5);
     for (let i = 0; i < 10_000; i++) expect(limiter.decide(`flood ${i}`).admitted).toBe(true);
@@ -363,7 +363,7 @@ describe("more callers than places", () => {
     for (let i = 0; i < 50; i++) expect(limiter.decide(`known ${i}`).remaining[0]).toBeGreaterThan(500);
   });
 
-  it("leave half of each limit to further new callers until nearly all places are half used", () => {
+  it("more callers than places leave half of each limit to further new callers until nearly all places are half used", () => {
     const { limiter } = limiterOf([hour(10)], 20);
     let flood = 0;
     while (limiter.decide(`flood ${flood}`).admitted) flood++;
@@ -371,7 +371,7 @@ describe("more callers than places", () => {
     expect(flood).toBeGreaterThan(20 * 5);
   });
 
-  it("do not refill the quota of a known caller", () => {
+  it("more callers than places do not refill the quota of a known caller", () => {
     const { clock, limiter } = limiterOf([minute(5)], 10);
     expect(admitted(limiter, "attacker", 9)).toBe(5);
     for (let i = 0; i < 10_000; i++) limiter.decide(`flood ${i}`);
@@ -379,7 +379,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "attacker", 9)).toBe(0);
   });
 
-  it("get no fresh quota when they move from the shared allowance to a separate place", () => {
+  it("more callers than places get no fresh quota when they move from the shared allowance to a separate place", () => {
     const { clock, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 3);
     clock.advance(59_000);
@@ -390,7 +390,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "b", 9)).toBe(5);
   });
 
-  it("share an allowance that stays apart from the quota of any caller when blocks are moved", () => {
+  it("more callers than places share an allowance that stays apart from the quota of any caller when blocks are moved", () => {
     const { clock, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 3);
     clock.advance(59_000);
@@ -403,7 +403,7 @@ describe("more callers than places", () => {
     expect(limiter.decide("b").remaining).toEqual([1]);
   });
 
-  it("have separate quotas again once a flood has ended", () => {
+  it("more callers than places have separate quotas again once a flood has ended", () => {
     const { clock, limiter } = limiterOf([minute(5)], 2);
     for (let i = 0; i < 100; i++) limiter.decide(`flood ${i}`);
     clock.advance(60_000);
@@ -411,7 +411,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "c", 9)).toBe(5);
   });
 
-  it("get at most N in any window each, however often callers are removed", () => {
+  it("more callers than places get at most N in any window each, however often callers are removed", () => {
     let forgotten = 0;
     for (let seed = 0; seed < 40; seed++) {
       const from = random(seed);
@@ -436,7 +436,7 @@ describe("more callers than places", () => {
     expect(forgotten).toBeGreaterThan(1_000);
   });
 
-  it("get at most the higher limit in any window each, whatever reloads come between", () => {
+  it("more callers than places get at most the higher limit in any window each, whatever reloads come between", () => {
     for (let seed = 0; seed < 30; seed++) {
       const from = random(seed + 500);
       const limits = [from.int(1, 200), from.int(1, 200)] as const;
@@ -462,18 +462,18 @@ describe("a reload", () => {
     return counters.limiter("k", { windows: after, maxCallers: 10 });
   }
 
-  it("refills no quota with the same windows", () => {
+  it("a reload refills no quota with the same windows", () => {
     const limiter = reloaded(manualClock(), [minute(5)], [minute(5)], (old) => admitted(old, "a", 3));
     expect(admitted(limiter, "a", 9)).toBe(2);
   });
 
-  it("admits the difference with a higher limit, and nothing with a lower limit", () => {
+  it("a reload admits the difference with a higher limit, and nothing with a lower limit", () => {
     const use = (old: MemoryLimiter) => void admitted(old, "a", 9);
     expect(admitted(reloaded(manualClock(), [minute(5)], [minute(7)], use), "a", 9)).toBe(2);
     expect(admitted(reloaded(manualClock(), [minute(5)], [minute(3)], use), "a", 9)).toBe(0);
   });
 
-  it("counts the newest admissions with a lower limit", () => {
+  it("a reload counts the newest admissions with a lower limit", () => {
     const clock = manualClock();
     const limiter = reloaded(clock, [minute(5)], [minute(2)], (old) => {
       for (let i = 0; i < 5; i++) {
@@ -484,19 +484,19 @@ describe("a reload", () => {
     expect(limiter.decide("a").retryMs).toBe(58_000); // admitted at 3 s and 4 s, asked at 5 s
   });
 
-  it("carries each window over by its name, and starts new windows empty", () => {
+  it("a reload carries each window over by its name, and starts new windows empty", () => {
     const limiter = reloaded(manualClock(), [second(9), hour(5)], [hour(6), minute(9)], (old) => admitted(old, "a", 4));
     expect(limiter.decide("a").remaining).toEqual([1, 8]);
   });
 
-  it("leaves the limiter of the former configuration unchanged until the new limiter is used", () => {
+  it("a reload leaves the limiter of the former configuration unchanged until the new limiter is used", () => {
     const { counters, limiter } = limiterOf([minute(5)]);
     admitted(limiter, "a", 2);
     counters.limiter("k", { windows: [minute(1), second(1)], maxCallers: 1 });
     expect(admitted(limiter, "a", 9)).toBe(3);
   });
 
-  it("converts the shared allowance", () => {
+  it("a reload converts the shared allowance", () => {
     const { counters, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 4);
     expect(admitted(limiter, "b", 9)).toBe(5);
@@ -504,7 +504,7 @@ describe("a reload", () => {
     expect(admitted(after, "b", 9)).toBe(1);
   });
 
-  it("keeps every caller who has used more than half of a limit with a lower max_callers", () => {
+  it("a reload keeps every caller who has used more than half of a limit with a lower max_callers", () => {
     const { clock, counters, limiter } = limiterOf([minute(3)], 10);
     for (let i = 0; i < 10; i++) admitted(limiter, `a${i}`, 2);
     const after = counters.limiter("k", { windows: [minute(3)], maxCallers: 3 });
@@ -515,7 +515,7 @@ describe("a reload", () => {
     expect(counters.size.callers).toBeLessThanOrEqual(3);
   });
 
-  it("never admits more than the larger of any two limits in a window that spans it", () => {
+  it("a reload never admits more than the larger of any two limits in a window that spans it", () => {
     for (let seed = 0; seed < 60; seed++) {
       const from = random(seed);
       const before = from.pick(LIMITS.slice(0, 7));
@@ -543,7 +543,7 @@ describe("a reload", () => {
     }
   });
 
-  it("keeps each limit when repeated many times with growing limits", () => {
+  it("a reload keeps each limit when repeated many times with growing limits", () => {
     for (let seed = 0; seed < 20; seed++) {
       const from = random(seed);
       const clock = manualClock();

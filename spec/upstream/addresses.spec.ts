@@ -43,7 +43,7 @@ function bench({ random = 0, ttlMs = 30_000 } = {}) {
 }
 
 describe("a host name", () => {
-  it("gets one look-up for all its users, as soon as it is retained", async () => {
+  it("a host name gets one look-up for all its users, as soon as it is retained", async () => {
     const { names, asked, texts } = bench();
     const name = names.name("a.example")!;
     expect(asked).toHaveLength(0);
@@ -57,14 +57,14 @@ describe("a host name", () => {
     expect(texts(names.name("b.example")!.addresses)).toEqual([]);
   });
 
-  it.each(["192.0.2.1", "::1", "2001:db8::1"])("needs no look-up if it is the address %s", (host) => {
+  it.each(["192.0.2.1", "::1", "2001:db8::1"])("a host name needs no look-up if it is the address %s", (host) => {
     const { names, asked } = bench();
     expect(names.name(host)).toBeUndefined();
     names.retain([host]);
     expect(asked).toEqual([]);
   });
 
-  it("gets a new look-up when the answer is ttl_ms old, not before", async () => {
+  it("a host name gets a new look-up when the answer is ttl_ms old, not before", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     clock.advance(5_000);
@@ -78,7 +78,7 @@ describe("a host name", () => {
     expect(asked).toHaveLength(3);
   });
 
-  it("gets a new look-up up to a tenth earlier than ttl_ms, at random", async () => {
+  it("a host name gets a new look-up up to a tenth earlier than ttl_ms, at random", async () => {
     const { names, asked, clock } = bench({ random: 0.5 });
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
@@ -88,7 +88,7 @@ describe("a host name", () => {
     expect(asked).toHaveLength(2);
   });
 
-  it("gets its next look-up after a changed ttl_ms, counted from the last answer", async () => {
+  it("a host name gets its next look-up after a changed ttl_ms, counted from the last answer", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
@@ -106,7 +106,7 @@ describe("a host name", () => {
     expect(asked).toHaveLength(3);
   });
 
-  it("keeps its addresses and gets no look-up when it is no longer retained", async () => {
+  it("a host name keeps its addresses and gets no look-up when it is no longer retained", async () => {
     const { names, asked, clock } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example"]);
@@ -130,7 +130,7 @@ it("asks the system by default", async () => {
 });
 
 describe("a look-up that hangs", () => {
-  it("runs once, however long it takes", async () => {
+  it("a look-up that hangs runs once, however long it takes", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     clock.advance(3_600_000);
@@ -144,7 +144,7 @@ describe("a look-up that hangs", () => {
     expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
   });
 
-  it("changes nothing when it ends after close", async () => {
+  it("a look-up that hangs changes nothing when it ends after close", async () => {
     const { names, asked, clock, told } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example", "b.example"]);
@@ -158,7 +158,7 @@ describe("a look-up that hangs", () => {
 });
 
 describe("a look-up that fails", () => {
-  it("keeps the last answer, and the failure is logged once until a look-up succeeds", async () => {
+  it("a look-up that fails keeps the last answer, and the failure is logged once until a look-up succeeds", async () => {
     const { names, asked, clock, told } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example"]);
@@ -180,14 +180,14 @@ describe("a look-up that fails", () => {
     expect(told()).toHaveLength(3);
   });
 
-  it("includes a look-up without addresses", async () => {
+  it("a look-up that fails includes a look-up without addresses", async () => {
     const { names, asked, told } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer();
     expect(told()).toMatchObject([{ level: "warn", message: "a name could not be looked up: there are no addresses yet", error: "the answer is empty" }]);
   });
 
-  it("runs again after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {
+  it("a look-up that fails runs again after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {
     const { names, asked, clock } = bench({ ttlMs: 5_000 });
     names.retain(["a.example"]);
     let last = 0;
@@ -203,7 +203,7 @@ describe("a look-up that fails", () => {
 });
 
 describe("a change of addresses", () => {
-  it("reaches the listeners, unless only the order has changed", async () => {
+  it("a change of addresses reaches the listeners, unless only the order has changed", async () => {
     const { names, again, named } = madeUpNames(["192.0.2.1", "192.0.2.2"]);
     const name = await named("a.example");
     const before = name.addresses;

@@ -54,14 +54,14 @@ function bench(peers: readonly Peer[], parts: Partial<Omit<AttemptsOptions, "ret
 }
 
 describe("a request that is tried once", () => {
-  it("gets 503 upstream_unavailable if no upstream can be used", async () => {
+  it("a request that is tried once gets 503 upstream_unavailable if no upstream can be used", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ status: 503, code: "upstream_unavailable" });
     expect(exchange.call.notes).toMatchObject({ upstream: null, attempts: 0 });
   });
 
-  it("gets the problem of its failure: the client reads what to do, the log why", async () => {
+  it("a request that is tried once gets the problem of its failure: the client reads what to do, the log why", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([madeUpPeer("u-1", madeUpPool({ port: await closedPort() }))]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ code: "upstream_connect_failed", status: 502 });
@@ -70,7 +70,7 @@ describe("a request that is tried once", () => {
     expect(exchange.call.notes.fault).toContain("ECONNREFUSED");
   });
 
-  it("gets 500 for a fault of the gateway, which the plugins around it see as a reply", async () => {
+  it("a request that is tried once gets 500 for a fault of the gateway, which the plugins around it see as a reply", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([peer("a", async () => Promise.reject(new TypeError("a bug")))]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ status: 500, code: "internal" });
@@ -85,13 +85,13 @@ describe("a request that is tried once", () => {
     ["upstream_saturated", []],
     ["bad_request", []],
     ["request_timeout", []],
-  ])("reports to the upstream's health when it ends with %s: %j", async (code, told) => {
+  ])("a request that is tried once reports to the upstream's health when it ends with %s: %j", async (code, told) => {
     const a = peer("a", fails(code));
     await bench([a]).handler(madeUpExchange());
     expect(a.failures).toEqual(told);
   });
 
-  it("reports nothing about the upstream when its client disconnects", async () => {
+  it("a request that is tried once reports nothing about the upstream when its client disconnects", async () => {
     const a = peer("a", async ({ call }) => {
       call.abort();
       throw new Fault("upstream_reset", "the client went away");
@@ -100,7 +100,7 @@ describe("a request that is tried once", () => {
     expect(a.failures).toEqual([]);
   });
 
-  it("must end total_ms after its beginning", async () => {
+  it("a request that is tried once must end total_ms after its beginning", async () => {
     let given = -1;
     const { handler, clock } = bench([peer("a", async (_exchange, endsAt) => ((given = endsAt), gives(200)(_exchange, endsAt)))], { totalMs: 500 });
     clock.advance(20);
@@ -110,7 +110,7 @@ describe("a request that is tried once", () => {
 });
 
 describe("retries", () => {
-  it.each<ErrorCode>(["upstream_connect_failed", "upstream_saturated", "upstream_reset", "upstream_timeout"])("go to another upstream after %s", async (code) => {
+  it.each<ErrorCode>(["upstream_connect_failed", "upstream_saturated", "upstream_reset", "upstream_timeout"])("retries go to another upstream after %s", async (code) => {
     const [a, b] = [peer("a", fails(code)), peer("b", gives(200))];
     const exchange = madeUpExchange();
     expect((await bench([a, b], { retries: {} }).handler(exchange)).status).toBe(200);
@@ -136,13 +136,13 @@ describe("retries", () => {
     ["DELETE", "upstream_timeout", true],
     ["GET", "upstream_invalid", false],
     ["GET", "request_timeout", false],
-  ])("%s after %s: %s", async (method, code, again) => {
+  ])("decides whether a %s goes to another upstream after %s: %s", async (method, code, again) => {
     const [a, b] = [peer("a", fails(code)), peer("b", gives(200))];
     await bench([a, b], { retries: {} }).handler(madeUpExchange({ method }));
     expect(b.asked === 1).toBe(again);
   });
 
-  it("treat a connection that took too long as `connect`, not as `timeout`: nothing was sent", async () => {
+  it("retries treat a connection that took too long as `connect`, not as `timeout`: nothing was sent", async () => {
     const slow = () => peer("a", async () => Promise.reject(new Unsent("upstream_timeout", "no connection")));
     const [b, c] = [peer("b", gives(200)), peer("b", gives(200))];
     await bench([slow(), b], { retries: { on: new Set(["connect"]) } }).handler(madeUpExchange({ method: "POST" }));
@@ -150,13 +150,13 @@ describe("retries", () => {
     expect([b.asked, c.asked]).toEqual([1, 0]);
   });
 
-  it("follow only the failures that `on` names", async () => {
+  it("retries follow only the failures that `on` names", async () => {
     const [a, b] = [peer("a", fails("upstream_reset")), peer("b", gives(200))];
     expect((await bench([a, b], { retries: { on: new Set(["connect"]) } }).handler(madeUpExchange())).status).toBe(502);
     expect(b.asked).toBe(0);
   });
 
-  it("follow a listed status of an idempotent request, which is forwarded if no upstream is left", async () => {
+  it("retries follow a listed status of an idempotent request, which is forwarded if no upstream is left", async () => {
     const retries = { statuses: new Set([503]) };
     const answers = async (method: string, ...statuses: number[]) =>
       (await bench(statuses.map((status, i) => peer(`p${i}`, gives(status))), { retries }).handler(madeUpExchange({ method }))).status;
@@ -166,21 +166,21 @@ describe("retries", () => {
     expect(await answers("GET", 503, 503)).toBe(503);
   });
 
-  it("free a response that is not forwarded", async () => {
+  it("retries free a response that is not forwarded", async () => {
     const body = Readable.from([Buffer.from("x")]);
     const a = peer("a", async () => ({ status: 503, headers: [], body }));
     await bench([a, peer("b", gives(200))], { retries: { statuses: new Set([503]) } }).handler(madeUpExchange());
     expect(body.destroyed).toBe(true);
   });
 
-  it("end with the budget", async () => {
+  it("retries end with the budget", async () => {
     const { handler } = bench([peer("a", fails("upstream_reset")), peer("b", gives(200))], { retries: { budgetRatio: 0 } });
     const statuses = [];
     for (let i = 0; i < 12; i++) statuses.push((await handler(madeUpExchange())).status);
     expect(statuses).toEqual([...Array<number>(10).fill(200), 502, 502]);
   });
 
-  it("end when the client has disconnected", async () => {
+  it("retries end when the client has disconnected", async () => {
     const b = peer("b", gives(200));
     const a = peer("a", async ({ call }) => {
       call.abort();
@@ -190,7 +190,7 @@ describe("retries", () => {
     expect(b.asked).toBe(0);
   });
 
-  it.each([100, 98])("end with total_ms, including its last milliseconds: after %i ms of 100", async (ms) => {
+  it.each([100, 98])("retries end with total_ms, including its last milliseconds: after %i ms of 100", async (ms) => {
     const b = peer("b", gives(200));
     const { handler, clock } = bench([peer("a", async () => (clock.advance(ms), Promise.reject(new Fault("upstream_reset", "")))), b], { totalMs: 100, retries: {} });
     expect((await handler(madeUpExchange())).status).toBe(502);
@@ -203,7 +203,7 @@ describe("retries", () => {
     return text;
   };
 
-  it("send a body again from its beginning, however far the first try had come", async () => {
+  it("retries send a body again from its beginning, however far the first try had come", async () => {
     const source = new Readable({ read() {} });
     source.push("one ");
     const a = peer("a", async ({ body }) => {
@@ -223,7 +223,7 @@ describe("retries", () => {
     expect(memory.used).toBe(0);
   });
 
-  it("do not send a body again that is longer than max_replay_bytes", async () => {
+  it("retries do not send a body again that is longer than max_replay_bytes", async () => {
     const reads = () =>
       peer("a", async ({ body }) => {
         await read(body);
@@ -248,7 +248,7 @@ describe("a circuit breaker", () => {
     return { a, breaker, handler: bench([a], { breaker }).handler };
   }
 
-  it("answers 503 circuit_open with Retry-After while it is open, and asks no upstream", async () => {
+  it("a circuit breaker answers 503 circuit_open with Retry-After while it is open, and asks no upstream", async () => {
     const { a, handler } = broken(500, 500);
     for (let i = 0; i < 2; i++) expect((await handler(madeUpExchange())).status).toBe(500);
     const reply = await handler(madeUpExchange());
@@ -257,13 +257,13 @@ describe("a circuit breaker", () => {
     expect(a.asked).toBe(2);
   });
 
-  it("counts 5xx and missing responses, not 4xx", async () => {
+  it("a circuit breaker counts 5xx and missing responses, not 4xx", async () => {
     const { handler, breaker } = broken(404, 499, 404, 404);
     for (let i = 0; i < 4; i++) await handler(madeUpExchange());
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("does not count failures of the client or the gateway, or a lack of usable upstreams", async () => {
+  it("a circuit breaker does not count failures of the client or the gateway, or a lack of usable upstreams", async () => {
     const clock = manualClock();
     const breaker = new Breaker({ clock, log: silentLog, service: "s" }, { errorRatio: 0.1, minRequests: 1, windowMs: 1000, openMs: 1000, probes: 1 });
     await bench([peer("a", fails("request_timeout"))], { breaker }).handler(madeUpExchange());

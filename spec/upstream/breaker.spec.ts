@@ -28,13 +28,13 @@ describe("a closed circuit breaker", () => {
     ["--???", "closed"],
     ["+++++----", "closed"],
     ["+++++-----", "open"],
-  ])("reaches, after the results %s, the state %s", (verdicts, state) => {
+  ])("a closed circuit breaker reaches, after the results %s, the state %s", (verdicts, state) => {
     const { breaker, requests } = bench();
     requests(verdicts);
     expect(breaker.report.state).toBe(state);
   });
 
-  it("ignores results older than the window", () => {
+  it("a closed circuit breaker ignores results older than the window", () => {
     const { breaker, requests, clock } = bench();
     requests("---");
     clock.advance(1000);
@@ -44,7 +44,7 @@ describe("a closed circuit breaker", () => {
 });
 
 describe("an open circuit breaker", () => {
-  it("refuses all requests for open_ms, and reports the remaining time", () => {
+  it("an open circuit breaker refuses all requests for open_ms, and reports the remaining time", () => {
     const { breaker, requests, clock } = bench();
     requests("----");
     expect(breaker.retryAfterMs).toBe(500);
@@ -57,7 +57,7 @@ describe("an open circuit breaker", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("ignores the results of requests that were admitted before", () => {
+  it("an open circuit breaker ignores the results of requests that were admitted before", () => {
     const { breaker, requests, clock } = bench();
     const late = breaker.admit();
     requests("----");
@@ -78,7 +78,7 @@ describe("a half-open circuit breaker", () => {
     return made;
   };
 
-  it("admits at most `probes` at a time, all of which must succeed", () => {
+  it("a half-open circuit breaker admits at most `probes` at a time, all of which must succeed", () => {
     const { breaker } = halfOpen({ probes: 2 });
     const [one, two] = [breaker.admit(), breaker.admit()];
     expect(breaker.admit()).toBe(-1);
@@ -89,7 +89,7 @@ describe("a half-open circuit breaker", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("opens again for open_ms when a probe fails", () => {
+  it("a half-open circuit breaker opens again for open_ms when a probe fails", () => {
     const { breaker, requests, clock } = halfOpen();
     expect(requests("-+")).toBe("-x");
     clock.advance(499);
@@ -99,13 +99,13 @@ describe("a half-open circuit breaker", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("admits another probe when the client of a probe has disconnected", () => {
+  it("a half-open circuit breaker admits another probe when the client of a probe has disconnected", () => {
     const { breaker, requests } = halfOpen();
     expect(requests("??+")).toBe("??+");
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("admits another probe when a probe has taken open_ms", () => {
+  it("a half-open circuit breaker admits another probe when a probe has taken open_ms", () => {
     const { breaker, requests, clock } = halfOpen();
     const hung = breaker.admit();
     clock.advance(499);
@@ -118,7 +118,7 @@ describe("a half-open circuit breaker", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("closes when a reload requires no more probes than have passed", () => {
+  it("a half-open circuit breaker closes when a reload requires no more probes than have passed", () => {
     const { breaker, settings, requests } = halfOpen({ probes: 3 });
     requests("++");
     breaker.configure({ ...settings, probes: 2 });
@@ -126,7 +126,7 @@ describe("a half-open circuit breaker", () => {
     expect(requests("+")).toBe("+");
   });
 
-  it("counts from zero when it is closed again", () => {
+  it("a half-open circuit breaker counts from zero when it is closed again", () => {
     const { breaker, requests } = halfOpen();
     requests("+---");
     expect(breaker.report.state).toBe("closed");

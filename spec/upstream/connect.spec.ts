@@ -14,7 +14,7 @@ describe("the look-up of a connection", () => {
   const ask = (name: Name, first: Address, all: boolean) =>
     new Promise((resolve) => lookupOptions(name, first).lookup!("any", { all }, (...answer: unknown[]) => resolve(answer)));
 
-  it("returns every address that the name has by then, the given address first", async () => {
+  it("the look-up of a connection returns every address that the name has by then, the given address first", async () => {
     const { again, named } = madeUpNames(["192.0.2.1", "192.0.2.2", "::1"]);
     const name = await named("a.example");
     const second = name.addresses[1]!;
@@ -24,7 +24,7 @@ describe("the look-up of a connection", () => {
     expect(await ask(name, second, true)).toEqual([null, ["192.0.2.1", "192.0.2.3"].map(addressOf)]);
   });
 
-  it("uses Node's look-up if the host is not a name", () => {
+  it("the look-up of a connection uses Node's look-up if the host is not a name", () => {
     expect(lookupOptions(undefined, undefined)).toEqual({});
   });
 });
@@ -90,11 +90,11 @@ describe("service.tls", () => {
 describe("the identity of TLS settings", () => {
   const file = (content: string, path = "/f") => ({ path, content: Buffer.from(content) });
 
-  it("depends on the contents of files, not on their names", () => {
+  it("the identity of TLS settings depends on the contents of files, not on their names", () => {
     expect(upstreamTls({ ca: file("a", "/1"), verify: true }).identity).toBe(upstreamTls({ ca: file("a", "/2"), verify: true }).identity);
   });
 
-  it("differs with each part", () => {
+  it("the identity of TLS settings differs with each part", () => {
     const all = [
       { verify: true },
       { verify: false },
@@ -116,11 +116,11 @@ describe("the host name that TLS asks for", () => {
     ["::1", undefined, ""],
     ["127.0.0.1", "b.example", "b.example"],
     ["a.example", "127.0.0.1", ""],
-  ])("for host %s with servername %s equals %j", (host, servername, expected) => {
+  ])("the host name that TLS asks for with host %s and servername %s equals %j", (host, servername, expected) => {
     expect(tlsOptions(host, { verify: true, identity: "", ...(servername && { servername }) }).servername).toBe(expected);
   });
 
-  it("does not depend on NODE_TLS_REJECT_UNAUTHORIZED", () => {
+  it("the host name that TLS asks for does not depend on NODE_TLS_REJECT_UNAUTHORIZED", () => {
     expect(tlsOptions("a.example", undefined).rejectUnauthorized).toBe(true);
   });
 });

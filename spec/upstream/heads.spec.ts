@@ -40,11 +40,11 @@ describe("framing", () => {
     ["an unknown method without a body", { method: "PURGE" }, "none", "Content-Length: 0"],
     ["DELETE without a body", { method: "DELETE" }, "none", undefined],
     ["a body that a plugin took away, and left its length", { method: "POST", headers: ["Content-Length", "50"] }, "none", "Content-Length: 0"],
-    ["the same of a method that needs none", { headers: ["Content-Length", "0", "Content-Length", "5"] }, "none", undefined],
+    ["two lengths, without a body, of a method that needs none", { headers: ["Content-Length", "0", "Content-Length", "5"] }, "none", undefined],
     ["a body with a length", { method: "POST", body, headers: ["Content-Length", "3"] }, "length", "Content-Length: 3"],
     ["a chunked body", { method: "POST", body, headers: ["Transfer-Encoding", "chunked"] }, "chunked", "Transfer-Encoding: chunked"],
     ["a body with neither (HTTP/2)", { method: "POST", body, headers: [], httpVersion: "2.0" }, "chunked", "Transfer-Encoding: chunked"],
-  ])("%s", (_title, parts, framing, line) => {
+  ])("frames the request: %s", (_title, parts, framing, line) => {
     expect(requestHead(madeUpExchange(parts), peer, options).framing).toBe(framing);
     expect(lines(parts).filter((each) => /^(content-length|transfer-encoding)/i.test(each))).toEqual(line === undefined ? [] : [line]);
   });
@@ -54,7 +54,7 @@ describe("framing", () => {
     expect(() => requestHead(madeUpExchange({ method: "POST", body, headers }), peer, options)).toThrow(TypeError);
   });
 
-  it("has Trailer only with a chunked body", () => {
+  it("a request head has Trailer only with a chunked body", () => {
     const headers = ["Trailer", "X-Sum"];
     expect(lines({ method: "POST", body, headers })).toContain("Trailer: X-Sum");
     expect(lines({ method: "POST", body, headers: [...headers, "Content-Length", "3"] })).not.toContain("Trailer: X-Sum");
@@ -104,7 +104,7 @@ it.each([
   expect(all.some((line) => line.startsWith("X-Forwarded-Host"))).toBe(authority !== "");
 });
 
-it("has the client's Host with preserve_host, and the upstream's name if the client sent none", () => {
+it("a request head has the client's Host with preserve_host, and the upstream's name if the client sent none", () => {
   const keep = { ...options, preserveHost: true };
   expect(lines({ authority: "gw.example:99" }, keep)[0]).toBe("Host: gw.example:99");
   expect(lines({ authority: "" }, keep)[0]).toBe("Host: 10.0.0.1:81");
@@ -113,13 +113,13 @@ it("has the client's Host with preserve_host, and the upstream's name if the cli
 describe("a WebSocket's key", () => {
   const headers = ["Host", "gw.example", "sec-websocket-version", "13", "Sec-WebSocket-Key", "the client's"];
 
-  it("comes from an HTTP/1.1 client, which checks the answer", () => {
+  it("a WebSocket's key comes from an HTTP/1.1 client, which checks the answer", () => {
     const exchange = { upgrade: "websocket", headers };
     expect(lines(exchange)).toContain("Sec-WebSocket-Key: the client's");
     expect(requestHead(madeUpExchange(exchange), peer, options).accept).toBe(null);
   });
 
-  it("comes from the gateway for a client of HTTP/2, and the gateway checks the answer", () => {
+  it("a WebSocket's key comes from the gateway for a client of HTTP/2, and the gateway checks the answer", () => {
     const made = requestHead(madeUpExchange({ upgrade: "websocket", httpVersion: "2.0", headers }), peer, options);
     const keys = made.headers.flatMap((name, i) => (name.toLowerCase() === "sec-websocket-key" ? [made.headers[i + 1]!] : []));
     expect(keys).toHaveLength(1);
@@ -135,7 +135,7 @@ describe("traceparent and tracestate", () => {
     return lines({ call: traced, headers }).filter((line) => /trace/i.test(line));
   };
 
-  it("come from the client if requests are not traced", () => {
+  it("traceparent and tracestate come from the client if requests are not traced", () => {
     expect(lines({ call: call(false), headers }).filter((line) => /trace/i.test(line))).toEqual([
       "TraceParent: theirs",
       "tracestate: a=1",
@@ -144,19 +144,19 @@ describe("traceparent and tracestate", () => {
     ]);
   });
 
-  it("come from the request's span, and not from the client, if requests are traced", () => {
+  it("traceparent and tracestate come from the request's span, and not from the client, if requests are traced", () => {
     expect(spanned("b=2")).toEqual(["X-Trace: kept", "traceparent: ours", "tracestate: b=2"]);
     expect(spanned(null)).toEqual(["X-Trace: kept", "traceparent: ours"]);
   });
 });
 
 describe("the text of a head", () => {
-  it("has its case, order and duplicates, each character a byte", () => {
+  it("the text of a head has its case, order and duplicates, each character a byte", () => {
     const text = headText("PROPFIND", "/a?b=\xe9", ["Host", "h", "x-B", "caf\xe9", "X-b", "", "X-T", "a\tb"]);
     expect(text).toBe("PROPFIND /a?b=\xe9 HTTP/1.1\r\nHost: h\r\nx-B: caf\xe9\r\nX-b: \r\nX-T: a\tb\r\nConnection: keep-alive\r\n\r\n");
   });
 
-  it("keeps an existing Connection", () => {
+  it("the text of a head keeps an existing Connection", () => {
     expect(headText("GET", "/", ["Host", "h", "connection", "TE"])).toBe("GET / HTTP/1.1\r\nHost: h\r\nconnection: TE\r\n\r\n");
   });
 
@@ -177,7 +177,7 @@ describe("the text of a head", () => {
     ["a value with NUL", "GET", "/", ["X", "a\0"]],
     ["a value beyond Latin-1", "GET", "/", ["X", "\u0100"]],
     ["a name without a value", "GET", "/", ["X", "a", "Y"]],
-  ])("cannot contain %s", (_title, method, target, headers) => {
+  ])("the text of a head cannot contain %s", (_title, method, target, headers) => {
     expect(() => headText(method, target, headers)).toThrow(TypeError);
   });
 });

@@ -41,14 +41,14 @@ describe("active checks", () => {
     ["---+", "unhealthy"],
     ["---+-+-+", "unhealthy"],
     ["---++", "healthy"],
-  ])("lead, after %j, to %s", (verdicts, state) => {
+  ])("active checks lead, after %j, to %s", (verdicts, state) => {
     const { health } = bench({ active });
     run(health, verdicts);
     expect(health.report.state).toBe(state);
     expect(health.usable).toBe(state !== "unhealthy");
   });
 
-  it("log a change once, with its reason and time", () => {
+  it("active checks log a change once, with its reason and time", () => {
     const { health, said, clock } = bench({ active });
     clock.advance(5000);
     run(health, "-----++++");
@@ -56,7 +56,7 @@ describe("active checks", () => {
     expect(health.report).toEqual({ state: "healthy", since: Date.UTC(2026, 0, 1) + 5000, reason: null, until: null });
   });
 
-  it("do not count after they are switched off", () => {
+  it("active checks do not count after they are switched off", () => {
     const { health, configure } = bench({ active });
     run(health, "---");
     configure({});
@@ -68,7 +68,7 @@ describe("active checks", () => {
 });
 
 describe("passive checks", () => {
-  it("eject an upstream for eject_ms after max_failures within the window", () => {
+  it("passive checks eject an upstream for eject_ms after max_failures within the window", () => {
     const { health, fail, clock, said } = bench();
     fail(2);
     expect(health.usable).toBe(true);
@@ -83,7 +83,7 @@ describe("passive checks", () => {
     expect(said()).toEqual(["warn upstream ejected: it fails requests (connect ECONNREFUSED)", "info upstream back: its ejection is over"]);
   });
 
-  it("do not eject an upstream for failures that are further apart", () => {
+  it("passive checks do not eject an upstream for failures that are further apart", () => {
     const { health, fail, clock } = bench();
     for (let i = 0; i < 10; i++) {
       fail(1);
@@ -92,7 +92,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("eject an upstream for twice as long each time, up to ten times, and for eject_ms again after a quiet time", () => {
+  it("passive checks eject an upstream for twice as long each time, up to ten times, and for eject_ms again after a quiet time", () => {
     const { health, fail, clock } = bench();
     const lengths: number[] = [];
     for (let i = 0; i < 6; i++) {
@@ -108,7 +108,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("do not eject the last usable upstream, until another one is usable", () => {
+  it("passive checks do not eject the last usable upstream, until another one is usable", () => {
     let others = false;
     const { health, fail } = bench({}, () => others);
     fail(9);
@@ -118,7 +118,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(false);
   });
 
-  it("count listed statuses only", () => {
+  it("passive checks count listed statuses only", () => {
     const { health } = bench({ passive: { statuses: [503] } });
     for (let i = 0; i < 9; i++) health.answered(500);
     expect(health.usable).toBe(true);
@@ -127,7 +127,7 @@ describe("passive checks", () => {
     expect(health.report.reason).toBe("status 503");
   });
 
-  it("stop at max_failures 0, which ends an ejection", () => {
+  it("passive checks stop at max_failures 0, which ends an ejection", () => {
     const { health, fail, configure, clock } = bench();
     fail(3);
     configure({ passive: { maxFailures: 0 } });
@@ -137,7 +137,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("count only the latest failures under a lower max_failures", () => {
+  it("passive checks count only the latest failures under a lower max_failures", () => {
     const { health, fail, configure, clock } = bench({ passive: { maxFailures: 5 } });
     fail(4);
     configure({ passive: { maxFailures: 2 } });
@@ -148,7 +148,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(false);
   });
 
-  it("keep an ejection under other new settings", () => {
+  it("passive checks keep an ejection under other new settings", () => {
     const { health, fail, configure, clock } = bench();
     fail(3);
     configure({ passive: { maxFailures: 7 } });
@@ -157,7 +157,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("leave an ejected upstream that its checks find unhealthy unused even as the last one", () => {
+  it("passive checks leave an ejected upstream that its checks find unhealthy unused even as the last one", () => {
     const { health, fail } = bench({ active: { healthyThreshold: 1, unhealthyThreshold: 1 } });
     fail(3);
     expect(health.ejected).toBe(true);
@@ -165,14 +165,14 @@ describe("passive checks", () => {
     expect(health.ejected).toBe(false);
   });
 
-  it("leave no timer when it is closed", () => {
+  it("passive checks leave no timer when the health is closed", () => {
     const { health, fail, clock } = bench();
     fail(3);
     health.close();
     expect(clock.pending).toBe(0);
   });
 
-  it("neither eject nor log anything for requests that are still in progress when it is closed", () => {
+  it("passive checks neither eject nor log anything for requests that are still in progress when the health is closed", () => {
     const { health, fail, clock, said } = bench();
     health.close();
     fail(3);

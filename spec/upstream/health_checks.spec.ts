@@ -253,7 +253,7 @@ describe("a check with an invalid HTTP/1.1 response", () => {
 });
 
 describe("a check over HTTP/2 without a response", () => {
-  it("fails with the code of a stream that is reset", async () => {
+  it("a check over HTTP/2 without a response fails with the code of a stream that is reset", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_REFUSED_STREAM));
     const origin = await serving(server);
@@ -261,7 +261,7 @@ describe("a check over HTTP/2 without a response", () => {
     expect((await reported(1))[0]).toMatch(/REFUSED_STREAM|code 7/);
   });
 
-  it("fails even if the stream is reset without an error", async () => {
+  it("a check over HTTP/2 without a response fails even if the stream is reset without an error", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_CANCEL));
     const origin = await serving(server);
@@ -269,7 +269,7 @@ describe("a check over HTTP/2 without a response", () => {
     expect(await reported(1)).toEqual(["the upstream reset the stream (code 8)"]);
   });
 
-  it("closes its connection with a GOAWAY", async () => {
+  it("a check over HTTP/2 without a response closes its connection with a GOAWAY", async () => {
     const server = http2.createServer((_request, response) => void response.end());
     const codes: number[] = [];
     server.on("session", (session) => void session.on("goaway", (code) => codes.push(code)));
@@ -279,7 +279,7 @@ describe("a check over HTTP/2 without a response", () => {
     expect(codes).toEqual([0]);
   });
 
-  it("fails after a GOAWAY", async () => {
+  it("a check over HTTP/2 without a response fails after a GOAWAY", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).session!.on("error", () => {}).goaway(2));
     const origin = await serving(server);
@@ -321,7 +321,7 @@ describe("TLS", () => {
 });
 
 describe("the addresses of a name", () => {
-  it("get their checks in turn, and the next address replaces an address that refuses", async () => {
+  it("the addresses of a name get their checks in turn, and the next address replaces an address that refuses", async () => {
     const origin = await site(LOOPBACK, () => http.createServer((_request, response) => void response.end()));
     const resolver = madeUpNames(["127.0.0.3", ...LOOPBACK]);
     const name = await resolver.named("upstream.invalid");
@@ -335,7 +335,7 @@ describe("the addresses of a name", () => {
     expect(resolver.asked).toHaveLength(1);
   });
 
-  it("appear all in the report if all refuse", async () => {
+  it("the addresses of a name appear all in the report if all refuse", async () => {
     const port = await closedPort();
     const name = await madeUpNames([NOBODY, NOBODY_EITHER]).named("upstream.invalid");
     const { reported } = check(port, { target: { host: name.host, name } });
@@ -378,12 +378,12 @@ describe("the schedule of checks", () => {
     ["half", 0.5, 5000, [500, 5500, 10500]],
     ["the most", 0.999, 5000, [999, 6498, 11998]],
     ["half of a short interval", 0.5, 100, [50, 150, 250]],
-  ])("holds with %s", async (_title, chance, intervalMs, expected) => {
+  ])("the schedule of checks holds with %s", async (_title, chance, intervalMs, expected) => {
     const moments = await starts(() => chance, { intervalMs }, 3);
     moments.forEach((moment, i) => expect(Math.abs(moment - expected[i]!)).toBeLessThanOrEqual(2));
   });
 
-  it("moves with a slow check, without overlap, and does not move with a quick check", async () => {
+  it("the schedule of checks moves with a slow check, without overlap, and does not move with a quick check", async () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { settings: { intervalMs: 1000, timeoutMs: 2500 }, random: () => 0.5 });
     clock.advance(500);

@@ -73,7 +73,7 @@ describe("the request", () => {
     ["ends", (socket) => void socket.end()],
   ];
 
-  it.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("%s, on a kept connection that %s before the request is sent, is sent over another one", async (method, _what, act) => {
+  it.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("a %s on a kept connection that %s before the request is sent is sent over another connection", async (method, _what, act) => {
     const { upstream, pool, heard, send, writeBatch, kept: before } = await kept();
     const second = send({ method, upstreamPath: "/2" });
     act(before);
@@ -85,7 +85,7 @@ describe("the request", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("fails as unsent with a body on a kept connection that brings a response too early", async () => {
+  it("the request fails as unsent with a body on a kept connection that brings a response too early", async () => {
     const { send, kept: before, pool, heard } = await kept();
     const body = new PassThrough();
     body.end("body");
@@ -95,7 +95,7 @@ describe("the request", () => {
     expect([pool.leased, heard.length]).toEqual([0, 1]);
   });
 
-  it("closes a new connection that is answered before the request is sent: the next request would get its response", async () => {
+  it("the request closes a new connection that is answered before the request is sent: the next request would get its response", async () => {
     const writeBatch = new Held();
     const { upstream, pool, heard, send } = await bench((socket, text) => {
       socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^\w+ \/(\w)/.exec(text)?.[1]}`);
@@ -116,7 +116,7 @@ describe("the request", () => {
     expect(heard).toHaveLength(1);
   });
 
-  it("loses its connection and lease after 100 ms if it continues behind a complete response", async () => {
+  it("the request loses its connection and lease after 100 ms if it continues behind a complete response", async () => {
     const { pool, send, upstream, clock } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -131,7 +131,7 @@ describe("the request", () => {
     body.end("half");
   });
 
-  it("sends its head and a body that has arrived in one write", async () => {
+  it("the request sends its head and a body that has arrived in one write", async () => {
     const { heard, send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 0\r\n\r\n`));
     await send();
     const body = new PassThrough();
@@ -141,7 +141,7 @@ describe("the request", () => {
     expect(heard[1]).toMatch(/^POST \/b HTTP\/1\.1\r\nHost: .*\r\nConnection: keep-alive\r\n\r\nbody$/s);
   });
 
-  it("fails with internal, and closes the connection, if a plugin's body differs from its Content-Length", async () => {
+  it("the request fails with internal, and closes the connection, if a plugin's body differs from its Content-Length", async () => {
     const { upstream, pool, code } = await bench(() => {});
     for (const text of ["four and more", "one"]) {
       const body = new PassThrough();
@@ -152,7 +152,7 @@ describe("the request", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("may end behind its response, and the connection is reused", async () => {
+  it("the request may end behind its response, and the connection is reused", async () => {
     const { pool, send, upstream, heard } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -166,7 +166,7 @@ describe("the request", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  it("closes a connection that brings more bytes before the request has ended behind its response", async () => {
+  it("the request closes a connection that brings more bytes before the request has ended behind its response", async () => {
     const { pool, send, upstream } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -179,7 +179,7 @@ describe("the request", () => {
 });
 
 describe("the response", () => {
-  it("does not hide unrequested bytes behind a response that is still being read from a request that is being sent", async () => {
+  it("the response does not hide unrequested bytes behind a response that is still being read from a request that is being sent", async () => {
     const half = "x".repeat(70_000);
     const { pool, send, upstream } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 140000\r\n\r\n${half}`);
@@ -202,7 +202,7 @@ describe("the response", () => {
     await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "the end of the connection");
   });
 
-  it("has a Buffer as its body if it came in one piece, chunked or not", async () => {
+  it("the response has a Buffer as its body if it came in one piece, chunked or not", async () => {
     for (const bytes of ["Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"]) {
       const { pool, send } = await bench((socket) => socket.write(HEAD + bytes));
       const { body } = await send();
@@ -211,14 +211,14 @@ describe("the response", () => {
     }
   });
 
-  it("keeps its bytes while other responses are read over the same connection", async () => {
+  it("the response keeps its bytes while other responses are read over the same connection", async () => {
     let nth = 0;
     const { send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 6\r\n\r\nbody ${++nth}`));
     const replies = [await send(), await send(), await send()];
     expect(replies.map(({ body }) => String(body))).toEqual(["body 1", "body 2", "body 3"]);
   });
 
-  it("keeps its bytes when it is read slowly, although all connections are read into one buffer", async () => {
+  it("the response keeps its bytes when it is read slowly, although all connections are read into one buffer", async () => {
     const bytes = 300_000;
     const pattern = (path: string) => Buffer.alloc(bytes, `<${path}>`);
     const { pool, send } = await bench((socket, text) => {
@@ -240,7 +240,7 @@ describe("the response", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("breaks off after idle_ms if it stops behind %j", async (chunks) => {
+  it.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("the response breaks off after idle_ms if it stops behind %j", async (chunks) => {
     const { send, pool } = await bench((socket) => socket.write(`${HEAD}Transfer-Encoding: chunked\r\n\r\n${chunks}`), 50);
     const body = (await send()).body as Readable;
     const broken = new Promise<Error>((resolve) => body.on("error", resolve));
@@ -249,7 +249,7 @@ describe("the response", () => {
     await eventually(() => pool.leased === 0, "no lease in use");
   });
 
-  it("may follow thousands of informational responses", async () => {
+  it("the response may follow thousands of informational responses", async () => {
     const { send } = await bench((socket) => socket.write(`${"HTTP/1.1 102 Wait\r\n\r\n".repeat(2000)}${HEAD}Content-Length: 0\r\n\r\n`));
     expect((await send()).status).toBe(200);
   });

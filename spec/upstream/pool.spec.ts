@@ -31,13 +31,13 @@ function outcome(waiting: Promise<true>): Promise<string> {
 }
 
 describe("leases", () => {
-  it("grow in number up to max_connections", () => {
+  it("leases grow in number up to max_connections", () => {
     const { pool } = made(2);
     expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
     expect(pool.leased).toBe(2);
   });
 
-  it("go to the request that has waited longest when they are released", async () => {
+  it("leases go to the request that has waited longest when they are released", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const order: number[] = [];
@@ -64,7 +64,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(1);
   });
 
-  it("end in upstream_saturated after the wait, and the request leaves the queue", async () => {
+  it("leases end in upstream_saturated after the wait, and the request leaves the queue", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const waiting = outcome(pool.waitForLease(100, never));
@@ -77,7 +77,7 @@ describe("leases", () => {
     expect(pool.tryLease()).toBe(true);
   });
 
-  it("leave nothing behind, timers included, for a client that disconnects while it waits", async () => {
+  it("leases leave nothing behind, timers included, for a client that disconnects while it waits", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     let goAway = never;
@@ -91,7 +91,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("fail at once for a client that has disconnected", async () => {
+  it("leases fail at once for a client that has disconnected", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     expect(await outcome(pool.waitForLease(100, (run) => run()))).toBe("upstream_saturated");
@@ -99,7 +99,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("stay granted when the client disconnects afterwards", async () => {
+  it("leases stay granted when the client disconnects afterwards", async () => {
     const { pool } = made(1);
     pool.tryLease();
     let goAway = never;
@@ -110,7 +110,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(1);
   });
 
-  it("start at once under a higher max_connections, and stay under a lower one", async () => {
+  it("leases start at once under a higher max_connections, and stay under a lower one", async () => {
     const { pool } = made(1);
     pool.tryLease();
     const waits = [pool.waitForLease(100, never), pool.waitForLease(100, never)];
@@ -126,7 +126,7 @@ describe("leases", () => {
     expect(pool.tryLease()).toBe(true);
   });
 
-  it("fail for all requests, including waiting requests, when the pool is destroyed", async () => {
+  it("leases fail for all requests, including waiting requests, when the pool is destroyed", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const waiting = outcome(pool.waitForLease(100, never));
@@ -157,7 +157,7 @@ describe("the addresses of a name", () => {
     return { origin, resolver, name, pool, ask };
   }
 
-  it("take turns, and their connections are reused without a look-up", async () => {
+  it("the addresses of a name take turns, and their connections are reused without a look-up", async () => {
     const { origin, resolver, ask } = await bench(LOOPBACK, LOOPBACK);
     const reached: string[] = [];
     for (let i = 0; i < LOOPBACK.length * 3; i++) reached.push(await ask());
@@ -166,25 +166,25 @@ describe("the addresses of a name", () => {
     expect(resolver.asked).toEqual(["upstream.invalid"]);
   });
 
-  it("share the leases", async () => {
+  it("the addresses of a name share the leases", async () => {
     const { pool } = await bench(LOOPBACK, LOOPBACK);
     pool.maxConnections = 2;
     expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
   });
 
-  it("give way to the next address if they refuse", async () => {
+  it("the addresses of a name give way to the next address if they refuse", async () => {
     const { origin, ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2", "127.0.0.2"]);
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
-  it("appear all in the fault if all refuse", async () => {
+  it("the addresses of a name appear all in the fault if all refuse", async () => {
     const { ask, origin } = await bench(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
-  it("follow each look-up: a new address is used, a removed address is not, a remaining address keeps its connections", async () => {
+  it("the addresses of a name follow each look-up: a new address is used, a removed address is not, a remaining address keeps its connections", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await ask();
@@ -194,14 +194,14 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
   });
 
-  it("take turns when there are fewer than before", async () => {
+  it("the addresses of a name take turns when there are fewer than before", async () => {
     const { resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     for (let i = 0; i < 3; i++) await ask();
     await resolver.again(["127.0.0.2"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("stay in use when a look-up fails", async () => {
+  it("the addresses of a name stay in use when a look-up fails", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await resolver.again(new Error("getaddrinfo EAI_AGAIN"));
@@ -219,7 +219,7 @@ describe("the addresses of a name", () => {
     return { ...made, held, answered };
   }
 
-  it("let a request finish on a removed address, then its connection ends", async () => {
+  it("the addresses of a name let a request finish on a removed address, then its connection ends", async () => {
     const { origin, resolver, held, answered } = await underWay();
     await resolver.again(["127.0.0.2"]);
     expect(origin.open["127.0.0.1"]).toBe(1);
@@ -228,7 +228,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the connection");
   });
 
-  it("lose their connections at destroy, including the connections of removed addresses", async () => {
+  it("the addresses of a name lose their connections at destroy, including the connections of removed addresses", async () => {
     const { origin, resolver, pool, answered } = await underWay();
     await resolver.again(["127.0.0.2"]);
     pool.destroy();
@@ -236,7 +236,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
-  it("belong to the connection that reached them: a connection that was opened for another address ends with the address it reached", async () => {
+  it("the addresses of a name belong to the connection that reached them: a connection that was opened for another address ends with the address it reached", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], [NOBODY, "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
@@ -245,7 +245,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
   });
 
-  it("lose their idle connections at dropIdle and retire", async () => {
+  it("the addresses of a name lose their idle connections at dropIdle and retire", async () => {
     const { origin, pool, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     const none = () => origin.open["127.0.0.1"] === 0 && origin.open["127.0.0.2"] === 0;
     await ask();
@@ -259,14 +259,14 @@ describe("the addresses of a name", () => {
     await eventually(none);
   });
 
-  it("trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
+  it("the addresses of a name trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
     const { resolver, ask } = await bench(LOOPBACK, new Error("no answer yet"));
     await expect(ask()).rejects.toThrow("no answer yet");
     resolver.answer = ["127.0.0.2"];
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("follow look-ups from the first use to the end only", async () => {
+  it("the addresses of a name follow look-ups from the first use to the end only", async () => {
     const { resolver, name } = await bench([], ["127.0.0.1"]);
     let following = 0;
     const counted = {
@@ -296,7 +296,7 @@ describe("the addresses of a name", () => {
     await resolver.again(["127.0.0.2"]);
   });
 
-  it("must present a certificate for the name over https", async () => {
+  it("the addresses of a name must present a certificate for the name over https", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await right.ask(), await right.ask(), await right.ask()]).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1"]);
@@ -304,13 +304,13 @@ describe("the addresses of a name", () => {
     await expect(wrong.ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringContaining("other.example.com") });
   });
 
-  it("give way to the next address over https if they refuse", async () => {
+  it("the addresses of a name give way to the next address over https if they refuse", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("keep their TLS session, which the next connection resumes", async () => {
+  it("the addresses of a name keep their TLS session, which the next connection resumes", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const reused: boolean[] = [];
     const listener: RequestListener = (request, response) => {
@@ -326,12 +326,12 @@ describe("the addresses of a name", () => {
 });
 
 describe("the read buffer", () => {
-  it("serves all connections", () => {
+  it("the read buffer serves all connections", () => {
     const readBuffer = new ReadBuffer();
     expect(readBuffer.buffer).toBe(readBuffer.buffer);
   });
 
-  it("gives a body separate memory, which another body gets when it has been sent", () => {
+  it("the read buffer gives a body separate memory, which another body gets when it has been sent", () => {
     const readBuffer = new ReadBuffer();
     const read = (text: string) => readBuffer.buffer.subarray(0, readBuffer.buffer.write(text));
     const [first, second] = [readBuffer.lend(read("first")), readBuffer.lend(read("second"))];
@@ -345,7 +345,7 @@ describe("the read buffer", () => {
     expect([String(secondBytes), String(third)]).toEqual(["second", "third"]);
   });
 
-  it("keeps the memory of sixteen bodies", () => {
+  it("the read buffer keeps the memory of sixteen bodies", () => {
     const readBuffer = new ReadBuffer();
     const bodies = Array.from({ length: 20 }, () => readBuffer.lend(Buffer.from("abc")));
     const memory = new Set(bodies.map((body) => body.lend().buffer));
@@ -375,7 +375,7 @@ async function withBackend(answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\
 }
 
 describe("connections", () => {
-  it("stay open, are counted and are reused, the last connection first", async () => {
+  it("connections stay open, are counted and are reused, the last connection first", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     await ask();
@@ -386,7 +386,7 @@ describe("connections", () => {
     expect(pool.open).toBe(3);
   });
 
-  it("close when bytes arrive while they are idle", async () => {
+  it("connections close when bytes arrive while they are idle", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     [...upstream.sockets][0]!.write("unasked");
@@ -395,7 +395,7 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("close when unread bytes have arrived", async () => {
+  it("connections close when unread bytes have arrived", async () => {
     const { upstream, pool } = await withBackend();
     // As over TLS: what has come waits in the socket while it is paused.
     const connection = pool.connection("upgrade");
@@ -421,13 +421,13 @@ describe("connections", () => {
     ["Keep-Alive: timeout=0", 0],
     ["Keep-Alive: timeout=1", 0],
     ["Keep-Alive: timeout=60", 1],
-  ])("after a response with %j: the pool keeps %d", async (line, kept) => {
+  ])("the pool keeps, after a response with %j, %d connections", async (line, kept) => {
     const { ask, pool } = await withBackend(`HTTP/1.1 200 OK\r\n${line}\r\nContent-Length: 2\r\n\r\nok`);
     await ask();
     expect(pool.open).toBe(kept);
   });
 
-  it("close after keepalive_idle_ms without use, or after the time that the upstream states", async () => {
+  it("connections close after keepalive_idle_ms without use, or after the time that the upstream states", async () => {
     for (const [answer, keepaliveIdleMs] of [["", 40], ["Keep-Alive: timeout=2\r\n", 0]] as const) {
       const { ask, pool, upstream } = await withBackend(`HTTP/1.1 200 OK\r\n${answer}Content-Length: 2\r\n\r\nok`, { keepaliveIdleMs });
       await ask();
@@ -436,7 +436,7 @@ describe("connections", () => {
     }
   });
 
-  it("stay open if the upstream states a time longer than timers can run", async () => {
+  it("connections stay open if the upstream states a time longer than timers can run", async () => {
     const warnings: string[] = [];
     const warned = (warning: Error) => warnings.push(warning.message);
     process.on("warning", warned);
@@ -448,7 +448,7 @@ describe("connections", () => {
     expect(pool.open).toBe(1);
   });
 
-  it("do not collect listeners when they are used many times", async () => {
+  it("connections do not collect listeners when they are used many times", async () => {
     const { ask, pool } = await withBackend();
     await ask();
     const connection = pool.connection();
@@ -460,7 +460,7 @@ describe("connections", () => {
     expect(count()).toBe(before);
   });
 
-  it("hold their lease to their end as tunnels, and close with the pool", async () => {
+  it("connections hold their lease to their end as tunnels, and close with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     const options = { clock: manualClock(), client: "wire", connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
     const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
@@ -471,7 +471,7 @@ describe("connections", () => {
     expect(pool.open).toBe(0);
   });
 
-  it("close when their request was abandoned before they were connected", async () => {
+  it("connections close when their request was abandoned before they were connected", async () => {
     const { upstream, pool } = await withBackend();
     const exchange = madeUpExchange();
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
@@ -482,7 +482,7 @@ describe("connections", () => {
     await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
   });
 
-  it("close at dropIdle unless they are in use", async () => {
+  it("connections close at dropIdle unless they are in use", async () => {
     const { upstream, ask, pool } = await withBackend();
     await Promise.all([ask(), ask()]);
     const used = pool.connection();
@@ -494,7 +494,7 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("close when they come back to a retired pool", async () => {
+  it("connections close when they come back to a retired pool", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     pool.retire();
@@ -504,7 +504,7 @@ describe("connections", () => {
     await eventually(() => upstream.sockets.size === 0, "no connection at the upstream");
   });
 
-  it("close at destroy, even in use", async () => {
+  it("connections close at destroy, even in use", async () => {
     const { pool, upstream } = await withBackend("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\npart");
     const reply = await asking(pool)();
     const broken = new Promise((resolve) => (reply.body as NodeJS.ReadableStream).on("error", resolve).resume());

@@ -22,13 +22,13 @@ function bench(most = 100, memory = new ReplayMemory(1000)) {
 }
 
 describe("a kept body", () => {
-  it("gives every reader the same bytes", async () => {
+  it("a kept body gives every reader the same bytes", async () => {
     const { body, replay } = bench();
     for (const chunk of ["a", "b", "c", null]) body.push(chunk);
     for (let i = 0; i < 3; i++) expect(await read(replay.open())).toBe("abc");
   });
 
-  it("continues to arrive at the last reader", async () => {
+  it("a kept body continues to arrive at the last reader", async () => {
     const { body, replay } = bench();
     const first = replay.open();
     body.push("a");
@@ -41,7 +41,7 @@ describe("a kept body", () => {
     expect(first.destroyed).toBe(true);
   });
 
-  it("fails for its reader when the client breaks off", async () => {
+  it("a kept body fails for its reader when the client breaks off", async () => {
     const { body, replay } = bench();
     const view = read(replay.open());
     body.push("a");
@@ -51,7 +51,7 @@ describe("a kept body", () => {
     await expect(read(replay.open())).rejects.toThrow("gone");
   });
 
-  it("fails for its reader when the client breaks off without an error", async () => {
+  it("a kept body fails for its reader when the client breaks off without an error", async () => {
     const { body, replay } = bench();
     const view = read(replay.open());
     await turn();
@@ -61,7 +61,7 @@ describe("a kept body", () => {
 });
 
 describe("the end of a kept body", () => {
-  it("comes at the size limit, and the reader gets the rest", async () => {
+  it("the end of a kept body comes at the size limit, and the reader gets the rest", async () => {
     const { body, replay, memory } = bench(3);
     for (const chunk of ["ab", "cd", null]) body.push(chunk);
     expect(await read(replay.open())).toBe("abcd");
@@ -69,7 +69,7 @@ describe("the end of a kept body", () => {
     expect(memory.used).toBe(0);
   });
 
-  it("comes when all bodies together exceed the limit", async () => {
+  it("the end of a kept body comes when all bodies together exceed the limit", async () => {
     const memory = new ReplayMemory(5);
     const [one, two] = [bench(100, memory), bench(100, memory)];
     for (const { body } of [one, two]) for (const chunk of ["abc", null]) body.push(chunk);
@@ -80,7 +80,7 @@ describe("the end of a kept body", () => {
     expect(memory.used).toBe(0);
   });
 
-  it("comes when the body is released, and the reader gets the rest", async () => {
+  it("the end of a kept body comes when the body is released, and the reader gets the rest", async () => {
     const { body, replay, memory } = bench();
     const view = read(replay.open());
     body.push("a");

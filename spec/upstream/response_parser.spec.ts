@@ -117,7 +117,7 @@ describe("the refusals of the parser", () => {
     ["trailers of more than 16 KiB", `${CHUNKED}0\r\n${`X-A: ${"b".repeat(1000)}\r\n`.repeat(17)}`],
     ["a trailer without end", `${CHUNKED}0\r\nX-A: ${"b".repeat(17_000)}`],
     ["a head of more than 32 KiB", head(`X-A: ${"b".repeat(MAX_RESPONSE_HEAD_BYTES)}`)],
-  ])("include %s", (_title, text) => {
+  ])("the refusals of the parser include %s", (_title, text) => {
     const { invalid, events } = read(text);
     expect(invalid).not.toBeNull();
     expect(events.filter((event) => event.startsWith("ended"))).toEqual([]);
@@ -126,7 +126,7 @@ describe("the refusals of the parser", () => {
 });
 
 describe("the bytes behind a response", () => {
-  it("end the connection behind a complete response, and the parser drops them", () => {
+  it("the bytes behind a response end the connection behind a complete response, and the parser drops them", () => {
     for (const surplus of ["x", "\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]) {
       const { events, invalid } = read(`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok${surplus}`);
       expect(events.slice(1)).toEqual(["body ok", "ended spent "]);
@@ -134,7 +134,7 @@ describe("the bytes behind a response", () => {
     }
   });
 
-  it("belong to the other protocol behind a 101", () => {
+  it("the bytes behind a response belong to the other protocol behind a 101", () => {
     const { events } = read("HTTP/1.1 101 X\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 no");
     expect(events).toEqual(["switched 101 HTTP/1.1 no"]);
   });

@@ -120,7 +120,7 @@ const read = async (reply: Reply) => {
 const code = (reply: Promise<Reply>) => reply.then((given) => String(given.status), (fault: unknown) => (fault instanceof Fault ? fault.code : String(fault)));
 
 describe("sessions", () => {
-  it("carry many exchanges each, and every lease ends", async () => {
+  it("sessions carry many exchanges each, and every lease ends", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const replies = await Promise.all(Array.from({ length: 20 }, () => send()));
@@ -148,7 +148,7 @@ describe("sessions", () => {
     expect(upstream.resets).toEqual([]);
   });
 
-  it("get a replacement if they end between the lease and the request, even for a request with a body", async () => {
+  it("sessions get a replacement if they end between the lease and the request, even for a request with a body", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port, {}, 2);
     await read(await send());
@@ -160,7 +160,7 @@ describe("sessions", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("grow in number to max_connections when the upstream's limit is reached; then requests wait connect_ms, and get upstream_saturated", async () => {
+  it("sessions grow in number to max_connections when the upstream's limit is reached; then requests wait connect_ms, and get upstream_saturated", async () => {
     const held: (() => void)[] = [];
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool, clock } = bench(upstream.port, {}, 2);
@@ -183,7 +183,7 @@ describe("sessions", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("grow in number as needed if more requests are sent at once than the upstream turns out to allow", async () => {
+  it("sessions grow in number as needed if more requests are sent at once than the upstream turns out to allow", async () => {
     const held = new Map<Peer, number[]>();
     const upstream = await framePeer((peer, stream) => held.set(peer, [...(held.get(peer) ?? []), stream]), maxStreams(2));
     const { send, pool } = bench(upstream.port, {}, 3);
@@ -198,7 +198,7 @@ describe("sessions", () => {
     await eventually(() => pool.leased === 0, "no lease in use");
   });
 
-  it("get no new requests if they are not ready within connect_ms, and end with the requests that wait", async () => {
+  it("sessions get no new requests if they are not ready within connect_ms, and end with the requests that wait", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream), null);
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const first = code(send());
@@ -217,7 +217,7 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0, "no connection open at the upstream, no open connection in the pool and no pending timer");
   });
 
-  it("fail with upstream_connect_failed if they close before the upstream's SETTINGS: nothing was sent", async () => {
+  it("sessions fail with upstream_connect_failed if they close before the upstream's SETTINGS: nothing was sent", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, pool } = bench(upstream.port);
     const sent = send({ method: "POST" });
@@ -228,7 +228,7 @@ describe("sessions", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("open for waiting requests under a larger max_connections", async () => {
+  it("sessions open for waiting requests under a larger max_connections", async () => {
     const held: (() => void)[] = [];
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool } = bench(upstream.port);
@@ -242,7 +242,7 @@ describe("sessions", () => {
     await Promise.all([read(await first), read(await second)]);
   });
 
-  it("close after keepalive_idle_ms without a stream, not before", async () => {
+  it("sessions close after keepalive_idle_ms without a stream, not before", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool, clock } = bench(upstream.port);
     await read(await send());
@@ -253,7 +253,7 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 0 && pool.open === 0, "no connection open at the upstream and no open connection in the pool");
   });
 
-  it("end with their last stream when the pool is retired", async () => {
+  it("sessions end with their last stream when the pool is retired", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
     const { send, pool } = bench(upstream.port);
     const reply = await send();
@@ -263,7 +263,7 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 0 && pool.leased === 0, "no connection open at the upstream and no lease in use");
   });
 
-  it("finish their requests after a GOAWAY, and get no new requests", async () => {
+  it("sessions finish their requests after a GOAWAY, and get no new requests", async () => {
     const upstream = await framePeer((peer, stream) => {
       if (upstream.connections === 2) return peer.answer(stream);
       peer.send(HEADERS, 4, stream, STATUS_200);
@@ -348,7 +348,7 @@ describe("an upstream that does not answer in time", () => {
     return { ...made, upstream, proxy, halfWay, patient };
   }
 
-  it("gets no new requests while it is silent; without an answer to a PING, all requests on the connection end at once", async () => {
+  it("an upstream that does not answer in time gets no new requests while it is silent; without an answer to a PING, all requests on the connection end at once", async () => {
     const { send, patient, halfWay, clock, proxy, pool } = await vanished(2);
     const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
     const late = patient("PATCH");
@@ -366,7 +366,7 @@ describe("an upstream that does not answer in time", () => {
     await eventually(() => pool.open === 1, "one open connection in the pool");
   });
 
-  it("holds up requests that wait for the only connection no longer than the PING", async () => {
+  it("an upstream that does not answer in time holds up requests that wait for the only connection no longer than the PING", async () => {
     const { send, clock, proxy, peer, options } = await vanished(1);
     const first = send();
     await eventually(() => clock.pending === 2, "the request sent");
@@ -378,7 +378,7 @@ describe("an upstream that does not answer in time", () => {
     expect(proxy.connections).toBe(2);
   });
 
-  it("keeps its connection if it answers the PING", async () => {
+  it("an upstream that does not answer in time keeps its connection if it answers the PING", async () => {
     const upstream = await framePeer((peer, stream) => upstream.streams.length > 1 && peer.answer(stream));
     // Of one connection only: who comes before the answer to the PING waits for it.
     const { send, pool, clock } = bench(upstream.port, {}, 1);
@@ -393,7 +393,7 @@ describe("an upstream that does not answer in time", () => {
     expect(upstream).toMatchObject({ connections: 1, streams: [1, 3, 5] });
   });
 
-  it("keeps its connection, without an answer to the PING, if it sends on other streams", async () => {
+  it("an upstream that does not answer in time keeps its connection, without an answer to the PING, if it sends on other streams", async () => {
     let events: Peer | null = null;
     const upstream = await framePeer((peer, stream) => {
       if (upstream.streams.length === 1) peer.send(HEADERS, 4, stream, STATUS_200);
@@ -419,7 +419,7 @@ describe("an upstream that does not answer in time", () => {
     await eventually(() => pool.leased === 0, "no lease in use");
   });
 
-  it("loses an idle connection soon after keepalive_idle_ms if it has vanished", async () => {
+  it("an upstream that does not answer in time loses an idle connection soon after keepalive_idle_ms if it has vanished", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const proxy = await stallingProxy(upstream.port);
     const { send, pool, clock } = bench(proxy.port);
@@ -447,7 +447,7 @@ describe("the second try of a request that the upstream has not processed", () =
     expect(upstream.streams).toHaveLength(2);
   });
 
-  it("happens once only", async () => {
+  it("the second try of a request that the upstream has not processed happens once only", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM)));
     const { send } = bench(upstream.port, {}, 9);
     expect(await code(send())).toBe("upstream_reset");
@@ -476,7 +476,7 @@ describe("a response that breaks off", () => {
     await eventually(() => pool.leased === 0, "no lease in use");
   });
 
-  it("resets the stream with CANCEL when the reply is abandoned", async () => {
+  it("a response that breaks off resets the stream with CANCEL when the reply is abandoned", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
     const { send } = bench(upstream.port);
     discard(await send());
@@ -622,7 +622,7 @@ describe("the addresses of a name", () => {
     readonly holds?: boolean;
   }
 
-  it("get streams in turn, on one session each, without a look-up", async () => {
+  it("the addresses of a name get streams in turn, on one session each, without a look-up", async () => {
     const { origin, resolver, ask } = await named(LOOPBACK, LOOPBACK);
     const reached: string[] = [];
     for (let i = 0; i < LOOPBACK.length * 3; i++) reached.push(await ask());
@@ -631,25 +631,25 @@ describe("the addresses of a name", () => {
     expect(resolver.asked).toEqual(["upstream.invalid"]);
   });
 
-  it("share max_connections", async () => {
+  it("the addresses of a name share max_connections", async () => {
     const { ask, pool } = await named(LOOPBACK, ["127.0.0.1", "127.0.0.2"], { max: 1 });
     expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.1", "127.0.0.1", "127.0.0.1"]);
     expect(pool.open).toBe(1);
   });
 
-  it("give way to the next address if they refuse, and are not tried again with each request", async () => {
+  it("the addresses of a name give way to the next address if they refuse, and are not tried again with each request", async () => {
     const { origin, ask } = await named(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     for (let i = 0; i < 6; i++) expect(await ask()).toBe("127.0.0.2");
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
-  it("appear all in upstream_connect_failed if all refuse", async () => {
+  it("the addresses of a name appear all in upstream_connect_failed if all refuse", async () => {
     const { send, origin } = await named(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
-  it("get the next session, when all are full, if they have the fewest", async () => {
+  it("the addresses of a name get the next session, when all are full, if they have the fewest", async () => {
     const [one, two] = [await framePeer(() => {}, maxStreams(1)), ["127.0.0.1", "127.0.0.2"]];
     const { pool } = bench(one.port, { host: "upstream.invalid", name: await madeUpNames(two).named("upstream.invalid") }, 4);
     const lease = async () => {
@@ -666,7 +666,7 @@ describe("the addresses of a name", () => {
     expect(pool.tryLease()).toBeNull();
   });
 
-  it("follow each look-up: a new address gets streams, a removed address gets none, a remaining address keeps its session", async () => {
+  it("the addresses of a name follow each look-up: a new address gets streams, a removed address gets none, a remaining address keeps its session", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await ask();
@@ -676,7 +676,7 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
   });
 
-  it("stay in use when a look-up fails", async () => {
+  it("the addresses of a name stay in use when a look-up fails", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await resolver.again(new Error("getaddrinfo EAI_AGAIN"));
@@ -684,7 +684,7 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
   });
 
-  it("let a stream to a removed address finish, then its session ends", async () => {
+  it("the addresses of a name let a stream to a removed address finish, then its session ends", async () => {
     const { origin, resolver, send, held } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], { holds: true });
     const reply = await send();
     await resolver.again(["127.0.0.2"]);
@@ -697,7 +697,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
-  it("belong to the session that reached them: a session that was opened for another address ends with the address it reached", async () => {
+  it("the addresses of a name belong to the session that reached them: a session that was opened for another address ends with the address it reached", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
@@ -706,7 +706,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.2"] === 0, "no connection to 127.0.0.2");
   });
 
-  it("get no streams if they are removed while their connection is being made", async () => {
+  it("the addresses of a name get no streams if they are removed while their connection is being made", async () => {
     const { origin, resolver, send, ask } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"]);
     const first = send();
     await resolver.again(["127.0.0.2"]);
@@ -716,14 +716,14 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "no connection to 127.0.0.1");
   });
 
-  it("trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
+  it("the addresses of a name trigger a look-up by a connection while there are none, and the connection fails with the look-up", async () => {
     const { resolver, ask } = await named(LOOPBACK, new Error("no answer yet"));
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: "no answer yet" });
     resolver.answer = ["127.0.0.2"];
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("must present a certificate for the name over h2", async () => {
+  it("the addresses of a name must present a certificate for the name over h2", async () => {
     const tls = settingsFor(OTHER_CA.cert);
     const both = ["127.0.0.1", "127.0.0.2"];
     const right = await named(both, both, { parts: { protocol: "h2", host: "shop.example.com", tls } });

@@ -53,7 +53,7 @@ const KINDS: [string, number, number][] = [
 ];
 
 describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
-  it.each(PROTOCOLS)("over %s: ends the wait for a connection that is in use", async (protocol) => {
+  it.each(PROTOCOLS)("the deadline over %s ends the wait for a connection that is in use", async (protocol) => {
     const { clock, pool, peer, send } = await bench(protocol);
     pool.maxConnections = 0;
     const fault = send(tryMs, endsAt);
@@ -64,7 +64,7 @@ describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
     expect(clock.pending).toBe(0);
   });
 
-  it.each<Protocol>(["https", "h2"])("over %s: ends the wait for a new connection as unsent", async (protocol) => {
+  it.each<Protocol>(["https", "h2"])("the deadline over %s ends the wait for a new connection as unsent", async (protocol) => {
     const { clock, send, upstream, peer } = await bench(protocol);
     const fault = send(tryMs, endsAt);
     await eventually(() => upstream.connections === 1, "the connection");
@@ -75,7 +75,7 @@ describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
     expect(clock.pending).toBe(0);
   });
 
-  it.each<Protocol>(["http", "h2c"])("over %s: blames the client if its body is missing", async (protocol) => {
+  it.each<Protocol>(["http", "h2c"])("the deadline over %s blames the client if its body is missing", async (protocol) => {
     const { clock, send, heard } = await bench(protocol);
     const body = new PassThrough();
     const fault = send(tryMs, endsAt, { method: "PUT", body });
@@ -86,7 +86,7 @@ describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
     expect((await fault).code).toBe("request_timeout");
   });
 
-  it.each<Protocol>(["http", "h2c"])("over %s: blames the upstream if it does not read", async (protocol) => {
+  it.each<Protocol>(["http", "h2c"])("the deadline over %s blames the upstream if it does not read", async (protocol) => {
     const { clock, send } = await bench(protocol, { reads: false });
     const body = new PassThrough();
     const fault = send(tryMs, endsAt, { method: "PUT", body });

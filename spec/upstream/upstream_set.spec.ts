@@ -36,16 +36,16 @@ function bench(text: string) {
 }
 
 describe("the choice of upstreams", () => {
-  it("uses all healthy upstreams", () => {
+  it("the choice of upstreams uses all healthy upstreams", () => {
     expect(bench("a b c").picks(6)).toBe("abcabc");
   });
 
-  it("uses no upstream with weight 0, and finds no upstream if all have weight 0", () => {
+  it("the choice of upstreams uses no upstream with weight 0, and finds no upstream if all have weight 0", () => {
     expect(bench("a b:0 c").picks(4)).toBe("acac");
     expect(bench("a:0 b:0").picks(2)).toBe("--");
   });
 
-  it("skips an ejected upstream until it returns", () => {
+  it("the choice of upstreams skips an ejected upstream until it returns", () => {
     const { picks, peers, clock } = bench("a b c");
     peers[1]!.health.failed("broken");
     expect(picks(4)).toBe("acac");
@@ -53,7 +53,7 @@ describe("the choice of upstreams", () => {
     expect([...picks(3)].sort().join("")).toBe("abc");
   });
 
-  it("skips an unhealthy upstream, and finds no upstream if all are unhealthy", () => {
+  it("the choice of upstreams skips an unhealthy upstream, and finds no upstream if all are unhealthy", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.checked("status 500");
     expect(picks(2)).toBe("bb");
@@ -63,14 +63,14 @@ describe("the choice of upstreams", () => {
     expect(picks(1)).toBe("b");
   });
 
-  it("follows the new weights after a reload, whatever turns were left", () => {
+  it("the choice of upstreams follows the new weights after a reload, whatever turns were left", () => {
     const { picks, adopt, picker } = bench("a:100 b");
     picks(60);
     adopt("a b");
     expect(Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])!.id).join("")).toBe("abab");
   });
 
-  it("skips an upstream that was tried", () => {
+  it("the choice of upstreams skips an upstream that was tried", () => {
     const { picks, peers } = bench("a b");
     expect(picks(2, [peers[0]!])).toBe("bb");
     expect(picks(1, peers)).toBe("-");
@@ -78,21 +78,21 @@ describe("the choice of upstreams", () => {
 });
 
 describe("the last usable upstream", () => {
-  it("stays in use: it is never ejected", () => {
+  it("the last usable upstream stays in use: it is never ejected", () => {
     const { picks, peers } = bench("a b c:0");
     peers[0]!.health.failed("broken");
     for (let i = 0; i < 5; i++) peers[1]!.health.failed("broken");
     expect(picks(2)).toBe("bb");
   });
 
-  it("makes the ejected upstreams usable when it is unhealthy", () => {
+  it("the last usable upstream makes the ejected upstreams usable when it is unhealthy", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.failed("broken");
     peers[1]!.health.checked("status 500");
     expect(picks(2)).toBe("aa");
   });
 
-  it("cannot be an upstream that a reload removed", () => {
+  it("the last usable upstream cannot be an upstream that a reload removed", () => {
     const { peers, adopt } = bench("a b");
     adopt("a");
     peers[0]!.health.failed("broken");
@@ -101,7 +101,7 @@ describe("the last usable upstream", () => {
 });
 
 describe("a reload", () => {
-  it("keeps an upstream and its health", () => {
+  it("a reload keeps an upstream and its health", () => {
     const { peers, adopt } = bench("a b");
     peers[0]!.health.failed("broken");
     const { peers: next, picker } = adopt("a b c");
@@ -109,19 +109,19 @@ describe("a reload", () => {
     expect(picker.pick(madeUpExchange(), [])!.id).not.toBe("a");
   });
 
-  it("changes weights, even for requests in progress", () => {
+  it("a reload changes weights, even for requests in progress", () => {
     const { picks, adopt } = bench("a b");
     adopt("a:0 b");
     expect(picks(2)).toBe("bb");
   });
 
-  it("creates a new upstream for an id with other connections", () => {
+  it("a reload creates a new upstream for an id with other connections", () => {
     const { fleet, peers } = bench("a");
     expect(fleet.peer("a", peers[0]!.pool)).toBe(peers[0]);
     expect(fleet.peer("a", madeUpPool())).not.toBe(peers[0]);
   });
 
-  it("keeps the health of an upstream with new connections to the same place, its ejection included; at another place it is unknown", () => {
+  it("a reload keeps the health of an upstream with new connections to the same place, its ejection included; at another place it is unknown", () => {
     const { fleet, peers, adopt, clock } = bench("a b");
     peers[0]!.health.failed("broken");
     const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
@@ -136,7 +136,7 @@ describe("a reload", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("leaves no timer when it removes an upstream or when the service ends", () => {
+  it("a reload leaves no timer when it removes an upstream or when the service ends", () => {
     const { peers, adopt, clock, fleet } = bench("a b c");
     peers[0]!.health.failed("broken");
     adopt("b c");
@@ -146,7 +146,7 @@ describe("a reload", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("keeps the state of the circuit breaker, and drops it if none is configured", () => {
+  it("a reload keeps the state of the circuit breaker, and drops it if none is configured", () => {
     const { fleet } = bench("a");
     const breaker = fleet.breaker(BREAKER);
     fleet.adopt([], { breaker, settings: BREAKER });

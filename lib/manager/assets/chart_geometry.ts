@@ -1,5 +1,5 @@
 /**
- * The geometry of line charts: round axisMarks on an axis, paths with gaps, and the sample nearestIndex to a moment.
+ * The geometry of line charts: round marks on an axis, paths with gaps, and the sample nearest to a moment.
  */
 import type { Sample } from "./history.ts";
 
@@ -52,7 +52,7 @@ export function areaPath(samples: readonly Sample[], series: number, plane: Char
     .join("");
 }
 
-/** The index of the sample nearestIndex to `at`; -1 where there is none. */
+/** The index of the sample nearest to `at`; -1 where there is none. */
 export function nearestIndex(samples: readonly Sample[], at: number): number {
   let low = 0;
   let high = samples.length - 1;

@@ -48,7 +48,7 @@ interface DetailOptions<Item> {
   readonly title: string;
   /** Null: not in the configuration. */
   readonly find: (config: ProxyConfig) => Item | null;
-  /** What is missing then, and the list that users can go to. */
+  /** The name of the missing item, and the list that users can go to. */
   readonly missing: { readonly what: string; readonly href: string; readonly back: string };
   /** The configuration that the details show: they are created again when it has changed. */
   readonly shown: (item: Item, config: ProxyConfig) => unknown;

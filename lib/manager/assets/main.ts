@@ -153,7 +153,7 @@ function show(): void {
   else showPage(target.page, target.segments);
 }
 
-/** Replaces the entry of the history: one that only redirects would send users forward again when they go back. */
+/** Replaces the entry of the history: an entry that only redirects would send users forward again when they go back. */
 function redirect(hash: string): void {
   history.replaceState(history.state, "", hash);
   show();

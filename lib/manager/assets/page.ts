@@ -29,7 +29,7 @@ export interface Page {
   close?(): void;
 }
 
-/** What the frame provides to each page. */
+/** The functions that the frame provides to each page. */
 export interface Frame {
   /** Goes to another page: "#/routes/shop/list". */
   goTo(hash: string): void;

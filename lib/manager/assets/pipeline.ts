@@ -26,7 +26,7 @@ interface PlannedPlugin {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
-/** What changes while the drawing is shown. */
+/** The data that changes while the drawing is shown. */
 export interface Traffic {
   /** Statistics of the route; null: none. */
   readonly route: Figures | null;

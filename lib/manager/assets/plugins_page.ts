@@ -55,7 +55,7 @@ export const pluginsPage: OpenPage = () => {
       { key: "faults", title: "Faults", kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
     ],
   });
-  const note = el("p", { class: "muted" }, "Global plugins run first, then those of the service, then those of the route; within a level in the order of the configuration.");
+  const note = el("p", { class: "muted" }, "Global plugins run first, then plugins of the service, then plugins of the route; within a level in the order of the configuration.");
   return listPage({
     title: "Plugins",
     table,

@@ -1,5 +1,5 @@
 /**
- * The services page: all services in a table, and each on a page of its own with its routes, upstreams, settings and plugins.
+ * The services page: all services in a table, and each on a separate page with its routes, upstreams, settings and plugins.
  */
 import type { PluginConfig, ServiceConfig } from "./api.ts";
 import { circuitLabel, upstreamLabel, usableLabel, type Label } from "./state_labels.ts";
@@ -92,7 +92,7 @@ function upstreamsPart({ name, upstreams }: ServiceConfig, health: () => Known["
   };
 }
 
-/** Members with a section of their own; all except GROUPS are listed under "Other settings". */
+/** Members with a separate section; all except GROUPS are listed under "Other settings". */
 const SHOWN_ELSEWHERE = new Set(["name", "base_path", "protocol", "load_balancing_strategy", "hosts", "upstreams", "routes", "plugins"]);
 const GROUPS: readonly (readonly [string, string])[] = [
   ["health", "Health checks"],

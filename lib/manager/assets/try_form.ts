@@ -1,5 +1,5 @@
 /**
- * Parses the form of the "Try it" page into the request for the gateway, or reports what is wrong.
+ * Parses the form of the "Try it" page into the request for the gateway, or reports the errors.
  */
 import type { ExplainRequest } from "./api.ts";
 
@@ -15,7 +15,7 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** RFC 9110 §5.5: no control characters except the tab. */
 const FIELD_VALUE = /^[^\u0000-\u0008\u000a-\u001f\u007f]*$/;
 
-/** `headers` has one header per line: "Name: value". Several lines of one name are mergedHistory (RFC 9110 §5.3). */
+/** `headers` has one header per line: "Name: value". Several lines of one name are joined (RFC 9110 §5.3). */
 export function readTryForm(form: { readonly method: string; readonly url: string; readonly headers: string }): TryForm {
   const errors: FieldError[] = [];
   const method = form.method.trim();
@@ -56,7 +56,7 @@ function readHeaderLines(text: string, errors: FieldError[]): Readonly<Record<st
     else {
       const key = name.toLowerCase();
       const before = headers.get(key);
-      // Cookies are mergedHistory with a semicolon (RFC 6265 §5.4).
+      // Cookies are joined with a semicolon (RFC 6265 §5.4).
       if (before === undefined) headers.set(key, { name, value });
       else before.value += `${key === "cookie" ? "; " : ", "}${value}`;
     }

@@ -242,7 +242,7 @@ function matched(explanation: Explanation, method: string): Drawing {
         el("p", { class: "muted" }, "Shares follow from the strategy and the current state of the upstreams. A plugin may still refuse the request."),
       ),
     ],
-    /** States are live; the shares are those of the reply. */
+    /** States are live; the shares come from the reply. */
     update({ health, stats }) {
       const now = health?.services.find((one) => one.name === name);
       const figures = figuresByName(stats);

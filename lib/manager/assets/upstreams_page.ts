@@ -1,5 +1,5 @@
 /**
- * The upstreams page: all upstreams in a table, and each on a page of its own with its state, traffic and response times.
+ * The upstreams page: all upstreams in a table, and each on a separate page with its state, traffic and response times.
  */
 import type { ServiceConfig, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";

@@ -42,21 +42,21 @@ function gone(pid: number): boolean {
 }
 
 describe.skipIf(process.platform !== "linux")("the machine of a benchmark", () => {
-  it("leaves no process and no folder behind when it is done", async () => {
+  it("the machine of a benchmark leaves no process and no folder behind when it is done", async () => {
     const { child, folder, pids } = await busy("");
     await once(child, "close");
     expect(pids.map(gone)).toEqual([true, true]);
     expect(existsSync(folder)).toBe(false);
   });
 
-  it("leaves none behind when it is killed itself", async () => {
+  it("the machine of a benchmark leaves none behind when it is killed itself", async () => {
     const { child, folder, pids } = await busy(`await once(process.stdin.resume(), "end");`);
     expect(pids.map(gone)).toEqual([false, false]);
     child.kill("SIGKILL");
     await vi.waitFor(() => expect([...pids.map(gone), existsSync(folder)]).toEqual([true, true, false]), { timeout: 10_000, interval: 20 });
   });
 
-  it("counts the memory of a process and all its children", async () => {
+  it("the machine of a benchmark counts the memory of a process and all its children", async () => {
     const { costs } = await busy("");
     expect(costs.rssMib).toBeGreaterThan(0.5);
     expect(costs.cpuMicros).toBeGreaterThanOrEqual(0);

@@ -14,11 +14,11 @@ describe("axis marks", () => {
     [1, [0, 0.2, 0.4, 0.6, 0.8, 1]],
     [0.01, [0, 0.002, 0.004, 0.006, 0.008, 0.01]],
     [12_345_678, [0, 2.5e6, 5e6, 7.5e6, 1e7, 1.25e7]],
-  ])("have round values for a maximum of %d", (most, expected) => {
+  ])("axis marks have round values for a maximum of %d", (most, expected) => {
     expect(axisMarks(most)).toEqual(expected);
   });
 
-  it("cover every maximum with at most six lines", () => {
+  it("axis marks cover every maximum with at most six lines", () => {
     for (let most = 1e-6; most < 1e12; most *= 1.37) {
       const made = axisMarks(most);
       expect(made.at(-1)!).toBeGreaterThanOrEqual(most * (1 - 1e-9));
@@ -27,7 +27,7 @@ describe("axis marks", () => {
     for (const odd of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) expect(axisMarks(odd).length).toBeGreaterThan(1);
   });
 
-  it("stand at whole minutes of the clock on a time axis", () => {
+  it("axis marks stand at whole minutes of the clock on a time axis", () => {
     const at = (time: string) => Date.parse(`2026-11-21T${time}Z`);
     expect(minuteMarks(at("12:01:30"), at("12:16:30"), 5)).toEqual([at("12:05:00"), at("12:10:00"), at("12:15:00")]);
     expect(minuteMarks(at("12:01:30"), at("12:02:30"), 5)).toEqual([]);
@@ -35,26 +35,26 @@ describe("axis marks", () => {
 });
 
 describe("a line of a chart", () => {
-  it("has a gap where a value is unknown or samples are far apart, and draws a single sample as a dot", () => {
+  it("a line of a chart has a gap where a value is unknown or samples are far apart, and draws a single sample as a dot", () => {
     const samples = [sample(0, 1), sample(5, 2), sample(10, null), sample(15, 3), sample(40, 4), sample(45, 5)];
     expect(linePath(samples, 0, PLANE)).toBe("M0 99L5 98M15 97L15 97M40 96L45 95");
     expect(areaPath(samples, 0, PLANE)).toBe("M0 100L0 99L5 98L5 100ZM40 100L40 96L45 95L45 100Z");
   });
 
-  it("has no points without samples", () => {
+  it("a line of a chart has no points without samples", () => {
     expect([linePath([], 0, PLANE), linePath([sample(0, null)], 0, PLANE), linePath([sample(0, 1)], 2, PLANE)]).toEqual(["", "", ""]);
   });
 });
 
 describe("samples of a chart", () => {
-  it("match the moment nearest to them", () => {
+  it("samples of a chart match the moment nearest to them", () => {
     const samples = [sample(0), sample(10), sample(20), sample(40)];
     expect([-5, 4, 6, 15, 29, 31, 99].map((at) => nearestIndex(samples, at))).toEqual([0, 0, 1, 1, 2, 3, 3]);
     expect(nearestIndex([], 3)).toBe(-1);
     expect(nearestIndex([sample(7)], 3)).toBe(0);
   });
 
-  it("have one row per minute with their highest values, newest first", () => {
+  it("samples of a chart have one row per minute with their highest values, newest first", () => {
     const samples = [sample(0, 1, null), sample(59_999, 3, null), sample(60_000, 2, 9)];
     expect(maximums(samples, 2)).toEqual([3, 9]);
     expect(groupedByMinute(samples).map((minute) => [minute.at, maximums(minute.samples, 2)])).toEqual([

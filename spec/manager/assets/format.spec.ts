@@ -29,7 +29,7 @@ describe("figures", () => {
     expect(number(n)).toBe(text);
   });
 
-  it("have the unit /s if they are rates", () => {
+  it("figures have the unit /s if they are rates", () => {
     expect([12.34, 0, 12345, Number.NaN].map(perSecond)).toEqual(["12.3/s", "0/s", "12,345/s", "–"]);
   });
 
@@ -93,7 +93,7 @@ describe("moments", () => {
     expect(until(iso, NOW)).toBe(text);
   });
 
-  it("have date and time; an invalid moment becomes a dash", () => {
+  it("moments have date and time; an invalid moment becomes a dash", () => {
     expect(moment(new Date(2026, 10, 21, 14, 15, 10).toISOString())).toBe("21 Nov 2026, 14:15:10");
     expect(moment("soon")).toBe("–");
   });

@@ -14,26 +14,26 @@ function statsOf(s: number, last: Point): Stats {
 }
 
 describe("the history of statistics", () => {
-  it("replaces an unfinished step with its newer state", () => {
+  it("the history of statistics replaces an unfinished step with its newer state", () => {
     const history = [point(0), point(5)].reduce(withPoint, []);
     expect(withPoint(history, point(5, { requests: 7 }))).toEqual([point(0), point(5, { requests: 7 })]);
   });
 
-  it("keeps 15 minutes", () => {
+  it("the history of statistics keeps 15 minutes", () => {
     const history = Array.from({ length: 400 }, (_, i) => point(i * 5)).reduce(withPoint, [] as readonly Point[]);
     expect([history.length, history[0]!.at, history.at(-1)!.at]).toEqual([180, point(1100).at, point(1995).at]);
   });
 
-  it("starts again when the clock was set back", () => {
+  it("the history of statistics starts again when the clock was set back", () => {
     expect(withPoint([point(100), point(105)], point(50))).toEqual([point(50)]);
   });
 
-  it("appends the steps of the stream to the history that was fetched", () => {
+  it("the history of statistics appends the steps of the stream to the history that was fetched", () => {
     const answer: StatsWithHistory = { ...statsOf(12, point(10, { requests: 2 })), step_s: 5, history: [point(0), point(5)] };
     expect(mergedHistory(answer, [point(5, { requests: 9 }), point(10), point(15)])).toEqual([point(0), point(5), point(10, { requests: 2 }), point(15)]);
   });
 
-  it("continues after a restart of the gateway, without the unfinished step of the old process", () => {
+  it("the history of statistics continues after a restart of the gateway, without the unfinished step of the old process", () => {
     const answer: StatsWithHistory = { ...statsOf(63, point(62)), step_s: 5, history: [point(57)] };
     expect(mergedHistory(answer, [point(0), point(5, { requests: 9 }), point(10, { requests: 1 })])).toEqual([point(0), point(5, { requests: 9 }), point(57), point(62)]);
     expect(mergedHistory({ ...answer, history: [] }, [point(-900), point(5), point(10)])).toEqual([point(5), point(62)]);
@@ -41,17 +41,17 @@ describe("the history of statistics", () => {
 });
 
 describe("values of a chart", () => {
-  it("give rates per second; an unfinished step is divided by its elapsed time", () => {
+  it("values of a chart give rates per second; an unfinished step is divided by its elapsed time", () => {
     const history = [point(0, { requests: 50, limited: 5 }), point(5, { requests: 20 })];
     expect(requestSamples(history, 5, statsOf(7, history[1]!)).map(({ values }) => values)).toEqual([[10, 1], [10, 0]]);
   });
 
-  it("leave out a step that has just begun", () => {
+  it("values of a chart leave out a step that has just begun", () => {
     const history = [point(0, { requests: 50 }), point(5, { requests: 1 })];
     expect(requestSamples(history, 5, statsOf(5.2, history[1]!))).toHaveLength(1);
   });
 
-  it("have a gap where no request arrived", () => {
+  it("values of a chart have a gap where no request arrived", () => {
     const history = [point(0, { requests: 4, errors: 1, p50_ms: 1, p95_ms: 2, p99_ms: 3 }), point(5)];
     expect(errorSamples(history, 5, null).map(({ values }) => values)).toEqual([[0.25], [null]]);
     expect(timeSamples(history, 5, null).map(({ values }) => values)).toEqual([[1, 2, 3], [null, null, null]]);

@@ -40,7 +40,7 @@ const service = {
 const config: ProxyConfig = { services: [service], plugins: [plugin("rate_limit", { id: "flood" })], global: { name: "g", plugins: [] } };
 
 describe("plugins of the configuration", () => {
-  it("have their level, service and route", () => {
+  it("plugins of the configuration have their level, service and route", () => {
     expect(pluginsOf(config).map(({ level, service: of, route, plugin: { name } }) => [level, of, route, name])).toEqual([
       ["global", null, null, "rate_limit"],
       ["service", "shop", null, "key_auth"],
@@ -48,12 +48,12 @@ describe("plugins of the configuration", () => {
     ]);
   });
 
-  it("run in the order global, service, route, without the plugins of other routes", () => {
+  it("plugins of the configuration run in the order global, service, route, without the plugins of other routes", () => {
     expect(chainOf(config, service, service.routes[0]!).map(({ plugin: { name } }) => name)).toEqual(["rate_limit", "key_auth", "acl"]);
     expect(chainOf(config, service, service.routes[1]!).map(({ plugin: { name } }) => name)).toEqual(["rate_limit", "key_auth"]);
   });
 
-  it("have only the faults of their own kind, id and place", () => {
+  it("plugins of the configuration have only the faults of their own kind, id and place", () => {
     const fault = { plugin: "acl", id: null, level: "route", service: "shop", route: "items", count: 3 };
     const status = { plugin_faults: [fault, { ...fault, route: "all", count: 5 }, { ...fault, id: "x", count: 7 }] } as unknown as Status;
     const [flood, auth, acl] = chainOf(config, service, service.routes[0]!);
@@ -98,18 +98,18 @@ describe("statistics by name", () => {
     ],
   } as unknown as Stats;
 
-  it("have the value null before the first statistics arrive", () => {
+  it("statistics by name have the value null before the first statistics arrive", () => {
     const none = figuresByName(null);
     expect([none.route("shop", "a"), none.upstream("shop", "u"), none.service("shop")]).toEqual([null, null, null]);
   });
 
-  it("have the value zero, without times, for routes and services without traffic", () => {
+  it("statistics by name have the value zero, without times, for routes and services without traffic", () => {
     const { route, upstream, service: whole } = figuresByName(stats);
     for (const idle of [route("shop", "c"), route("toString", "a"), upstream("shop", "x"), whole("other")])
       expect(idle).toMatchObject({ requests_per_s: 0, p50_ms: null, in_flight: 0 });
   });
 
-  it("add up the routes of a service, and take the times of the slowest route", () => {
+  it("statistics by name add up the routes of a service, and take the times of the slowest route", () => {
     expect(figuresByName(stats).service("shop")).toEqual({
       requests_per_s: 4,
       errors_per_s: 1,
@@ -121,7 +121,7 @@ describe("statistics by name", () => {
     });
   });
 
-  it("have no share of errors without requests", () => {
+  it("statistics by name have no share of errors without requests", () => {
     expect([errorShare(figures(0)), errorShare(figures(4, { errors_per_s: 1 })), errorShare(figures(1, { errors_per_s: 1.01 }))]).toEqual([
       null,
       0.25,
@@ -139,13 +139,13 @@ describe("shares of upstreams", () => {
   const idle = () => 0;
   const sharesAs = (map: ReturnType<typeof sharesOf>) => [...map.values()].map(({ share }) => share);
 
-  it("use measured values when there is traffic", () => {
+  it("shares of upstreams use measured values when there is traffic", () => {
     const shares = sharesOf(upstreams, null, (id) => ({ a: 1, b: 3 })[id] ?? 0);
     expect(sharesAs(shares)).toEqual([0.25, 0.75, 0]);
     expect(shares.get("a")!.how).toBe("measured");
   });
 
-  it("use the weights of the usable upstreams when there is no traffic", () => {
+  it("shares of upstreams use the weights of the usable upstreams when there is no traffic", () => {
     expect(sharesAs(sharesOf(upstreams, null, idle))).toEqual([0.5, 0.25, 0.25]);
     expect(
       sharesAs(
@@ -161,7 +161,7 @@ describe("shares of upstreams", () => {
     ).toEqual([0, 0.5, 0.5]);
   });
 
-  it("stay empty when no upstream is usable, or all are draining", () => {
+  it("shares of upstreams stay empty when no upstream is usable, or all are draining", () => {
     expect(
       sharesAs(
         sharesOf(
@@ -181,22 +181,22 @@ describe("the requests that reach each stage", () => {
   const told = (plugins: readonly PluginConfig[], given = traffic) =>
     flowThrough(plugins, given).map(({ into, exact, refused }) => `${exact ? "" : "≤"}${into} ${refused ?? "?"}`);
 
-  it("subtracts the requests refused by a single limit", () => expect(told([limit])).toEqual(["10 4", "6 ?"]));
+  it("the number of requests that reach each stage subtracts the requests refused by a single limit", () => expect(told([limit])).toEqual(["10 4", "6 ?"]));
 
-  it("gives an upper bound behind a plugin that may answer requests", () =>
+  it("the number of requests that reach each stage gives an upper bound behind a plugin that may answer requests", () =>
     expect(told([plugin("key_auth"), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]));
 
-  it("subtracts nothing for plugins that only change or log requests", () =>
+  it("the number of requests that reach each stage subtracts nothing for plugins that only change or log requests", () =>
     expect(told([plugin("request_headers"), plugin("http_log"), limit])).toEqual(["10 0", "10 0", "10 4", "6 ?"]));
 
-  it("subtracts the requests refused by several limits after the last limit, and assigns them to no single limit", () => {
+  it("the number of requests that reach each stage subtracts the requests refused by several limits after the last limit, and assigns them to no single limit", () => {
     expect(told([limit, plugin("http_log"), limit])).toEqual(["10 ?", "≤10 0", "≤10 ?", "6 ?"]);
     expect(told([limit, limit], { requests_per_s: 10, limited_per_s: 0 })).toEqual(["10 0", "10 0", "10 ?"]);
   });
 
-  it("subtracts nothing for a limit in shadow mode", () => {
+  it("the number of requests that reach each stage subtracts nothing for a limit in shadow mode", () => {
     expect(told([plugin("rate_limit", { config: { mode: "shadow" } }), limit])).toEqual(["10 0", "10 4", "6 ?"]);
   });
 
-  it("never falls below zero", () => expect(told([limit], { requests_per_s: 1, limited_per_s: 1.5 })).toEqual(["1 1.5", "0 ?"]));
+  it("the number of requests that reach each stage never falls below zero", () => expect(told([limit], { requests_per_s: 1, limited_per_s: 1.5 })).toEqual(["1 1.5", "0 ?"]));
 });

@@ -14,21 +14,21 @@ const CONFIG = {
 };
 
 describe("the displayed JSON", () => {
-  it("hides secrets, but shows references and the values beside secrets", () => {
+  it("the displayed JSON hides secrets, but shows references and the values beside secrets", () => {
     const text = maskedText(CONFIG);
     expect(text).not.toMatch(/s3cr3t|t-1/);
     for (const shown of ["web", "${env:MOBILE}", "${file:/run/t}", "X-Key", "ada", "basic_auth"]) expect(text).toContain(shown);
     expect(JSON.parse(text)).toMatchObject({ limit: 5, open: true, none: null });
   });
 
-  it("judges the members of a list by the name of the list", () => {
+  it("the displayed JSON judges the members of a list by the name of the list", () => {
     expect(isHidden(["tokens", 0], "t-1")).toBe(true);
     expect(isHidden(["names", 0], "t-1")).toBe(false);
     expect(isHidden([0], "t-1")).toBe(false);
     expect(isHidden(["password"], "")).toBe(false);
   });
 
-  it("searches names and values without regard to case, in the order of the text", () => {
+  it("the displayed JSON searches names and values without regard to case, in the order of the text", () => {
     expect(occurrences(CONFIG, "KEY").map((path) => path.join("."))).toEqual([
       "plugins.0.name",
       "plugins.0.config.keys",
@@ -40,12 +40,12 @@ describe("the displayed JSON", () => {
     expect(occurrences(CONFIG, "")).toEqual([]);
   });
 
-  it("does not reveal a secret through the search", () => {
+  it("the displayed JSON does not reveal a secret through the search", () => {
     expect(occurrences(CONFIG, "s3cr")).toEqual([]);
     expect(occurrences(CONFIG, "t-1")).toEqual([]);
   });
 
-  it("splits at each match of the search", () => {
+  it("the displayed JSON splits at each match of the search", () => {
     expect(cutAt("beFORe", "for")).toEqual(["be", "FOR", "e"]);
     expect([cutAt("before", ""), cutAt("before", "x")]).toEqual([null, null]);
   });

@@ -115,7 +115,7 @@ describe("the known state of the gateway", () => {
     expect(live.known.history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
   });
 
-  it("keeps newer data from the stream when an older reply arrives later", async () => {
+  it("the known state of the gateway keeps newer data from the stream when an older reply arrives later", async () => {
     const { live, last, settle } = start();
     live.start();
     await Promise.resolve();
@@ -125,7 +125,7 @@ describe("the known state of the gateway", () => {
     expect(live.known.history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
   });
 
-  it("advances the uptime only with new statistics", async () => {
+  it("the known state of the gateway advances the uptime only with new statistics", async () => {
     const { live, last, pass } = await connected();
     expect(live.known.uptimeS).toBe(1);
     pass(5_000);
@@ -136,7 +136,7 @@ describe("the known state of the gateway", () => {
     expect(live.known.uptimeS).toBe(0);
   });
 
-  it("reloads the configuration when its digest changes", async () => {
+  it("the known state of the gateway reloads the configuration when its digest changes", async () => {
     const { live, asked, last, settle } = await connected();
     const before = asked.filter((path) => path === "/gateway").length;
     last().send("status", statusOf("a"));
@@ -146,14 +146,14 @@ describe("the known state of the gateway", () => {
     expect(live.loss).toBeNull();
   });
 
-  it("ignores an event that is not JSON", async () => {
+  it("the known state of the gateway ignores an event that is not JSON", async () => {
     const { live, last } = await connected();
     const before = live.known;
     last().send("stats", "{");
     expect(live.known).toBe(before);
   });
 
-  it("clears the state on logout, and ignores replies that arrive later", async () => {
+  it("the known state of the gateway clears the state on logout, and ignores replies that arrive later", async () => {
     const { live, last, settle, timers } = await connected();
     const refreshed = live.refresh();
     const stream = last();
@@ -166,7 +166,7 @@ describe("the known state of the gateway", () => {
 });
 
 describe("a lost connection", () => {
-  it("reconnects at once, without a message to the user", async () => {
+  it("a lost connection reconnects at once, without a message to the user", async () => {
     const { live, streams, last, settle } = await connected();
     last().send("error");
     expect(live.known.connection).toBe("lost");
@@ -177,7 +177,7 @@ describe("a lost connection", () => {
     expect(live.known.connection).toBe("live");
   });
 
-  it("reports its reason and the next attempt, with pauses that grow to 15 s", async () => {
+  it("a lost connection reports its reason and the next attempt, with pauses that grow to 15 s", async () => {
     const { live, gateway, last, settle, pass } = await connected();
     gateway.fails = DOWN;
     last().send("error");
@@ -196,7 +196,7 @@ describe("a lost connection", () => {
     expect(live.known.config).toEqual(CONFIG);
   });
 
-  it("resets its pauses only after a successful reconnect", async () => {
+  it("a lost connection resets its pauses only after a successful reconnect", async () => {
     const { live, gateway, last, settle, pass, streams } = await connected();
     last().send("error");
     await settle();
@@ -218,7 +218,7 @@ describe("a lost connection", () => {
     expect(streams.length).toBe(4);
   });
 
-  it("covers a stream without data for ten seconds, and a reply that takes more than twelve", async () => {
+  it("a lost connection covers a stream without data for ten seconds, and a reply that takes more than twelve", async () => {
     const { live, gateway, last, pass, settle } = await connected();
     gateway.silent = true;
     const stream = last();
@@ -231,7 +231,7 @@ describe("a lost connection", () => {
     expect(live.loss!.why).toContain("takes too long");
   });
 
-  it("reconnects when the user asks for it", async () => {
+  it("a lost connection reconnects when the user asks for it", async () => {
     const { live, gateway, last, settle } = await connected();
     gateway.fails = DOWN;
     last().send("error");
@@ -243,7 +243,7 @@ describe("a lost connection", () => {
     expect([live.known.connection, live.loss]).toEqual(["live", null]);
   });
 
-  it("reports its reason also when the first connection fails", async () => {
+  it("a lost connection reports its reason also when the first connection fails", async () => {
     const { live, settle } = start({ fails: DOWN });
     live.start();
     await settle();
@@ -253,14 +253,14 @@ describe("a lost connection", () => {
 });
 
 describe("a session", () => {
-  it("reports a missing session as ended once, and sends no more requests", async () => {
+  it("a session reports a missing session as ended once, and sends no more requests", async () => {
     const { live, ended, settle, timers, asked } = start({ fails: NO_SESSION });
     live.start();
     await settle();
     expect([ended(), timers.size, asked]).toEqual([1, 0, ["/gateway/status"]]);
   });
 
-  it("reports its end when the stream ends with it", async () => {
+  it("a session reports its end when the stream ends with it", async () => {
     const { live, gateway, ended, last, settle, timers } = await connected();
     gateway.fails = NO_SESSION;
     last().send("error");
@@ -268,7 +268,7 @@ describe("a session", () => {
     expect([ended(), timers.size, live.known.status]).toEqual([1, 0, null]);
   });
 
-  it("reports its end when a request gets 401, and the request fails", async () => {
+  it("a session reports its end when a request gets 401, and the request fails", async () => {
     const { live, gateway, ended } = await connected();
     gateway.fails = NO_SESSION;
     await expect(live.refresh()).rejects.toBe(NO_SESSION);

@@ -10,11 +10,11 @@ describe("the label of an upstream's state", () => {
     ["unhealthy", false, "Unhealthy", "bad"],
     ["ejected", false, "Ejected", "bad"],
     ["warming_up", false, "Warming up", "warn"],
-  ])("shows the state %s (usable: %s) as %j", (state, usable, text, tone) => {
+  ])("the label of an upstream's state shows the state %s (usable: %s) as %j", (state, usable, text, tone) => {
     expect(upstreamLabel({ state, usable })).toMatchObject({ text, tone });
   });
 
-  it("ranks the worst highest, so that sorting finds trouble first", () => {
+  it("the label of an upstream's state ranks the worst highest, so that sorting finds trouble first", () => {
     const states = ["healthy", "unknown", "draining", "ejected", "unhealthy"].map(
       (state) => upstreamLabel({ state, usable: state === "healthy" || state === "unknown" }).rank,
     );
@@ -22,27 +22,27 @@ describe("the label of an upstream's state", () => {
     expect(new Set(states).size).toBe(5);
   });
 
-  it("shows an unknown state as not known", () => expect(upstreamLabel(null)).toMatchObject({ text: "Not known", tone: "idle" }));
+  it("the label of an upstream's state shows an unknown state as not known", () => expect(upstreamLabel(null)).toMatchObject({ text: "Not known", tone: "idle" }));
 });
 
 describe("the label of a circuit breaker", () => {
-  it("does not exist without a circuit breaker", () => expect([circuitLabel(null), circuitLabel(undefined)]).toEqual([null, null]));
+  it("the label of a circuit breaker does not exist without a circuit breaker", () => expect([circuitLabel(null), circuitLabel(undefined)]).toEqual([null, null]));
 
   it.each([
     ["closed", "Circuit closed", "good"],
     ["open", "Circuit open", "bad"],
     ["half_open", "Circuit half open", "warn"],
-  ])("shows the state %s as %j", (state, text, tone) => expect(circuitLabel({ state })).toEqual({ text, tone }));
+  ])("the label of a circuit breaker shows the state %s as %j", (state, text, tone) => expect(circuitLabel({ state })).toEqual({ text, tone }));
 });
 
 describe("the label of all upstreams of a service", () => {
   const upstreams = (...usable: readonly boolean[]) => usable.map((each) => ({ usable: each }));
 
-  it("shows good if all upstreams are usable, a warning if some are, and bad if none is", () => {
+  it("the label of all upstreams of a service shows good if all upstreams are usable, a warning if some are, and bad if none is", () => {
     expect(usableLabel(upstreams(true, true), 2)).toEqual({ text: "2 of 2 usable", tone: "good" });
     expect(usableLabel(upstreams(true, false), 2)).toEqual({ text: "1 of 2 usable", tone: "warn" });
     expect(usableLabel(upstreams(false), 1)).toEqual({ text: "0 of 1 usable", tone: "bad" });
   });
 
-  it("shows only the number of upstreams while their state is unknown", () => expect(usableLabel(null, 3)).toEqual({ text: "3", tone: "idle" }));
+  it("the label of all upstreams of a service shows only the number of upstreams while their state is unknown", () => expect(usableLabel(null, 3)).toEqual({ text: "3", tone: "idle" }));
 });

@@ -2,35 +2,35 @@ import { describe, expect, it } from "vitest";
 import { sorted, countText, matches, viewIn, withView, type SortValue } from "../../../lib/manager/assets/table_rows.ts";
 
 describe("a search", () => {
-  it("finds rows that have every word somewhere, whatever the case", () => {
+  it("a search finds rows that have every word somewhere, whatever the case", () => {
     expect(matches("items get /shop/items/{id} key_auth", "SHOP get")).toBe(true);
     expect(matches("items get /shop/items/{id}", "shop post")).toBe(false);
   });
 
-  it("finds all rows for an empty or blank search", () => {
+  it("a search finds all rows for an empty or blank search", () => {
     expect([matches("x", ""), matches("x", "  "), matches("", "")]).toEqual([true, true, true]);
   });
 
-  it("treats special characters literally, not as a pattern", () =>
+  it("a search treats special characters literally, not as a pattern", () =>
     expect([matches("/a/{rest*}", "{rest*}"), matches("abc", "a.c")]).toEqual([true, false]));
 });
 
 describe("an order", () => {
   const order = (values: readonly SortValue[], descending = false) => sorted(values, (value) => value, descending);
 
-  it("takes numbers within names as numbers", () => expect(order(["r10", "r9", "R1"])).toEqual(["R1", "r9", "r10"]));
+  it("an order takes numbers within names as numbers", () => expect(order(["r10", "r9", "R1"])).toEqual(["R1", "r9", "r10"]));
 
-  it("sorts numbers by size, both ways", () => {
+  it("an order sorts numbers by size, both ways", () => {
     expect(order([10, 9, 100])).toEqual([9, 10, 100]);
     expect(order([10, 9, 100], true)).toEqual([100, 10, 9]);
   });
 
-  it("puts rows without a value last, both ways", () => {
+  it("an order puts rows without a value last, both ways", () => {
     expect(order([null, 2, null, 1])).toEqual([1, 2, null, null]);
     expect(order([null, 2, null, 1], true)).toEqual([2, 1, null, null]);
   });
 
-  it("keeps the order of equal rows, and does not change the given list", () => {
+  it("an order keeps the order of equal rows, and does not change the given list", () => {
     const given = [
       { name: "b", value: 1 },
       { name: "a", value: 1 },
@@ -46,26 +46,26 @@ describe("the count beside a search", () => {
     [1000, 1000, "1,000 routes"],
     [1, 1000, "1 of 1,000 routes"],
     [0, 2, "0 of 2 routes"],
-  ])("writes %i of %i rows as %s", (found, all, text) => expect(countText(found, all, ["route", "routes"])).toBe(text));
+  ])("the count beside a search writes %i of %i rows as %s", (found, all, text) => expect(countText(found, all, ["route", "routes"])).toBe(text));
 });
 
 describe("the table view in a history entry", () => {
   const view = { query: "shop", sort: { key: "p95", descending: true }, all: true };
 
-  it("returns as it was stored, beside other data of the entry", () => {
+  it("the table view in a history entry returns as it was stored, beside other data of the entry", () => {
     const state = structuredClone(withView({ scroll: 7, tables: { plugins: view } }, "routes", { ...view, query: "x" }));
     expect(state.scroll).toBe(7);
     expect([viewIn(state, "plugins"), viewIn(state, "routes")]).toEqual([view, { ...view, query: "x" }]);
   });
 
   it.each([null, undefined, "text", 5, [], {}, { tables: null }, { tables: { routes: 1 } }, { tables: { routes: { query: 1 } } }])(
-    "does not exist in %j",
+    "the table view in a history entry does not exist in %j",
     (state) => {
       expect(viewIn(state, "routes")).toBeNull();
     },
   );
 
-  it("has no order if the stored order is invalid", () => {
+  it("the table view in a history entry has no order if the stored order is invalid", () => {
     expect(viewIn({ tables: { routes: { query: "", sort: { key: 1 } } } }, "routes")).toEqual({ query: "", sort: null, all: false });
   });
 });

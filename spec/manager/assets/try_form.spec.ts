@@ -8,21 +8,21 @@ const errorsOf = (form: Parameters<typeof read>[0]) => {
 };
 
 describe("the input of the form", () => {
-  it("becomes a question, without leading and trailing spaces", () => {
+  it("the input of the form becomes a question, without leading and trailing spaces", () => {
     expect(read({ method: " POST ", url: " /shop/items?x=1 ", headers: "Host: api.example.com\r\n\n  X-Tenant :  a:b  " })).toEqual({
       request: { method: "POST", url: "/shop/items?x=1", headers: { Host: "api.example.com", "X-Tenant": "a:b" } },
     });
   });
 
-  it("accepts an absolute URL", () => expect(errorsOf({ url: "https://api.example.com:8443/v1" })).toEqual([]));
+  it("the input of the form accepts an absolute URL", () => expect(errorsOf({ url: "https://api.example.com:8443/v1" })).toEqual([]));
 
-  it("joins lines of one name, whatever its case, and cookies by semicolons", () => {
+  it("the input of the form joins lines of one name, whatever its case, and cookies by semicolons", () => {
     expect(read({ headers: "Accept: a\naccept: b\nCookie: x=1\ncookie: y=2" })).toMatchObject({
       request: { headers: { Accept: "a, b", Cookie: "x=1; y=2" } },
     });
   });
 
-  it("treats header names such as __proto__ as plain names", () => {
+  it("the input of the form treats header names such as __proto__ as plain names", () => {
     const answer = read({ headers: "__proto__: x\nconstructor: y" });
     expect("request" in answer && Object.entries(answer.request.headers)).toEqual([
       ["__proto__", "x"],
@@ -43,9 +43,9 @@ describe("the input of the form", () => {
     [{ headers: ": x" }, /^headers: Line 1: the name before the colon is missing/],
     [{ headers: "a b: x" }, /^headers: Line 1: “a b” is not a header name/],
     [{ headers: "X: a\u0001b" }, /^headers: Line 1: the value of X contains a control character/],
-  ])("reports the error in %j and its field", (form, message) => {
+  ])("the input of the form reports the error in %j and its field", (form, message) => {
     expect(errorsOf(form)).toEqual([expect.stringMatching(message)]);
   });
 
-  it("reports all errors at once", () => expect(errorsOf({ method: "", url: "x", headers: "a\nb" })).toHaveLength(4));
+  it("the input of the form reports all errors at once", () => expect(errorsOf({ method: "", url: "x", headers: "a\nb" })).toHaveLength(4));
 });

@@ -11,23 +11,23 @@ describe("the hash of an address", () => {
     ["#/services/%E2%98%83/", "services", ["☃"]],
     ["#/services/100%", "services", ["100%"]],
     ["#/services/a?b=c", "services", ["a"]],
-  ])("%s names a page and its parameters", (hash, page, segments) => {
+  ])("the hash %s names a page and its parameters", (hash, page, segments) => {
     expect(parseHash(hash)).toEqual({ page, segments, returnTo: "#/" });
   });
 
-  it.each(["a/b ?#%\"", "<script>", "..", "100%", "%uD800", "\u2603 \ud83d\ude80", "half \ud83d of a pair", "\ude80 the other", "\ud800"])("holds %j as it is", (name) => {
+  it.each(["a/b ?#%\"", "<script>", "..", "100%", "%uD800", "\u2603 \ud83d\ude80", "half \ud83d of a pair", "\ude80 the other", "\ud800"])("the hash of an address holds %j as it is", (name) => {
     expect(parseHash(hashFor("routes", name, name))).toMatchObject({ page: "routes", segments: [name, name] });
     expect(hashFor(name)).toMatch(/^#\/[!-~]+$/);
   });
 
-  it("leads from the login page back to the previous page", () => {
+  it("the hash of an address leads from the login page back to the previous page", () => {
     const hash = loginHash("#/routes/shop/list%20all");
     expect(hash).toBe("#/login?back=%23%2Froutes%2Fshop%2Flist%2520all");
     expect(parseHash(hash)).toEqual({ page: "login", segments: [], returnTo: "#/routes/shop/list%20all" });
     expect(loginHash("")).toBe("#/login");
   });
 
-  it.each(["https://evil.example", "//evil.example", "javascript:alert(1)", "#/login", "#/login?back=x", "#//login", ""])("never leads back to %s", (back) => {
+  it.each(["https://evil.example", "//evil.example", "javascript:alert(1)", "#/login", "#/login?back=x", "#//login", ""])("the hash of an address never leads back to %s", (back) => {
     expect(parseHash(`#/login?back=${encodeURIComponent(back)}`).returnTo).toBe("#/");
     expect(loginHash(back)).toBe("#/login");
   });
@@ -36,7 +36,7 @@ describe("the hash of an address", () => {
 describe("the link of a warning", () => {
   const warning = (code: string, service: string | null = null, route: string | null = null) => linkForWarning({ code, message: "", service, route })?.hash;
 
-  it("leads to the page with the details", () => {
+  it("the link of a warning leads to the page with the details", () => {
     expect(warning("reload_refused")).toBe("#/config");
     expect(warning("plugin_faults", "a/b", "c d")).toBe("#/routes/a%2Fb/c%20d");
     expect(warning("upstream_down", "shop")).toBe("#/services/shop");

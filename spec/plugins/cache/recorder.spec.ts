@@ -34,7 +34,7 @@ async function all(stream: Readable): Promise<Buffer> {
 const parts = (count: number) => Array.from({ length: count }, (_each, i) => Buffer.alloc(1_000, i + 1));
 
 describe("a recorder", () => {
-  it("passes every byte to its reader, and records the body in memory of its own", async () => {
+  it("a recorder passes every byte to its reader, and records the body in memory of its own", async () => {
     const { recorder, seen } = recording(Readable.from(parts(50)));
     expect(await all(recorder)).toEqual(Buffer.concat(parts(50)));
     expect(seen.recorded).toEqual([Buffer.concat(parts(50))]);
@@ -42,7 +42,7 @@ describe("a recorder", () => {
     expect(seen.reserved).toBe(0);
   });
 
-  it("passes bytes on as soon as they arrive", async () => {
+  it("a recorder passes bytes on as soon as they arrive", async () => {
     const source = new PassThrough();
     const { recorder } = recording(source);
     const chunks: string[] = [];
@@ -55,7 +55,7 @@ describe("a recorder", () => {
     recorder.destroy();
   });
 
-  it("gives up a reader that reads nothing for a minute once the body is complete, and no reader that reads a little", async () => {
+  it("a recorder gives up a reader that reads nothing for a minute once the body is complete, and no reader that reads a little", async () => {
     for (const most of [1_000_000, 1_000]) {
       const { recorder, seen, clock } = recording(Readable.from([Buffer.alloc(300_000)]), { most });
       while (seen.recorded.length === 0) await turn();
@@ -76,7 +76,7 @@ describe("a recorder", () => {
     expect([seen.recorded.length, clock.pending]).toEqual([1, 0]);
   });
 
-  it("reads the whole source although its reader reads nothing", async () => {
+  it("a recorder reads the whole source although its reader reads nothing", async () => {
     const { recorder, seen } = recording(Readable.from(parts(90)));
     while (seen.recorded.length === 0) await turn();
     expect(seen.recorded).toEqual([Buffer.concat(parts(90))]);
@@ -84,7 +84,7 @@ describe("a recorder", () => {
   });
 
   it.each([["too long", { most: 20_000 }], ["without memory", { store: { reserve: () => false, release: () => {} } }], ["longer than it says", { expected: 20_000 }]])(
-    "goes on at its reader's pace when the body is %s",
+    "a recorder goes on at its reader's pace when the body is %s",
     async (_why, options) => {
       let read = 0;
       const source = Readable.from(
@@ -105,7 +105,7 @@ describe("a recorder", () => {
     },
   );
 
-  it("breaks off when its source does", async () => {
+  it("a recorder breaks off when its source does", async () => {
     const source = new PassThrough();
     const { recorder, seen } = recording(source);
     source.write("half");
@@ -117,7 +117,7 @@ describe("a recorder", () => {
     expect([late.recorder.destroyed, late.seen.recorded]).toEqual([true, ["broken"]]);
   });
 
-  it("destroys its source with its reader, unless the record is wanted", async () => {
+  it("a recorder destroys its source with its reader, unless the record is wanted", async () => {
     for (const wanted of [false, true]) {
       const source = new PassThrough();
       const { recorder, seen } = recording(source, { readerLeft: () => wanted });
@@ -133,7 +133,7 @@ describe("a recorder", () => {
     }
   });
 
-  it("destroys a source that is too long if it has no reader", async () => {
+  it("a recorder destroys a source that is too long if it has no reader", async () => {
     const source = new PassThrough();
     const { recorder, seen } = recording(source, { readerLeft: () => true, most: 10 });
     recorder.destroy();

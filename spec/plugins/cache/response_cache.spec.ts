@@ -121,7 +121,7 @@ function target(text: string): Partial<ExchangeParts> {
 describe("the Cache-Status header (RFC 9211)", () => {
   const key = (text: string) => `key="${text}"`;
 
-  it("reports a stored miss, then a hit with its remaining lifetime", async () => {
+  it("the Cache-Status header reports a stored miss, then a hit with its remaining lifetime", async () => {
     const origin = cached(() => ok(FRESH));
     expect((await origin.get()).cacheStatus).toBe(`edge-gateway; fwd=uri-miss; ${key("http://gateway.example/a/b")}; stored; ttl=60`);
     origin.clock.advance(15_500);
@@ -141,14 +141,14 @@ describe("the Cache-Status header (RFC 9211)", () => {
     expect((await origin.get(parts)).cacheStatus).toContain(`edge-gateway; ${expected}`);
   });
 
-  it("reports the status of a validation", async () => {
+  it("the Cache-Status header reports the status of a validation", async () => {
     const origin = cached((_exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1", ETag: '"1"' }) : { status: 304, headers: [], body: null }));
     await origin.get();
     origin.clock.advance(2_000);
     expect((await origin.get()).cacheStatus).toContain("edge-gateway; fwd=stale; fwd-status=304; stored; ttl=1;");
   });
 
-  it("stands behind the entries of caches further in, with the gateway's name quoted and the query as a digest", async () => {
+  it("the Cache-Status header stands behind the entries of caches further in, with the gateway's name quoted and the query as a digest", async () => {
     const clock = manualClock();
     const handle = instance(responseCache, {}, madeUpTools({ clock, gatewayName: 'my "gateway"' }))(() => ok({ ...FRESH, "Cache-Status": "inner; hit" }));
     const { headers } = await read(await handle(anExchange({ query: "?apiKey=secret" })));
@@ -174,7 +174,7 @@ describe("the Cache-Status header (RFC 9211)", () => {
 });
 
 describe("targets", () => {
-  it("differ by X-Forwarded-Host of a trusted proxy only", async () => {
+  it("targets differ by X-Forwarded-Host of a trusted proxy only", async () => {
     for (const trustedRemote of [true, false]) {
       const origin = cached(({ method }) => (method === "GET" ? ok(FRESH) : { status: 204, headers: ["Content-Location", "/a/b"], body: null }));
       const ask = (host: string, parts: Partial<ExchangeParts> = {}) =>
@@ -227,7 +227,7 @@ describe("hits", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("survive a refused no-cache request, unless its reply shows that the target changed or no longer exists", async () => {
+  it("hits survive a refused no-cache request, unless its reply shows that the target changed or no longer exists", async () => {
     const refused = (status: number, own: boolean) =>
       cached((exchange, nth) => (nth === 1 ? ok(FRESH) : own ? problem(exchange.call, "rate_limited") : { status, headers: [], body: null }));
     for (const [status, own, remains] of [[429, true, true], [401, false, true], [400, false, true], [200, false, false], [302, false, false], [404, false, false], [410, false, false]] as const) {
@@ -238,7 +238,7 @@ describe("hits", () => {
     }
   });
 
-  it("for stale-if-error leave no error in the notes of the request", async () => {
+  it("hits for stale-if-error leave no error in the notes of the request", async () => {
     const origin = cached((exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }) : problem(exchange.call, "upstream_connect_failed")));
     await origin.get();
     origin.clock.advance(5_000);
@@ -251,7 +251,7 @@ describe("hits", () => {
 });
 
 describe("plugins further in", () => {
-  it("see the end of a fetch when its client has the reply and the reply is stored", async () => {
+  it("plugins further in see the end of a fetch when its client has the reply and the reply is stored", async () => {
     const { origin, reply } = slowly();
     const ends: string[] = [];
     const listen = (name: string) => {
@@ -347,7 +347,7 @@ function slowly(config: object = {}) {
 }
 
 describe("requests for the same", () => {
-  it("wait for the first one and get its reply", async () => {
+  it("requests for the same target wait for the first one and get its reply", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get(), origin.get(), origin.get()];
     expect(origin.asked.length).toBe(1);
@@ -358,7 +358,7 @@ describe("requests for the same", () => {
     expect(origin.asked.length).toBe(1);
   });
 
-  it("go to the upstream all at once when the reply may not be shared, and do not wait again for a minute", async () => {
+  it("requests for the same target go to the upstream all at once when the reply may not be shared, and do not wait again for a minute", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get(), origin.get(), origin.get()];
     reply(ok({ "Cache-Control": "private" }));
@@ -375,7 +375,7 @@ describe("requests for the same", () => {
     await Promise.all(all);
   });
 
-  it("go to the upstream when the first one fails, before its reply or within its body", async () => {
+  it("requests for the same target go to the upstream when the first one fails, before its reply or within its body", async () => {
     const first = slowly();
     const all = [first.origin.get(), first.origin.get()];
     first.reply({ status: 502, headers: [], body: null });
@@ -397,7 +397,7 @@ describe("requests for the same", () => {
     expect((await second.origin.get()).body).toBe("whole");
   });
 
-  it("get the reply although the first client disconnects, before the reply or within its body", async () => {
+  it("requests for the same target get the reply although the first client disconnects, before the reply or within its body", async () => {
     for (const when of ["before", "within"]) {
       const { origin, reply } = slowly();
       const call = aCall("gone");
@@ -418,7 +418,7 @@ describe("requests for the same", () => {
     }
   });
 
-  it("do not wait for the fetch of a client that had disconnected before", async () => {
+  it("requests for the same target do not wait for the fetch of a client that had disconnected before", async () => {
     const { origin, reply } = slowly();
     const call = aCall();
     call.abort();
@@ -432,7 +432,7 @@ describe("requests for the same", () => {
     expect((await other).body).toBe("hello");
   });
 
-  it("abort the fetch when the last client disconnects, and nothing is stored", async () => {
+  it("requests for the same target abort the fetch when the last client disconnects, and nothing is stored", async () => {
     const { origin, reply } = slowly();
     const calls = [aCall("1"), aCall("2")];
     const all = calls.map((call) => Promise.resolve(origin.handle(anExchange({ call }))));
@@ -451,7 +451,7 @@ describe("requests for the same", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("wait at most five seconds for a body that does not end", async () => {
+  it("requests for the same target wait at most five seconds for a body that does not end", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get(), origin.get()];
     reply(ok(FRESH, new PassThrough()));
@@ -466,7 +466,7 @@ describe("requests for the same", () => {
     expect((await all[1]!).body).toBe("2");
   });
 
-  it("do not wait for event streams, nor for bodies whose Content-Length is too long to be stored", async () => {
+  it("requests for the same target do not wait for event streams, nor for bodies whose Content-Length is too long to be stored", async () => {
     for (const says of [{ ...FRESH, "Content-Type": "text/event-stream" }, { ...FRESH, "Content-Length": "2000000" }]) {
       const { origin, reply } = slowly();
       const all = [origin.get(), origin.get()];
@@ -478,7 +478,7 @@ describe("requests for the same", () => {
     }
   });
 
-  it("do not wait with no-cache, nor for a request with a condition of its own", async () => {
+  it("requests for the same target do not wait with no-cache, nor for a request with a condition of its own", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get({ headers: ["If-None-Match", '"1"'] }), origin.get(), origin.get({ headers: ["Cache-Control", "no-cache"] })];
     expect(origin.asked.length).toBe(3);
@@ -486,7 +486,7 @@ describe("requests for the same", () => {
     await Promise.all(all);
   });
 
-  it("do not share a reply with another variant", async () => {
+  it("requests for the same target do not share a reply with another variant", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get({ headers: ["A", "1"] }), origin.get({ headers: ["A", "2"] })];
     reply(ok({ ...FRESH, Vary: "A" }, "1"));
@@ -500,7 +500,7 @@ describe("requests for the same", () => {
     expect(origin.asked.length).toBe(4);
   });
 
-  it("wait for a validation", async () => {
+  it("requests for the same target wait for a validation", async () => {
     const { origin, reply } = slowly();
     const first = origin.get();
     reply(ok({ "Cache-Control": "max-age=10", ETag: '"1"' }, "kept"));
@@ -516,7 +516,7 @@ describe("requests for the same", () => {
 describe("a change while a reply is on its way", () => {
   const OLD = { "Cache-Control": "max-age=10", ETag: '"1"' };
 
-  it.each(["GET", "HEAD"])("stays in effect after the reply to an older %s that validates the old entry", async (method) => {
+  it.each(["GET", "HEAD"])("a change while a reply is on its way stays in effect after the reply to an older %s that validates the old entry", async (method) => {
     const { origin, reply } = slowly();
     const first = origin.get();
     reply(ok(OLD, "old"));
@@ -533,7 +533,7 @@ describe("a change while a reply is on its way", () => {
     expect(origin.asked.length).toBe(4);
   });
 
-  it("keeps an older reply out of the store, and later requests do not wait for it", async () => {
+  it("a change while a reply is on its way keeps an older reply out of the store, and later requests do not wait for it", async () => {
     const { origin, reply } = slowly();
     const before = origin.get();
     const change = origin.get({ method: "POST" });
@@ -550,7 +550,7 @@ describe("a change while a reply is on its way", () => {
 });
 
 describe("bodies", () => {
-  it("stay out of the store if their length differs from Content-Length", async () => {
+  it("bodies stay out of the store if their length differs from Content-Length", async () => {
     for (const body of [() => "hello", () => Readable.from([Buffer.from("hello")])]) {
       for (const length of ["4", "6"]) {
         const origin = cached(() => ok({ ...FRESH, "Content-Length": length }, body()));
@@ -561,7 +561,7 @@ describe("bodies", () => {
     }
   });
 
-  it("beyond max_object_bytes pass and are not stored, with or without Content-Length", async () => {
+  it("bodies beyond max_object_bytes pass and are not stored, with or without Content-Length", async () => {
     const parts = Array.from({ length: 40 }, (_each, i) => Buffer.alloc(1_000, i));
     for (const says of [FRESH, { ...FRESH, "Content-Length": "40000" }]) {
       const origin = cached(() => ok(says, Readable.from(parts)), { max_object_bytes: 20_000 });
@@ -571,7 +571,7 @@ describe("bodies", () => {
     }
   });
 
-  it("count against max_bytes until slow clients have read them, stored or not", async () => {
+  it("bodies count against max_bytes until slow clients have read them, stored or not", async () => {
     for (const body of [() => Buffer.alloc(40_000), () => Readable.from([Buffer.alloc(40_000)])]) {
       const origin = cached(() => ({ ...ok(FRESH), body: body() }), { max_bytes: 70_000, max_object_bytes: 50_000 });
       await origin.get({ path: "/1" });
@@ -587,7 +587,7 @@ describe("bodies", () => {
     }
   });
 
-  it("pass with their trailers, which are not stored", async () => {
+  it("bodies pass with their trailers, which are not stored", async () => {
     const trailers = () => ["X-Sum", "1"];
     const origin = cached(() => ({ ...ok({ ...FRESH, Trailer: "X-Sum" }, Readable.from([Buffer.from("a")])), trailers }));
     const first = await origin.handle(anExchange());
@@ -597,7 +597,7 @@ describe("bodies", () => {
     expect([second.trailers, headerValue(second.headers, "trailer")]).toEqual([undefined, undefined]);
   });
 
-  it("stay out of the store if an outer plugin discards them, and the upstream's body is destroyed", async () => {
+  it("bodies stay out of the store if an outer plugin discards them, and the upstream's body is destroyed", async () => {
     const body = new PassThrough();
     const origin = cached(() => ok(FRESH, body));
     discard(await origin.handle(anExchange()));
@@ -607,7 +607,7 @@ describe("bodies", () => {
 });
 
 describe("configuration", () => {
-  it("has defaults for every field", () => {
+  it("response_cache has defaults for every field", () => {
     expect(checked(responseCache.schema, {}).value).toEqual({ maxBytes: 67_108_864, maxObjectBytes: 1_048_576, defaultTtlS: 0 });
   });
 
@@ -617,7 +617,7 @@ describe("configuration", () => {
     [{ max_bytes: 100_000, max_object_bytes: 100_001 }, /max_object_bytes: must not be more than "max_bytes"/],
     [{ default_ttl_s: -1 }, /default_ttl_s: expected an integer/],
     [{ default_ttl: 5 }, /did you mean "default_ttl_s"/],
-  ])("%j is a configuration error", (config, message) => {
+  ])("response_cache reports %j as a configuration error", (config, message) => {
     const { issues } = checked(responseCache.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

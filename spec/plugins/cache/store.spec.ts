@@ -8,7 +8,7 @@ function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entr
 }
 
 describe("the store of a cache", () => {
-  it("drops the least recently used entry first", () => {
+  it("the store of a cache drops the least recently used entry first", () => {
     const store = new CacheStore(3 * bytesOf(entry("a", 1_000)));
     for (const key of ["a", "b", "c"]) expect(store.put(entry(key, 1_000), [])).toBe(true);
     store.find("a", "", []);
@@ -16,14 +16,14 @@ describe("the store of a cache", () => {
     expect(["a", "b", "c", "d"].map((key) => store.find(key, "", []) !== null)).toEqual([true, false, true, true]);
   });
 
-  it("counts the bytes of headers, keys and bodies", () => {
+  it("the store of a cache counts the bytes of headers, keys and bodies", () => {
     const plain = bytesOf(entry("a", 10));
     expect(bytesOf(entry("a", 11))).toBe(plain + 1);
     expect(bytesOf(entry("aaa", 10))).toBe(plain + 2);
     expect(bytesOf(entry("a", 10, { headers: ["Name", "value"] }))).toBeGreaterThan(plain + 9);
   });
 
-  it("never holds more than its bound, and counts nothing once everything is released", () => {
+  it("the store of a cache never holds more than its bound, and counts nothing once everything is released", () => {
     const from = random(9);
     const store = new CacheStore(50_000);
     const reserved: number[] = [];
@@ -79,14 +79,14 @@ describe("the store of a cache", () => {
     expect(store.put(entry("a", 1), [])).toBe(false);
   });
 
-  it("refuses an entry larger than its bound, and drops nothing for it", () => {
+  it("the store of a cache refuses an entry larger than its bound, and drops nothing for it", () => {
     const store = new CacheStore(10_000);
     store.put(entry("a", 1_000), []);
     expect(store.put(entry("b", 10_000), [])).toBe(false);
     expect(store.find("a", "", [])).not.toBe(null);
   });
 
-  it("finds an entry for its own audience only, and removes a target for all audiences", () => {
+  it("the store of a cache finds an entry for its own audience only, and removes a target for all audiences", () => {
     const store = new CacheStore(1_000_000);
     const [guarded, open] = [entry("a", 1, { audience: "guarded", vary: ["v"], variant: variantOf(["v"], []) }), entry("a", 1, { audience: "open" })];
     store.put(guarded, []);
@@ -98,7 +98,7 @@ describe("the store of a cache", () => {
     expect(store.used).toBe(0);
   });
 
-  it("keeps the newest 32 variants of a target", () => {
+  it("the store of a cache keeps the newest 32 variants of a target", () => {
     const store = new CacheStore(1_000_000);
     for (let i = 0; i < 40; i++) store.put(entry("a", 1, { vary: ["v"], variant: variantOf(["v"], ["V", String(i)]) }), ["V", String(i)]);
     const known = Array.from({ length: 40 }, (_each, i) => store.find("a", "", ["V", String(i)]) !== null);
@@ -106,7 +106,7 @@ describe("the store of a cache", () => {
     expect(known.filter(Boolean).length).toBe(32);
   });
 
-  it("remembers targets whose replies cannot be shared, until a time or until a reply is stored", () => {
+  it("the store of a cache remembers targets whose replies cannot be shared, until a time or until a reply is stored", () => {
     const store = new CacheStore(10_000);
     store.markUnshared("a", 100);
     expect([store.isUnshared("a", 99), store.isUnshared("a", 100), store.isUnshared("b", 0)]).toEqual([true, false, false]);
