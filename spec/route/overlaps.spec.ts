@@ -109,11 +109,11 @@ describe("proveRoutes", () => {
         }
       }
     }
-    for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 100);
+    for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 40);
   }, 60_000);
 });
 
-const ROUNDS = Number(process.env["ROUNDS"] ?? 250);
+const ROUNDS = Number(process.env["ROUNDS"] ?? 80);
 
 function someEntries(r: Random): Entry[] {
   const taken = new Set<string>();
