@@ -10,11 +10,14 @@ const MAX_BYTES = 16 * 1024 * 1024;
 /** `text` is that of the body; null: there is none. */
 export type ReloadRequest = { readonly isDryRun: false } | { readonly isDryRun: true; readonly text: Buffer | null };
 
+/** Somebody expects that it becomes the configuration. */
+const UNUSED_BODY: Unreadable = { code: "request_invalid", detail: "A reload reads the file of the gateway, and takes no body; dry_run=true tries one." };
+
 export async function readReloadRequest(inbound: Inbound): Promise<ReloadRequest | Unreadable> {
   const { target, body } = inbound;
   const mark = target.indexOf("?");
   const query = mark < 0 ? "" : target.slice(mark + 1);
-  if (query === "" || query === "dry_run=false") return { isDryRun: false };
+  if (query === "" || query === "dry_run=false") return body === null ? { isDryRun: false } : UNUSED_BODY;
   // A mistyped parameter must not turn a dry run into a reload.
   if (query !== "dry_run=true") return { code: "request_invalid", detail: "The only query parameter is dry_run=true or dry_run=false." };
   if (body === null) return { isDryRun: true, text: null };

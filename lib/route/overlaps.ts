@@ -26,8 +26,11 @@ export interface Unreachable<T> {
   readonly request: SampleRequest | null;
 }
 
-/** "method": both have one pattern; "specificity": the other's pattern is more specific; "host": it is found under another or a more specific host. */
-export type BypassReason = "method" | "host" | "specificity" | "%2F";
+/**
+ * "method", "base_path": both have one pattern, and the other one has another method or a longer base_path; "specificity": the other's pattern
+ * is more specific; "host": it is found under another or a more specific host.
+ */
+export type BypassReason = "method" | "base_path" | "host" | "specificity" | "%2F";
 
 export interface Taker<T> {
   readonly target: T;
@@ -256,7 +259,8 @@ class Prover<T> {
       const method = length === null ? null : methodTo(route, pattern);
       if (length === null || method === null) continue;
       const path = this.#sharedPath(pattern.segments, guarded.segments, length);
-      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? "method" : "specificity";
+      const own = guarded.methods.length === 0 || guarded.methods.includes(method) ? "base_path" : "method";
+      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? own : "specificity";
       found = { target: route.target, reason, request: { method, host, path } };
       if (isShared) break;
     }

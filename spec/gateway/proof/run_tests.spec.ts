@@ -44,7 +44,7 @@ describe("a test of a configuration", () => {
   const config = guardedBy(KEY);
 
   it("passes if all that it expects was found, and says both", async () => {
-    const expected = { status: 401, code: "key_missing", service: "s", route: "/{rest*}", upstream_path: null, caller: null, headers: { "WWW-Authenticate": { matches: "^Key" } } };
+    const expected = { status: 401, code: "key_missing", service: "s", route: "/{rest*}", upstream_path: null, upstream_headers: { apiKey: null }, caller: null, headers: { "WWW-Authenticate": { matches: "^Key" } } };
     const { tests } = loadedFrom(config);
     expect(tests).toEqual([]);
     const report = await runTests(loadedFrom({ ...config, tests: [test({ name: "orders need a key", expect: expected })] }));
@@ -63,7 +63,7 @@ describe("a test of a configuration", () => {
     ["service", { service: null }, 'service: expected null, found "s"'],
     ["route", { route: "root" }, 'route: expected "root", found "/{rest*}"'],
     ["upstream_path", { upstream_path: "/x" }, 'upstream_path: expected "/x", found null'],
-    ["upstream_headers", { upstream_headers: { apiKey: null } }, 'upstream_headers: expected {"apiKey":null}, found null'],
+    ["upstream_headers", { upstream_headers: { apiKey: null, Via: "x" } }, 'upstream_headers: expected {"apiKey":null,"Via":"x"}, found null'],
     ["headers", { headers: { "WWW-Authenticate": null } }, 'headers.WWW-Authenticate: expected null, found "Key realm=\\"edge-gateway\\""'],
     ["headers", { headers: { "X-None": "a" } }, 'headers.X-None: expected "a", found null'],
     ["headers", { headers: { "X-None": { matches: "" } } }, "headers.X-None: expected a match of , found null"],
