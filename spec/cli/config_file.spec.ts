@@ -57,6 +57,57 @@ describe("edge-gateway validate", () => {
     expect(await json(broken)).toEqual({ code: 2, valid: false, digest: null, counts: null, tests: null, warnings: [], issues: [expected] });
   });
 
+  describe("with warnings", () => {
+    const bypassed = oneService(9, {
+      routes: [
+        { name: "items", path: "/items/{id}", plugins: [{ name: "key_auth", config: { key: "k" } }] },
+        { name: "news", path: "/items/news" },
+      ],
+    });
+    const text = (config: object) => JSON.stringify(config, null, 2);
+    const warning = (file: string) => [
+      expect.stringMatching(new RegExp(`^${file}:\\d+:\\d+  guard_bypassed  services\\.s\\.routes\\.items  `)),
+      expect.stringMatching(/^ {4}example: GET http:\/\/\S+\/a\/items\/news$/),
+      expect.stringMatching(/^ {4}remedy: \S/),
+    ];
+
+    it("prints each with its place, an example and a remedy to standard error, and their number; exit 0", async () => {
+      const file = fileWith(text(bypassed));
+      const { code, stdout, stderr } = await run(file);
+      expect(code).toBe(0);
+      expect(stderr.split("\n")).toEqual([...warning(file), ""]);
+      const line = text(bypassed).split("\n").findIndex((each) => each.includes('"path": "/items/{id}"'));
+      expect(Number(/:(\d+):/.exec(stderr)![1])).toBe(line + 1);
+      expect(stdout).toMatch(/ is valid \(1 service, 2 routes, 1 upstream; 1 warning; digest [0-9a-f]{12}\)\n$/);
+    });
+
+    it("exits 2 with --strict, unless they are accepted", async () => {
+      const file = fileWith(text(bypassed));
+      const strict = await run(file, "--strict");
+      expect([strict.code, strict.stdout]).toEqual([2, expect.stringContaining(" is valid (")]);
+      expect(strict.stderr.split("\n")).toEqual([...warning(file), "edge-gateway: --strict accepts no warning: correct it, or name it in global.accept_warnings", ""]);
+      const accepted = { ...bypassed, global: { accept_warnings: ["guard_bypassed:services.s.routes.items"] } };
+      expect(await run(fileWith(accepted), "--strict")).toMatchObject({ code: 0, stderr: "" });
+      expect(await run(fileWith({ ...accepted, services: [] }), "--strict")).toMatchObject({ code: 2, stderr: expect.stringContaining("stale_acceptance  global.accept_warnings[0]") as string });
+      expect(await run(fileWith(guarded), "--strict")).toMatchObject({ code: 0, stderr: "" });
+    });
+
+    it("lists them in the JSON of --json; exit 2 with --strict", async () => {
+      const { code, stdout, stderr } = await run(fileWith(text(bypassed)), "--json", "--strict");
+      expect(code).toBe(2);
+      expect(stderr).toBe("edge-gateway: --strict accepts no warning: correct it, or name it in global.accept_warnings\n");
+      const { valid, warnings } = JSON.parse(stdout) as { valid: boolean; warnings: object[] };
+      expect([valid, warnings]).toEqual([true, [{ code: "guard_bypassed", path: "services.s.routes.items", message: expect.any(String), example: expect.any(String), remedy: expect.any(String) }]]);
+    });
+
+    it("prints them also for a configuration whose test fails; exit 2", async () => {
+      const file = fileWith(text({ ...bypassed, tests: [{ ...FAILS, request: { url: "/a/items/7" } }] }));
+      const { code, stderr } = await run(file);
+      expect(code).toBe(2);
+      expect(stderr.split("\n").slice(0, 4)).toEqual([...warning(file), expect.stringContaining('"is open" failed')]);
+    });
+  });
+
   it.each([
     [["--strict=1"], "edge-gateway: --strict takes no value\n"],
     [["--stric"], "edge-gateway: --stric is not a known flag; did you mean --strict?\n"],

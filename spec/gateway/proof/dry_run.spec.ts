@@ -37,7 +37,7 @@ describe("a dry run", () => {
     expect(await gateway.dryRun(text)).toEqual({
       outcome: "accepted",
       issues: [],
-      warnings: expect.any(Array) as unknown,
+      warnings: [],
       tests: { passed: 1, failed: 0 },
       untested: null,
       diff: {
@@ -58,6 +58,13 @@ describe("a dry run", () => {
         ],
       },
     });
+  });
+
+  it("has the warnings about the text, and none about the moment", async () => {
+    const { gateway } = await fromFile(base);
+    const { warnings } = await gateway.dryRun(textOf(withRoutes(ITEMS, { name: "news", path: "/items/news", methods: ["GET"] })));
+    expect(warnings.map(({ code, path }) => [code, path])).toEqual([["guard_bypassed", "services.s.routes.items"]]);
+    expect((await gateway.dryRun(textOf(withRoutes(ITEMS)))).warnings).toEqual([]);
   });
 
   it("gives ten examples at most, and counts all", async () => {
