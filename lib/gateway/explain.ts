@@ -9,11 +9,11 @@ import type { Reply } from "../http/reply.ts";
 import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import type { Refusal } from "../server/framing.ts";
-import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import { refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
-import { injected } from "./inject.ts";
+import { injected, refuseBytes } from "./inject.ts";
 import { NOT_REACHED, tryRequest, type Step } from "./proof/plugin_verdicts.ts";
 import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./proof/route_reasons.ts";
 import type { ReportSource } from "./reports.ts";
@@ -121,19 +121,11 @@ function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Q
   const given = { method, path: url, headers: others, remoteAddress: clientIp, encrypted: /^https:/i.test(url), ...(body === undefined ? {} : { body }) };
   const inbound = injected(given, receiving);
   const all = [...inbound.headers, ...framing];
-  const refusal = refuseBytes(url, all, receiving) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
-  return { ...inbound, refusal: refusal ?? (CONTINUE.test(headerValue(all, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION) };
+  const refusal = refuseBytes(url, all, receiving.limits) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
+  return { ...inbound, refusal };
 }
 
 const FRAMING = /^(?:content-length|transfer-encoding)$/i;
-/** The same test as node's. */
-const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
-
-/** Counts as node does: the target, and names and values of headers, without separators. */
-function refuseBytes(url: string, headers: HeaderList, { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions): Refusal | null {
-  if (url.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, url.length) < maxHeaderBytes) return null;
-  return { code: "headers_too_large", detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.` };
-}
 
 function refuseLength(headers: HeaderList): Refusal | null {
   const isLength = /^\d+$/.test(headerValue(headers, "content-length") ?? "0");

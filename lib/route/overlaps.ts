@@ -59,7 +59,9 @@ export interface Proof<T> {
  * as it is spelt or with each `%2F` read as "/". Path parameters (`;`) are not considered: `find` refuses them where they matter.
  */
 export function* proveRoutes<T>(entries: readonly TableEntry<T>[], guardsOf: (target: T) => ReadonlySet<string>): Generator<undefined, Proof<T>, undefined> {
-  const prover = new Prover<T>(routesOf(entries), guardsOf);
+  const routes = routesOf(entries);
+  yield;
+  const prover = new Prover<T>(routes, guardsOf);
   yield* prover.prepare();
   const order = new Map(entries.map((entry, i) => [entry, i]));
   const unreachable: Unreachable<T>[] = [];
@@ -175,7 +177,7 @@ class Prover<T> {
   }
 
   isReached(route: Placed<T>): boolean {
-    return route.patterns.some((pattern) => methodTo(route, pattern) !== null && this.#pathWonBy(pattern, pattern.segments) !== null);
+    return route.patterns.some((pattern) => methodTo(route, pattern) !== null && this.#lengthWonBy(pattern, pattern.segments, this.#hostOf(pattern.key)) !== null);
   }
 
   /** Why a route is unreachable. */
@@ -249,11 +251,13 @@ class Prover<T> {
     for (const pattern of route.patterns) {
       const isShared = guarded.keys.includes(pattern.key);
       if (found !== null && !isShared) continue;
-      const path = this.#pathWonBy(pattern, guarded.segments);
-      const method = path === null ? null : methodTo(route, pattern);
-      if (path === null || method === null) continue;
+      const host = this.#hostOf(pattern.key);
+      const length = this.#lengthWonBy(pattern, guarded.segments, host);
+      const method = length === null ? null : methodTo(route, pattern);
+      if (length === null || method === null) continue;
+      const path = this.#sharedPath(pattern.segments, guarded.segments, length);
       const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? "method" : "specificity";
-      found = { target: route.target, reason, request: { method, host: this.#hostOf(pattern.key), path } };
+      found = { target: route.target, reason, request: { method, host, path } };
       if (isShared) break;
     }
     return found;
@@ -273,10 +277,11 @@ class Prover<T> {
         if (opener !== null && !this.#isOpener(opener, pattern)) break;
         const host = this.#hostOf(opener !== null && keysFrom(opener.key).includes(key) ? opener.key : key);
         const method = methodTo(route, pattern);
-        const lengths = method === null ? null : this.#encodedLength(pattern, host);
-        if (method === null || lengths === null) continue;
+        // With `%2F` in all its placeholders, which no literal equals.
+        const length = method === null ? null : this.#lengthWonBy(pattern, pattern.segments, host);
+        if (method === null || length === null) continue;
         const both = opener === null ? [guarded.segments] : [guarded.segments, opener.segments];
-        for (const { path, decoded } of spellings(pattern.segments, both, { length: lengths, longest: this.#longest, unused: this.#segment })) {
+        for (const { path, decoded } of spellings(pattern.segments, both, { length, longest: this.#longest, unused: this.#segment })) {
           const winners = this.#trees.find(host, decoded);
           if (winners === null || this.#isOpener(this.#patterns.get(winners)!, pattern)) return { method, host, path };
         }
@@ -312,24 +317,14 @@ class Prover<T> {
     return [...(own === undefined ? [null] : []), ...accepting!, ...others!];
   }
 
-  /** The least number of segments at which the pattern wins a path with `%2F` in all its placeholders; null if other hosts take them all. */
-  #encodedLength({ routes, segments }: Pattern<T>, host: string): number | null {
-    for (let length = segments.length; length <= this.#longest + 1; length++) {
-      if (this.#trees.find(host, this.#sharedPath(segments, segments, length)) === routes) return length;
-      if (!isOpen(segments)) break;
-    }
-    return null;
-  }
-
-  /** A path that both patterns match, which do share one, and the first one wins on its host; null if it wins none. */
-  #pathWonBy({ key, routes, segments }: Pattern<T>, other: readonly Segment[]): string | null {
-    const host = this.#hostOf(key);
-    const isLonger = isOpen(segments) && isOpen(other);
-    const least = isLonger ? Math.max(segments.length, other.length) : isOpen(segments) ? other.length : segments.length;
-    for (let length = least; length === least || (isLonger && length <= this.#longest + 1); length++) {
-      const path = this.#sharedPath(segments, other, length);
-      const winners = this.#trees.find(host, path)!;
-      if (winners === routes) return path;
+  /** The least length at which the first of two patterns wins their shared path, for this host, in segments; null if it wins none. */
+  #lengthWonBy({ routes, segments }: Pattern<T>, other: readonly Segment[], host: string): number | null {
+    const areOpen = isOpen(segments) && isOpen(other);
+    const least = areOpen ? Math.max(segments.length, other.length) : isOpen(segments) ? other.length : segments.length;
+    const most = areOpen ? this.#longest + 1 : least;
+    for (let length = least; length <= most; length++) {
+      const winners = this.#trees.find(host, this.#sharedPath(segments, other, length))!;
+      if (winners === routes) return length;
       // It wins all longer paths, too.
       if (isOpen(winners[0]!.segments)) break;
     }
@@ -358,7 +353,7 @@ function* endingLike<T>(segments: readonly Segment[], { byTail }: Heads<T>): Gen
 
 const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/** A method that the route takes on this host; null if other routes of the pattern take all. The gateway answers CONNECT itself. */
+/** A method that the route takes on this host; null if other routes of the pattern take all. CONNECT is served to nobody. */
 function methodTo<T>(route: Placed<T>, { routes }: Pattern<T>): string | null {
   const isTaken = (method: string) => method !== "CONNECT" && routeFor(routes, method) === route;
   const common = COMMON_METHODS.find(isTaken);

@@ -197,7 +197,7 @@ describe("a start", () => {
     expect(warned).toEqual([expect.stringMatching(/^global\.certificates are not used/), expect.stringMatching(/^The plugin mtls refuses every request/)]);
   });
 
-  it("logs each warning about the configuration at start and after a reload, with code, path, example and remedy", async () => {
+  it("a start logs each warning about the configuration, as does a reload, with code, path, example and remedy", async () => {
     const withLimit = (path: string) => oneService(9, { routes: [{ path, plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] }] } as never);
     const running = await runningProgram(withLimit("/x"));
     await running.says(/counts callers by the header X-Tenant.*\n/);
@@ -210,7 +210,7 @@ describe("a start", () => {
     ]);
   });
 
-  it("logs at most 100 warnings, and how many more there are", () => {
+  it("a start logs at most 100 warnings, and how many more there are", () => {
     const warned: string[] = [];
     const one = { code: "token_for_anyone", path: null, message: "m", example: null, remedy: "r", service: null, route: null } as const;
     logWarnings({ ...silentLog, warn: (message) => void warned.push(message) }, Array.from({ length: 103 }, () => one));

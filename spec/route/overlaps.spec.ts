@@ -78,8 +78,8 @@ describe("proveRoutes", () => {
     ["%2F at a length that the guarded route does not win", ["%GET /a/{x}/{y} | key", "%GET /a/{x}/{y*}"], [["%2F", "GET localhost/a/x%2Fx/%2F/%2F"]]],
     ["%2F on a second host, where the first is another route's", ["%GET /a/{x}/b x.test | key", "%PUT /+/a/{y} x.test,y.test", "%PUT /a+/{y} x.test | key"], [["%2F", "PUT y.test/a/x%2Fb"]]],
     ["a second host, where the first is another route's", ["GET /a x.test | key", "PUT /+/a x.test,y.test", "PUT /a+/ x.test | key"], [["host", "PUT y.test/a"]]],
-    ["a second host of a less specific pattern", ["GET /a x.test | key", "PUT /{p} x.test,y.test", "GET /{p} x.test | key"], [["host", "PUT y.test/a"]]],
-    ["nothing where %2F is refused for a pattern of the same rank", ["GET /{u}/b/{w} | key", "%GET /{x}/a/{y}"], []],
+    ["a second host of a less specific pattern", ["GET /a x.test | key", "PUT /{p} x.test,y.test", "GET /{p}+/ x.test | key"], [["host", "PUT y.test/a"]]],
+    ["nothing where %2F is refused for a pattern of the same rank", ["GET /{u}/b/{w} | key", "%GET /{x}/a/{y}", "%GET /c/b/d | key"], []],
     ["nothing for hosts that do not meet", ["GET /a a.test | key", "GET /{x*} b.test"], []],
     ["nothing for a less specific pattern", ["GET /a | key", "GET /{x*}"], []],
     ["nothing where a third route with the guard takes all such requests", ["GET /{x}/b | key", "GET /a/{y*}", "GET /a/{y} | key"], []],
@@ -109,11 +109,11 @@ describe("proveRoutes", () => {
         }
       }
     }
-    for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 100);
+    for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 40);
   }, 60_000);
 });
 
-const ROUNDS = Number(process.env["ROUNDS"] ?? 250);
+const ROUNDS = Number(process.env["ROUNDS"] ?? 80);
 
 function someEntries(r: Random): Entry[] {
   const taken = new Set<string>();

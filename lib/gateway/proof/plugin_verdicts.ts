@@ -70,6 +70,7 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
     problem = messageOf(error);
   }
   const trial = { found: scratch.found, reply, problem, forwarded, steps: Array.from(steps.values(), ({ scope, verdict }) => ({ scope, verdict })) };
+  for (const step of steps.values()) step.end();
   // A plugin that still waits can end its work.
   if (reply === null) inbound.call.abort();
   else discard(reply);
@@ -84,8 +85,9 @@ class PluginStep implements Step {
   verdict = NOT_REACHED;
   /** Whom it would ask: "https://auth.example.com"; null: nobody so far. */
   #asked: string | null = null;
-  /** Lets the request go on behind the plugin; null before it gets the request. */
+  /** Lets the request go on behind the plugin; null unless the plugin has the request. */
   #goOn: (() => void) | null = null;
+  #isOver = false;
 
   constructor(scope: Scope) {
     this.scope = scope;
@@ -94,11 +96,17 @@ class PluginStep implements Step {
   /** The URL may hold secrets: only its origin is shown. */
   ask({ origin }: URL): Promise<never> {
     this.#asked = origin;
-    // Asked at its creation, or when all is over.
+    // Asked at its creation, or at the end: the entries of a log, for instance.
     if (this.#goOn === null) return Promise.reject(new ClientFailure("unreachable", "nothing is dialled here"));
     this.verdict = this.#asking();
     this.#goOn();
     return new Promise(() => {});
+  }
+
+  /** From now on the plugin can neither ask nor pass a request on. */
+  end(): void {
+    this.#isOver = true;
+    this.#goOn = null;
   }
 
   wrap(middleware: Middleware): Middleware {
@@ -106,13 +114,11 @@ class PluginStep implements Step {
       let given: Exchange | null = null;
       // The chain behind it runs once, also where a plugin passes a request on after it has asked.
       let behind: Reply | Promise<Reply> | null = null;
-      const goOn = (exchange: Exchange) => (behind ??= next(exchange));
-      const handler: unknown = middleware((exchange) => {
+      const goOn = (exchange: Exchange) => (behind ??= this.#isOver ? new Promise(() => {}) : next(exchange));
+      const handler = middleware((exchange) => {
         if (this.#asked === null) this.verdict = passing(given!, exchange);
         return goOn(exchange);
       });
-      // The chain refuses it.
-      if (typeof handler !== "function") return handler as Handler;
       return (exchange) => {
         given = exchange;
         this.verdict = this.#asked === null ? SILENT : this.#asking();
@@ -132,7 +138,7 @@ class PluginStep implements Step {
         };
         let returned: Reply | Promise<Reply>;
         try {
-          returned = (handler as Handler)(exchange);
+          returned = handler(exchange);
         } catch (error) {
           return failed(error);
         }

@@ -51,7 +51,7 @@ function* ofOrder(plugin: WrittenPlugin, { service, route, plugins }: WrittenRou
   const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
   const guard = after.findLast((other) => other.guard !== null);
   if (kind.stores === true && guard !== undefined) {
-    const message = `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may ask; the gateway runs it behind that guard all the same.`;
+    const message = `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may send requests; the gateway runs it behind that guard all the same.`;
     yield { code: "cache_outside_guard", message, example, remedy: "Write it behind the last guard, so that the configuration shows the order that holds." };
   }
   const by = kind.name === "rate_limit" ? String(config["limitBy"]) : "";

@@ -95,6 +95,17 @@ describe("the verdict on a plugin", () => {
     const headers = { Origin: "https://a.example", "Access-Control-Request-Method": "PUT" };
     expect(await gateway.explain({ method: "OPTIONS", url: "/a/x", headers })).toMatchObject({ route: "put", plugins: [{ name: "cors", verdict: "answers 204" }] });
   });
+
+  it("explain gives the verdicts of the matched route only, where a preflight was first tried on another route", async () => {
+    const routes = [
+      { name: "put", path: "/x", methods: ["PUT" as const], plugins: [LIMIT, LIMIT] },
+      { name: "options", path: "/x", methods: ["OPTIONS" as const], plugins: [KEY, LIMIT] },
+    ];
+    const gateway = createGateway({ config: oneService(9, { routes, plugins: [LIMIT] }) });
+    const headers = { Origin: "https://a.example", "Access-Control-Request-Method": "PUT" };
+    const { route, plugins } = await gateway.explain({ method: "OPTIONS", url: "/a/x", headers });
+    expect([route, plugins.map(({ verdict }) => verdict)]).toEqual(["options", ["passes the request on", "answers 401 key_missing", "not reached"]]);
+  });
 });
 
 describe("a plugin that would ask another server", () => {
@@ -183,6 +194,22 @@ describe("a plugin that hangs", () => {
     expect(await pending).toEqual(['key_auth: passes the request on as "web"', "own: has not answered within 2 s", "rate_limit: not reached"]);
     expect(signal).toMatchObject({ aborted: true });
     expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe("a plugin that goes on after the explanation", () => {
+  it("a plugin that passes the request on, or asks another server, after the explanation reaches nobody", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    onTestFinished(() => void vi.useRealTimers());
+    let behind = 0;
+    const counting = tooled(() => (next) => (exchange) => (behind++, next(exchange)), "behind");
+    const late = tooled(({ client }) => (next) => (exchange) => new Promise((_, reject) => exchange.call.onAbort(() => {
+      void next(exchange);
+      client().ask({ url: new URL("http://127.0.0.1:1/x"), timeoutMs: 1, maxBytes: 1 }).catch(reject);
+    })));
+    const pending = verdicts([{ name: "own" }, { name: "behind" }], {}, [late, counting]);
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect([await pending, behind]).toEqual([["own: has not answered within 2 s", "behind: not reached"], 0]);
   });
 });
 

@@ -177,6 +177,8 @@ describe("the request of a test", () => {
     ["an ambiguous path", { url: "/a/x%2Fy" }, { status: 400, code: "path_ambiguous", service: null }],
     ["a path that leaves its folder", { url: "/a/%2e%2e/x" }, { status: 400 }],
     ["a target that is too long", { url: `/a/${"x".repeat(20_000)}` }, { status: 414, code: "uri_too_long" }],
+    ["headers that are too large", { headers: { "X-Long": "x".repeat(70_000) } }, { status: 431, code: "headers_too_large" }],
+    ["an expectation that cannot be met", { headers: { Expect: "tea" } }, { status: 417, code: "expectation_failed" }],
     ["a body that is too large", { method: "POST", body: "12345" }, { status: 413, code: "body_too_large" }],
     ["a length that is not the body's", { headers: { "Content-Length": "9" } }, { status: 400, code: "bad_request" }],
   ])("is refused before any route for %s, as the gateway does", async (_what, request, expected) => {
@@ -199,6 +201,15 @@ describe("what stands in for other servers in a test", () => {
   it("a service whose upstreams all have the weight 0 answers 503, as it would", async () => {
     const config = oneService(9, { upstreams: [{ host: "127.0.0.1", port: 9, weight: 0 }] });
     expect(await verdict(config, test({ expect: { status: 503, code: "upstream_unavailable", upstream_path: null } }))).toBe(true);
+  });
+
+  it("a request that could not be written to the upstream gets 500, as it would", async () => {
+    const breaks = definePlugin({
+      name: "breaks",
+      schema: schema.object({}),
+      create: () => (next) => (exchange) => next(exchange.with({ headers: ["X-Two", "1\r\nX-Smuggled: 2"] })),
+    });
+    expect(await verdict(guardedBy({ name: "breaks" }), test({ expect: { status: 500, code: "internal", upstream_path: null } }), [breaks])).toBe(true);
   });
 
   it("a request body is checked against its schema before it reaches the upstream", async () => {
@@ -289,6 +300,7 @@ describe("a plugin that is at fault in a test", () => {
     schema: schema.object({ how: schema.string() }),
     create({ how }) {
       if (how === "create") throw new Error("it cannot be created");
+      if (how === "handler") return () => undefined as never;
       return (next) => async (exchange) => {
         if (how === "throw") throw new Error("it is broken");
         if (how === "hang") return new Promise(() => {});
@@ -306,6 +318,7 @@ describe("a plugin that is at fault in a test", () => {
     ["throw", ["status: expected 200, found 500", "the gateway logs: it is broken"]],
     ["nothing", ["status: expected 200, found 500", "the gateway logs: a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"]],
     ["create", ['plugin bad of service "create" cannot be created: it cannot be created']],
+    ["handler", ['the plugins of route "/" of service "handler" cannot be put together: plugin bad: what "create" returns has to give a handler: (next) => (exchange) => next(exchange)']],
     ["hang", ["no reply within 0.03 s: plugin bad did not answer (timers of plugins stand still in a test)"]],
     ["hold", ["no reply within 0.03 s: a plugin did not return the upstream's reply"]],
   ])("fails its test, and the other tests go on: %s", async (how, differences) => {
