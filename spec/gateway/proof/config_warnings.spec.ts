@@ -99,6 +99,27 @@ describe("configWarnings", () => {
     expect(compared("c")).toEqual(["guard_bypassed:services.s.routes.guarded"]);
   });
 
+  it.each<[string, object]>([
+    ["key_auth", { keys: [{ id: "a", key: "k" }] }],
+    ["basic_auth", { username: "u", password: "p" }],
+    ["jwt", { ...HMAC, aud: "a" }],
+    ["mtls", {}],
+    ["forward_auth", { url: "http://127.0.0.1:1/" }],
+    ["acl", { whitelist: ["10.0.0.0/8"] }],
+    ["bot_protection", { blacklist: ["x"] }],
+    ["request_termination", {}],
+  ])("two guards of the kind %s with one configuration are the same, and one alone can be bypassed", (name, config) => {
+    expect(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b", { name, config }]]))).toEqual([]);
+    expect(pathsOf(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b"]])))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+  });
+
+  it("a guard whose configuration holds a function equals no other", () => {
+    const odd = { ...schema.object({}), check: () => ({ run: () => 1 }) };
+    const kind = definePlugin({ name: "odd", schema: odd as never, guards: true, create: () => (next) => next });
+    const config = configOf([["guarded", "/a/{x}", { name: "odd" }], ["b", "/a/b", { name: "odd" }]]);
+    expect(pathsOf(warningsOf(config, [kind]))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+  });
+
   it("a disabled guard, a disabled cache and a disabled limit count for nothing", () => {
     const off = { enabled: false };
     expect(warningsOf(configOf([["guarded", "/a/{x}", key("k", off)], ["b", "/a/b"]], { plugins: [{ ...cache, ...off }, limit("header:X", off)] }))).toEqual([]);
