@@ -81,7 +81,7 @@ describe("configWarnings", () => {
         "2 more routes do the same.",
     );
     const many = Array.from({ length: 30 }, (_, i) => [`r${i}`, `/a/r${i}`] as const);
-    expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ...many]))[0]!.message).toMatch(/, at least 17 more routes do the same\.$/);
+    expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ...many]))[0]!.message).toMatch(/, at least 7 more routes do the same\.$/);
   });
 
   it("a guard is the same if its checked configuration is: by value, whatever its file is called, and not with another key", () => {
@@ -123,6 +123,22 @@ describe("configWarnings", () => {
   it("a disabled guard, a disabled cache and a disabled limit count for nothing", () => {
     const off = { enabled: false };
     expect(warningsOf(configOf([["guarded", "/a/{x}", key("k", off)], ["b", "/a/b"]], { plugins: [{ ...cache, ...off }, limit("header:X", off)] }))).toEqual([]);
+  });
+
+  it("warnings are in the order of the configuration, and only the guards that are missing are named", () => {
+    const other = { name: "mtls" };
+    const services = [
+      configOf([["a", "/a/{x}", key(), other], ["b", "/a/b", other], ["c", "/c", limit()]]).services[0]!,
+      { ...configOf([["d", "/d/{x*}"], ["e", "/d/{x}"], ["f", "/d/{x}/{y*}"]]).services[0]!, name: "t" },
+    ];
+    const warnings = warningsOf({ services, global: { plugins: [limit("header:A", { id: "first" })] } });
+    expect(pathsOf(warnings)).toEqual([
+      "limit_by_any_header:global.plugins.first",
+      "guard_bypassed:services.s.routes.a",
+      "limit_by_any_header:services.s.routes.c.plugins.rate_limit",
+      "route_unreachable:services.t.routes.d",
+    ]);
+    expect(warnings[1]!.message).toMatch(/takes some without key_auth \(/);
   });
 
   it("guards at the service and the global level hold for all their routes", () => {
