@@ -9,6 +9,7 @@ import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts"
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
+import { TEST_FILES, TESTS } from "./tests.ts";
 
 /** The part of a plugin kind that the configuration needs. */
 export interface PluginKind {
@@ -31,7 +32,8 @@ export interface PluginInput {
   readonly config?: Readonly<Record<string, unknown>>;
 }
 
-export type Config = s.Infer<ReturnType<typeof configSchema>>;
+/** The tests are not part of it: they do not change what the gateway does. */
+export type Config = Pick<s.Infer<ReturnType<typeof configSchema>>, "global" | "services">;
 export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
@@ -91,6 +93,8 @@ export function configSchema(kinds: readonly PluginKind[]) {
     {
       global: s.withDefault(globalSchema(plugins), {}),
       services: s.array(service, { unique: "name", describe: "The configured services." }),
+      tests: s.optional(TESTS),
+      test_files: s.optional(TEST_FILES),
     },
     { ignoreKeys: ["$schema"] },
   );

@@ -51,7 +51,7 @@ export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
 
 export function statusOf(source: ReportSource, { state, hasPlain, https }: Listening): GatewayStatus {
   const { clock, configuration, requests, runtime, startedAt } = source;
-  const { snapshot, loadedAt, lastReload, lastChange, pluginFaults } = configuration;
+  const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults } = configuration;
   const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
   const status = {
     version,
@@ -64,6 +64,7 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
     counts: snapshot.counts,
     lastReload,
     lastChange,
+    tests: lastTests === null || lastTests.report.tests.length === 0 ? null : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
   };

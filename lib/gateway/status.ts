@@ -3,7 +3,7 @@
  */
 import type { CertificateFacts } from "../base/pem.ts";
 import type { AcceptableWarning } from "../config/accepted_warnings.ts";
-import type { Path } from "../config/json.ts";
+import type { Json, Path } from "../config/json.ts";
 import type { Change } from "./config_diff.ts";
 
 export interface Reloaded {
@@ -25,6 +25,33 @@ export type LastReload = {
   readonly digest: string;
 } & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
 
+export interface TestResult {
+  readonly name: string;
+  readonly passed: boolean;
+  /** `expect` as written. */
+  readonly expected: Json;
+  /** The same members with what was found; empty when there was no reply. */
+  readonly found: Json;
+  /** "status: expected 401, found 200", …; empty when it has passed. */
+  readonly differences: readonly string[];
+}
+
+export interface TestReport {
+  readonly passed: number;
+  readonly failed: number;
+  /** In the order of the configuration. */
+  readonly tests: readonly TestResult[];
+}
+
+/** The last run of a configuration's tests. */
+export interface LastTests {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  /** Of the configuration that was tested: that of a refused one is not in force. */
+  readonly digest: string;
+  readonly report: TestReport;
+}
+
 export interface GatewayStatus {
   readonly version: string;
   readonly state: State;
@@ -40,6 +67,8 @@ export interface GatewayStatus {
   readonly lastReload: LastReload | null;
   /** The last reload that changed anything; null before the first one. */
   readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
+  /** Of the last run of tests, also of a configuration that was refused; null where none has run. */
+  readonly tests: { readonly passed: number; readonly failed: number } | null;
   /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
   readonly pluginFaults: readonly PluginFaults[];
   /** The gateway's own: first the listeners', then `global.certificates`. */

@@ -73,7 +73,15 @@ export class ClientFailure extends Error {
   }
 }
 
-export class HttpClient {
+/** Sends requests of the gateway's own. */
+export interface Client {
+  /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
+  ask(options: ClientRequestOptions): Promise<ClientAnswer>;
+  /** Keeps no connection from now on. Requests in progress finish normally. */
+  close(): void;
+}
+
+export class HttpClient implements Client {
   readonly #clock: Clock;
   readonly #options: http.AgentOptions;
   readonly #tls: ClientTls | undefined;
@@ -87,7 +95,6 @@ export class HttpClient {
     this.#options = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS };
   }
 
-  /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
   ask(options: ClientRequestOptions): Promise<ClientAnswer> {
     this.#pending++;
     return new Promise<ClientAnswer>((resolve, reject) => this.#send(options, resolve, reject)).finally(() => {
@@ -96,7 +103,6 @@ export class HttpClient {
     });
   }
 
-  /** Keeps no connection from now on. Requests in progress finish normally. */
   close(): void {
     this.#isClosed = true;
     if (this.#pending === 0) this.#closeAll();

@@ -6,7 +6,7 @@
  */
 import { CLIENT_TLS } from "../config/model.ts";
 import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
-import { HttpClient, type ClientAnswer, type ClientFailure } from "../http/client.ts";
+import type { ClientAnswer, ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList, type NameMap } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -45,7 +45,7 @@ export const forwardAuth = definePlugin({
     const { timeoutMs } = config;
     const url = new URL(config.url);
     const tls = clientTls(config.tls);
-    const client = tools.keep("client", { tls }, () => new HttpClient({ clock: tools.clock, tls }));
+    const client = tools.keep("client", { tls }, () => tools.client({ tls }));
     const sent = nameSet(config.requestHeaders);
     const copied = nameSet(config.responseHeaders);
     const replaced = headerReplacer(config.responseHeaders);

@@ -4,6 +4,7 @@
  * Only the configuration decides about algorithms and keys, and `crit` is refused (RFC 8725): the token does not influence how it is verified. A
  * refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
  */
+import type { Clock } from "../base/clock.ts";
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
 import { anyOf, array, boolean, file, integer, number, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
@@ -123,6 +124,7 @@ export const jwt = definePlugin({
     const readToken = tokenReader(typeof config.from === "string" ? [config.from] : config.from);
     const withClaims = headerReplacer(Object.values(config.claimsToHeaders ?? {}));
     const refuse = refusals(tools.gatewayName);
+    const assumed = tools.verifiedClaims === null ? null : assumedVerdict(config, tools.verifiedClaims, tools.clock);
     return (next) => {
       const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
         if (typeof verdict === "string") return refuse(exchange, verdict);
@@ -131,6 +133,7 @@ export const jwt = definePlugin({
         else exchange.call.personal = true;
         return next(exchange.with({ identity: identity ?? exchange.identity, claims, ...withClaims(exchange, headers) }));
       };
+      if (assumed !== null) return (exchange) => settle(exchange, assumed());
       return (exchange) => {
         const token = readToken(exchange);
         if (token === undefined) return refuse(exchange, "missing");
@@ -149,13 +152,13 @@ export const jwt = definePlugin({
 function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): Pick<JwksSource, "current" | "more"> {
   const { secret, publicKey: pem, jwksFile, jwksUri } = config;
   if (jwksUri !== undefined) {
-    const { clock, log, scope } = tools;
+    const { clock, log, scope, client } = tools;
     const { protocol, hostname } = new URL(jwksUri);
     if (protocol === "http:" && !LOOPBACK.test(hostname)) {
       log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.key, host: hostOf(jwksUri) });
     }
     const tls = clientTls(config.tls);
-    return tools.keep("keys", { jwksUri, algorithms, tls }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key, tls }));
+    return tools.keep("keys", { jwksUri, algorithms, tls }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key, client: client({ maxConnections: 1, tls }) }));
   }
   // The schema has checked all of them: none is an error text.
   type Key = Exclude<ReturnType<typeof publicKey>, string>;
@@ -218,6 +221,17 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock, kee
     return verdict;
   };
 }
+
+/** For tests of a configuration: checks these claims instead of a token, with an `exp` where they have none. */
+function assumedVerdict(config: Config, given: JwtClaims, clock: Clock): () => Verdict {
+  const examine = examiner(config);
+  return () => {
+    const now = clock.wall();
+    return examine({ exp: Math.floor(now / 1000) + ASSUMED_LIFETIME_S, ...given }, now, []);
+  };
+}
+
+const ASSUMED_LIFETIME_S = 3600;
 
 /** Media types in any case, with or without "application/" (RFC 7515 §4.1.9). */
 function typeCheck(accepted: readonly string[]): (typ: unknown) => boolean {

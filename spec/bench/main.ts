@@ -20,6 +20,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   router: [async () => (await import("./router.ts")).router, "[ROUNDS]"],
   soak: [async () => (await import("./soak.ts")).soak, "[SECONDS]"],
   start: [async () => (await import("./start.ts")).start, "[STARTS]"],
+  tests: [async () => (await import("./tests.ts")).tests, "[ROUNDS]"],
   trace: [async () => (await import("./trace.ts")).trace, "[REQUESTS]"],
 };
 

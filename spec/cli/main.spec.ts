@@ -38,8 +38,8 @@ describe("the command line", () => {
   it.each([
     [["help"], /^Usage: edge-gateway \[COMMAND\]/],
     [["help", "help"], /^Usage: edge-gateway \[COMMAND\]/],
-    [["help", "reload"], /^Usage: edge-gateway reload \[FLAGS\]\n\nAsk a running gateway/],
-    [["reload", "--help"], /^Usage: edge-gateway reload \[FLAGS\]\n/],
+    [["help", "reload"], /^Usage: edge-gateway reload \[FILE\] \[FLAGS\]\n\nAsk a running gateway/],
+    [["reload", "--help"], /^Usage: edge-gateway reload \[FILE\] \[FLAGS\]\n/],
     [["-h", "validate"], /^Usage: edge-gateway validate \[FILE\] \[FLAGS\]\n/],
     [["run", "--manager", "--help"], /^Usage: edge-gateway run \[FLAGS\]\n/],
   ] as const)("%j prints the requested usage and exits 0", async (words, usage) => {
