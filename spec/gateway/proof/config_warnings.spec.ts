@@ -243,9 +243,9 @@ describe("the gateway's configWarnings", () => {
     expect(pathsOf(gateway.configWarnings)).toEqual(["limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
     expect(gateway.configWarnings).toBe(gateway.configWarnings);
     expect(gateway.status.warnings).toEqual(gateway.configWarnings);
-    expect(() => gateway.reload({ services: [{}] } as never)).toThrow();
+    await expect(gateway.reload({ services: [{}] } as never)).rejects.toThrow();
     expect(gateway.status.warnings.map(({ code }) => code)).toEqual(["reload_refused", "limit_by_any_header"]);
-    gateway.reload(configOf([["x", "/x"]]));
+    await gateway.reload(configOf([["x", "/x"]]));
     expect(gateway.status.warnings).toEqual([]);
   });
 });
