@@ -80,6 +80,15 @@ describe("a dry run", () => {
     expect((await gateway.dryRun(textOf(base))).requests).toMatchObject({ otherRoute: 1, noRoute: 0, examples: [{ before: null, after: { service: "s", route: "items" } }] });
   });
 
+  it("matches a recent request with %2F by what each configuration says about it", async () => {
+    const config = (encoded_slashes: "allow" | "reject") => oneService(9, { routes: [REST], encoded_slashes });
+    const { gateway } = await fromFile(config("allow"));
+    await gateway.inject({ path: "/a/x%2fy" });
+    expect((await gateway.dryRun()).requests).toMatchObject({ checked: 1, otherRoute: 0, noRoute: 0 });
+    const { requests } = await gateway.dryRun(textOf(config("reject")));
+    expect(requests).toMatchObject({ noRoute: 1, examples: [{ request: "GET http://localhost/a/x%2Fy", before: { route: "rest" }, after: null }] });
+  });
+
   it("reads the gateway's own file when there is no text", async () => {
     const { gateway, file } = await fromFile(base);
     expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted", issues: [], diff: { added: [], removed: [], changed: [], other: [], guardsLost: [] } });
@@ -134,6 +143,25 @@ describe("a dry run", () => {
     expect(await gateway.dryRun(textOf("{}"))).toMatchObject({ outcome: "refused" });
     expect([facts(), counts()]).toEqual(before);
     expect(origin.seen).toHaveLength(1);
+  });
+
+  it("closes what the plugins of the text hold, also when it is refused", async () => {
+    const open = new Set<object>();
+    const holder = definePlugin({
+      name: "holder",
+      schema: schema.object({}),
+      create(_config, { keep }) {
+        const state = { close: () => void open.delete(state) };
+        keep("state", {}, () => (open.add(state), state));
+        return (next) => next;
+      },
+    });
+    const fragile = definePlugin({ name: "fragile", schema: schema.object({}), create: () => { throw new Error("no luck"); } });
+    const gateway = createGateway({ config: base, plugins: [holder, fragile] });
+    expect((await gateway.dryRun(textOf(oneService(9, { plugins: [{ name: "holder" }] })))).outcome).toBe("accepted");
+    expect((await gateway.dryRun(textOf(oneService(9, { plugins: [{ name: "holder" }, { name: "fragile" }] })))).outcome).toBe("refused");
+    expect(open.size).toBe(0);
+    await gateway.close(0);
   });
 
   it("counts relative paths from the folder of the gateway's file", async () => {
