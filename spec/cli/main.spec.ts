@@ -144,7 +144,7 @@ describe("validate", () => {
     onTestFinished(() => server.close());
     const url = `http://127.0.0.1:${server.port}`;
     const plugins = [
-      { name: "jwt", config: { jwks_uri: `${url}/jwks`, algs: ["RS256"], aud: "s" } },
+      { name: "jwt", config: { jwks_uri: `${url}/jwks`, algs: ["RS256"], iss: "i", aud: "s" } },
       { name: "forward_auth", config: { url: `${url}/check` } },
       { name: "http_log", config: { http_endpoint: `${url}/log` } },
     ];
