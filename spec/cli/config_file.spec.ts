@@ -23,8 +23,8 @@ describe("edge-gateway validate", () => {
     const { code, stdout, stderr } = await run(file);
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr.split("\n")).toEqual([
-      expect.stringMatching(/gw\.json:1:\d+ +tests\[1\] +"is open" failed: status: expected 200, found 401$/),
-      expect.stringMatching(/gw\.json:1:\d+ +tests\[2\] +"second" failed: status: expected 200, found 401$/),
+      expect.stringMatching(/gw\.json:1:\d+ +tests\[1\] +"is open" failed: status: expected 200, found 401; the error code is key_missing$/),
+      expect.stringMatching(/gw\.json:1:\d+ +tests\[2\] +"second" failed: status: expected 200, found 401; the error code is key_missing$/),
       "The configuration has 2 errors; nothing was started.",
       "",
     ]);
@@ -46,11 +46,11 @@ describe("edge-gateway validate", () => {
     const digest: unknown = expect.stringMatching(/^[0-9a-f]{12}$/);
     const result = (name: string, found: number, expected: number, differences: string[]) => ({ name, passed: differences.length === 0, expected: { status: expected }, found: { status: found }, differences });
     const passed = result("needs a key", 401, 401, []);
-    const failed = result("is open", 401, 200, ["status: expected 200, found 401"]);
+    const failed = result("is open", 401, 200, ["status: expected 200, found 401", "the error code is key_missing"]);
     expect(await json(withTests(PASSES))).toEqual({ code: 0, valid: true, digest, counts, tests: { passed: 1, failed: 0, tests: [passed] }, warnings: [], issues: [] });
     expect(await json(withTests(FAILS), "--no-tests")).toEqual({ code: 0, valid: true, digest, counts, tests: null, warnings: [], issues: [] });
     const file = withTests(FAILS);
-    const issue = { file, line: 1, column: expect.any(Number) as unknown, path: "tests[0]", message: '"is open" failed: status: expected 200, found 401' };
+    const issue = { file, line: 1, column: expect.any(Number) as unknown, path: "tests[0]", message: '"is open" failed: status: expected 200, found 401; the error code is key_missing' };
     expect(await json(file)).toEqual({ code: 2, valid: false, digest, counts, tests: { passed: 0, failed: 1, tests: [failed] }, warnings: [], issues: [issue] });
     const broken = fileWith('{\n"services": 1}');
     const expected = { file: broken, line: 2, column: 13, path: "services", message: expect.stringMatching(/^expected an array/) as unknown };

@@ -177,7 +177,7 @@ describe("a dry run", () => {
     const guarded = (reference: string) => ({ ...withRoutes({ ...ITEMS, plugins: [{ name: "key_auth", config: { key: reference } }] }), tests: [test(200)] });
     for (const text of [JSON.stringify(guarded("${file:secret}")), JSON.stringify(guarded("${env:PATH}")), JSON.stringify(guarded("${env:PATH}")).replace("$", "\\u0024")]) {
       const { outcome, tests, untested } = await gateway.dryRun(textOf(text));
-      expect([outcome, tests, untested]).toEqual(["accepted", null, "The text has references, which its tests could read out: run them with edge-gateway test FILE."]);
+      expect([outcome, tests, untested]).toEqual(["accepted", null, "The tests were not run: the text has references, whose content they could read out. Run them with edge-gateway test FILE."]);
     }
     const inTest = { ...base, tests: [{ ...test(200), request: { url: "/a/x", headers: { "X-A": "${env:PATH}" } } }] };
     expect((await gateway.dryRun(textOf(inTest))).untested).toContain("references");
