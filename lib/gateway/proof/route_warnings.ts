@@ -4,7 +4,7 @@
 import { MOST_TAKERS, type BypassReason, type Proof, type SampleRequest, type Taker } from "../../route/overlaps.ts";
 import { describePlace } from "../plugin_instances.ts";
 import type { ConfigWarning } from "../status.ts";
-import type { WrittenRoute } from "./written.ts";
+import { exampleOf, type WrittenRoute } from "./written.ts";
 
 /** How many other routes one warning names. */
 const MOST_NAMED = 3;
@@ -45,7 +45,7 @@ function missing({ plugins }: WrittenRoute, { target }: Taker<WrittenRoute>): st
 }
 
 function warning(code: "route_unreachable" | "guard_bypassed", { service, route, path, at }: WrittenRoute, message: string, request: SampleRequest | null, remedy: string) {
-  const example = request === null ? null : `${request.method} http://${request.host}${request.path}`;
+  const example = request === null ? null : exampleOf(request);
   const accepted = `${remedy}; if it is intended, add "${code}:${path}" to global.accept_warnings.`;
   return { code, path, message, example, remedy: accepted, service: service.name, route: route.name, at: [...at, "path"] };
 }
