@@ -4,8 +4,10 @@
 import { isDeepStrictEqual } from "node:util";
 import { linearPattern } from "../../base/linear_pattern.ts";
 import type { Json } from "../../config/json.ts";
+import { maskLiterals } from "../../config/references.ts";
 import { isMatches, type ConfigTest } from "../../config/tests.ts";
 import { headerValues, type HeaderList } from "../../http/headers.ts";
+import { redacted } from "../../http/redact.ts";
 import type { Forwarded } from "./stand_ins.ts";
 
 /** What became of the last request of a test. */
@@ -24,27 +26,33 @@ export interface Outcome {
 }
 
 export interface Compared {
-  /** The members of `expect` with what was found. */
+  /** The members of `expect` with what was found, as `displayed`. */
   readonly found: Readonly<Record<string, Json>>;
   /** "status: expected 401, found 200"; none: the test has passed. */
   readonly differences: readonly string[];
 }
 
-export function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expected">, outcome: Outcome): Compared {
+/** `expected` is `displayed` already. */
+export function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expected">, outcome: Outcome, conceal: Conceal): Compared {
   const written = expected as Readonly<Record<string, Json>>;
   const found: Record<string, Json> = {};
   const differences: string[] = [];
-  const judge = (name: string, wanted: unknown, shown: Json, value: Json) => {
-    if (!holds(wanted, value)) differences.push(`${name}: expected ${inWords(shown)}, found ${inWords(value)}`);
-    // As written, so that the value of a reference (`${env:TOKEN}`) that is right is not shown.
-    else if (!isMatches(wanted)) return shown;
-    return value;
+  const judge = (name: string, wanted: unknown, shown: Json, value: Json, isCredential = false) => {
+    const isRight = holds(wanted, value);
+    if (isRight && !isMatches(wanted)) return shown;
+    const text = typeof value === "object" ? JSON.stringify(value) : "";
+    const seen = displayed(text.length > MOST_KEPT ? text : value, conceal, isCredential);
+    const [left, right] = [inWords(shown), inWords(seen)];
+    if (!isRight) differences.push(left === right ? `${name}: not as expected; both are secret or too long to be shown` : `${name}: expected ${left}, found ${right}`);
+    return seen;
   };
   const judgeHeaders = (name: string, wanted: Readonly<Record<string, unknown>>, list: HeaderList | null): Json => {
     const shown = written[name] as Readonly<Record<string, Json>>;
     if (list === null) return judge(name, wanted, shown, null);
     return Object.fromEntries(
-      Object.entries(wanted).map(([header, value]) => [header, judge(`${name}.${header}`, value, shown[header]!, valueOf(list, header, Array.isArray(value)))]),
+      Object.entries(wanted).map(([header, value]) => {
+        return [header, judge(`${name}.${header}`, value, shown[header]!, valueOf(list, header, Array.isArray(value)), isCredential(header))];
+      }),
     );
   };
   const { forwarded } = outcome;
@@ -59,6 +67,33 @@ export function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expec
   }
   return { found, differences };
 }
+
+/** Conceals the secrets of a configuration in a text. */
+type Conceal = (text: string) => string;
+
+/**
+ * A value as reports of tests show it, which are logged and stored: without secrets of the configuration, without credentials, and cut.
+ * `isSecret`: it is the value of a header that carries credentials, of which only references are shown.
+ */
+export function displayed(value: Json, conceal: Conceal, isSecret = false): Json {
+  if (typeof value === "string") {
+    const cut = value.length > MOST_KEPT ? `${value.slice(0, MOST_KEPT)}…` : value;
+    return isSecret ? maskLiterals(cut) : conceal(redacted(cut));
+  }
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map((each) => displayed(each, conceal, isSecret));
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, displayed(member, conceal, isSecret || isCredential(name))]));
+}
+
+/** The characters of a text that are kept: the results of all tests stay in memory until the next run. */
+const MOST_KEPT = 2_000;
+
+/** Whether a header carries credentials, whatever its value is. */
+function isCredential(name: string): boolean {
+  return CREDENTIALS.has(name.toLowerCase());
+}
+
+const CREDENTIALS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "x-api-key"]);
 
 function holds(wanted: unknown, value: Json): boolean {
   if (!isMatches(wanted)) return isDeepStrictEqual(wanted, value);
@@ -95,5 +130,5 @@ function inWords(value: Json): string {
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
 }
 
-/** Of a value in a message; `found` has it whole. */
+/** Of a value in a message. */
 const MAX_SHOWN = 200;

@@ -4,12 +4,15 @@
 import { dirname, join } from "node:path";
 import { messageOf } from "../../base/errors.ts";
 import { createTimeSlices, paced, type NextTimeSlice } from "../../base/time_slices.ts";
+import type { Json } from "../../config/json.ts";
 import { hasReference } from "../../config/references.ts";
 import { ConfigError, type Configuration } from "../configuration.ts";
+import type { DisplayedConfig } from "../displayed_config.ts";
 import type { RecentRequest } from "../serve.ts";
 import type { Snapshot } from "../snapshot.ts";
 import type { Warning } from "../status.ts";
 import { Candidate } from "./candidate.ts";
+import { displayed } from "./comparison.ts";
 import { configWarningsInSlices } from "./config_warnings.ts";
 import type { RoutePlace } from "./guards_lost.ts";
 import { routeDiff, type RouteDiff } from "./route_diff.ts";
@@ -72,15 +75,17 @@ export async function dryRun(current: Configuration, recent: readonly RecentRequ
     const untested = text === null || snapshot.tests.length === 0 ? null : whyUntested(text, snapshot);
     const issues = untested !== null ? [] : await configuration.prove().then(() => [], linesOf);
     const { passed, failed } = configuration.lastTests?.report ?? { passed: 0, failed: 0 };
-    return {
+    const warnings = await configWarningsInSlices(snapshot, createTimeSlices());
+    const result: DryRun = {
       outcome: issues.length === 0 ? "accepted" : "refused",
       issues,
-      warnings: await configWarningsInSlices(snapshot, createTimeSlices()),
+      warnings,
       tests: passed + failed === 0 ? null : { passed, failed },
       untested,
       diff: await routeDiff(before, snapshot, slice),
       requests: await movedRequests(recent, [before, snapshot], slice),
     };
+    return text === null ? result : withoutSecrets(result, snapshot);
   } finally {
     await candidate.close();
   }
@@ -95,6 +100,22 @@ function whyUntested(text: Buffer, { files }: Snapshot): string | null {
   const written = JSON.stringify(JSON.parse(text.toString().replace(/^\uFEFF/, "")));
   const names = [...(hasReference(written) ? ["references"] : []), ...(files.length > 0 ? ["files"] : [])];
   return names.length === 0 ? null : `The text has ${names.join(" and ")}, which its tests could read out: run them with edge-gateway test FILE.`;
+}
+
+/**
+ * A text must not read out what its references stand for. An example may have it in another form, for instance with one slash in place of
+ * two: where the address of a route has references, there are no examples.
+ */
+function withoutSecrets({ warnings, diff, ...others }: DryRun, { shown, concealed }: Snapshot): DryRun {
+  const { services } = shown as unknown as DisplayedConfig;
+  const isAddressed = services.some(({ base_path, hosts, routes }) => hasReference(JSON.stringify([base_path, hosts, routes.map(({ path }) => path)])));
+  const withExample = <T extends { readonly example: string | null }>(each: T): T => (isAddressed ? { ...each, example: null } : each);
+  const result: DryRun = {
+    ...others,
+    warnings: warnings.map(withExample),
+    diff: diff === null ? null : { ...diff, guardsLost: diff.guardsLost.map(withExample) },
+  };
+  return displayed(result as unknown as Json, concealed) as unknown as DryRun;
 }
 
 const MOST_EXAMPLES = 10;

@@ -1,6 +1,7 @@
 /**
  * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply with what it expects.
  */
+import { setMaxListeners } from "node:events";
 import { messageOf } from "../../base/errors.ts";
 import { manualClock } from "../../base/manual_clock.ts";
 import { createTimeSlices } from "../../base/time_slices.ts";
@@ -12,7 +13,7 @@ import type { ReceiveOptions } from "../../server/receive.ts";
 import { collected } from "../inject.ts";
 import { receivingBy, viaNameOf, type Loaded, type RouteTarget } from "../snapshot.ts";
 import type { TestReport, TestResult } from "../status.ts";
-import { compare, type Compared, type Outcome } from "./comparison.ts";
+import { compare, displayed, type Compared, type Outcome } from "./comparison.ts";
 import { matchingTable, Scratch } from "./scratch.ts";
 import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
 
@@ -31,7 +32,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal;
 }
 
-type Tested = Pick<Loaded, "config" | "kinds" | "tests">;
+type Tested = Pick<Loaded, "config" | "kinds" | "tests" | "concealed">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
@@ -39,6 +40,8 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   const chosen = loaded.tests.filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
   const { global } = loaded.config;
+  // Each run listens, and there may be many at once.
+  if (signal !== undefined) setMaxListeners(0, signal);
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
@@ -50,11 +53,13 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   const lane = async () => {
     for (let i = next++; i < chosen.length; i = next++) {
       if (bench.slices.isOver) await bench.slices.next();
-      const test = chosen[i]!;
+      const expected = displayed(chosen[i]!.expected, loaded.concealed);
+      const test = { ...chosen[i]!, expected };
       const left = endsAt - performance.now();
       const why = signal?.aborted ? STOPPED : left < LEAST_MS ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
-      const compared = why === null ? await runTest(test, bench, Math.min(maxTestMs, left)) : failure(why);
-      results[i] = { name: test.name, passed: compared.differences.length === 0, expected: test.expected, ...compared };
+      const { found, differences } = why === null ? await runTest(test, bench, Math.min(maxTestMs, left)) : failure(why);
+      // Also messages of plugins may repeat what they were configured with.
+      results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(loaded.concealed) };
     }
   };
   await Promise.all(Array.from({ length: LANES }, lane));
@@ -153,7 +158,7 @@ class Trial {
       if (slices.isOver) await slices.next();
     }
     const { fault, ...outcome } = await this.#send();
-    const compared = compare(this.#test, outcome);
+    const compared = compare(this.#test, outcome, this.#bench.loaded.concealed);
     if (compared.differences.length === 0 || fault === null) return compared;
     return { ...compared, differences: [...compared.differences, `the gateway logs: ${fault}`] };
   }
