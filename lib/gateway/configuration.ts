@@ -181,7 +181,7 @@ export class Configuration {
   async test(only?: string): Promise<TestReport> {
     const { snapshot } = this;
     const report = await runTests(snapshot, { only, wall: this.#tools.clock.wall(), signal: this.#closing.signal });
-    if (only === undefined) this.#note(snapshot, report);
+    if (only === undefined && !this.#closing.signal.aborted) this.#note(snapshot, report);
     return report;
   }
 

@@ -2,7 +2,7 @@
  * Compares what a test of a configuration expects with what was found, and puts the differences into words.
  */
 import { isDeepStrictEqual } from "node:util";
-import { linearPattern } from "../../base/linear_pattern.ts";
+import { linearPattern, type Meter } from "../../base/linear_pattern.ts";
 import type { Json } from "../../config/json.ts";
 import { maskLiterals } from "../../config/references.ts";
 import { isMatches, type ConfigTest } from "../../config/tests.ts";
@@ -32,38 +32,45 @@ export interface Compared {
   readonly differences: readonly string[];
 }
 
-/** `expected` is `displayed` already. */
-export function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expected">, outcome: Outcome, conceal: Conceal): Compared {
+/** How values are compared. */
+export interface Comparing {
+  readonly conceal: Conceal;
+  /** Of the patterns: long texts take long. */
+  readonly meter: Meter;
+}
+
+/** `expected` is `displayed` already. Rejects with what the meter throws. */
+export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expected">, outcome: Outcome, { conceal, meter }: Comparing): Promise<Compared> {
   const written = expected as Readonly<Record<string, Json>>;
   const found: Record<string, Json> = {};
   const differences: string[] = [];
-  const judge = (name: string, wanted: unknown, shown: Json, value: Json, isCredential = false) => {
-    const isRight = holds(wanted, value);
+  const judge = async (name: string, wanted: unknown, shown: Json, value: Json, isSecret = false): Promise<Json> => {
+    const isRight = await holds(wanted, value, meter);
     if (isRight && !isMatches(wanted)) return shown;
     const text = typeof value === "object" ? JSON.stringify(value) : "";
-    const seen = displayed(text.length > MOST_KEPT ? text : value, conceal, isCredential);
+    const seen = displayed(text.length > MOST_KEPT ? text : value, conceal, isSecret);
     const [left, right] = [inWords(shown), inWords(seen)];
     if (!isRight) differences.push(left === right ? `${name}: not as expected; both are secret or too long to be shown` : `${name}: expected ${left}, found ${right}`);
     return seen;
   };
-  const judgeHeaders = (name: string, wanted: Readonly<Record<string, unknown>>, list: HeaderList | null): Json => {
+  const judgeHeaders = async (name: string, wanted: Readonly<Record<string, unknown>>, list: HeaderList | null): Promise<Json> => {
     const shown = written[name] as Readonly<Record<string, Json>>;
     if (list === null) return judge(name, wanted, shown, null);
-    return Object.fromEntries(
-      Object.entries(wanted).map(([header, value]) => {
-        return [header, judge(`${name}.${header}`, value, shown[header]!, valueOf(list, header, Array.isArray(value)), isCredential(header))];
-      }),
-    );
+    const values: Record<string, Json> = {};
+    for (const [header, value] of Object.entries(wanted)) {
+      values[header] = await judge(`${name}.${header}`, value, shown[header]!, valueOf(list, header, Array.isArray(value)), isCredential(header));
+    }
+    return values;
   };
   const { forwarded } = outcome;
   for (const member of Object.keys(expect) as (keyof typeof expect)[]) {
     const name = member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
     const shown = written[name]!;
-    if (member === "headers") found[name] = judgeHeaders(name, expect.headers!, outcome.headers);
-    else if (member === "upstreamHeaders") found[name] = judgeHeaders(name, expect.upstreamHeaders!, forwarded === null ? null : forwarded.headers);
-    else if (member === "upstreamPath") found[name] = judge(name, expect.upstreamPath, shown, forwarded === null ? null : forwarded.path);
-    else if (member === "body") found[name] = judge(name, expect.body, shown, bodyOf(outcome.body, expect.body!));
-    else found[name] = judge(name, expect[member], shown, outcome[member]);
+    if (member === "headers") found[name] = await judgeHeaders(name, expect.headers!, outcome.headers);
+    else if (member === "upstreamHeaders") found[name] = await judgeHeaders(name, expect.upstreamHeaders!, forwarded === null ? null : forwarded.headers);
+    else if (member === "upstreamPath") found[name] = await judge(name, expect.upstreamPath, shown, forwarded === null ? null : forwarded.path);
+    else if (member === "body") found[name] = await judge(name, expect.body, shown, bodyOf(outcome.body, expect.body!));
+    else found[name] = await judge(name, expect[member], shown, outcome[member]);
   }
   return { found, differences };
 }
@@ -95,15 +102,12 @@ function isCredential(name: string): boolean {
 
 const CREDENTIALS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "x-api-key"]);
 
-function holds(wanted: unknown, value: Json): boolean {
+async function holds(wanted: unknown, value: Json, meter: Meter): Promise<boolean> {
   if (!isMatches(wanted)) return isDeepStrictEqual(wanted, value);
   if (typeof value !== "string" && typeof value !== "number") return false;
   const pattern = linearPattern(wanted.matches);
-  return typeof pattern !== "string" && pattern.test(String(value), UNMETERED) === true;
+  return typeof pattern !== "string" && (await pattern.test(String(value), meter));
 }
-
-/** Never pauses, so that `test` answers at once. */
-const UNMETERED = { spend() {}, isDue: false, pause: () => Promise.resolve() };
 
 /** Several lines as an array, or joined (RFC 9110 §5.3); null without the header. */
 function valueOf(list: HeaderList, name: string, asArray: boolean): Json {

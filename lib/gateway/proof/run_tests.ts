@@ -3,11 +3,13 @@
  */
 import { setMaxListeners } from "node:events";
 import { messageOf } from "../../base/errors.ts";
+import type { Meter } from "../../base/linear_pattern.ts";
 import { manualClock } from "../../base/manual_clock.ts";
 import { createTimeSlices } from "../../base/time_slices.ts";
 import type { ConfigIssue } from "../../config/load.ts";
 import type { ConfigTest } from "../../config/tests.ts";
 import type { Handler } from "../../http/handler.ts";
+import { discard } from "../../http/reply.ts";
 import type { RouteTable } from "../../route/table.ts";
 import type { ReceiveOptions } from "../../server/receive.ts";
 import { collected } from "../inject.ts";
@@ -73,13 +75,20 @@ const LANES = 8;
 const LEAST_MS = 2;
 const STOPPED = "not run: the run was stopped";
 
-/** For a `ConfigError`: an issue for each test that has failed. */
+/** Of the tests that have failed, in an error: each error of a configuration is logged and stays in the status. */
+const MOST_REPORTED = 100;
+
+/** For a `ConfigError`: an issue for each of the first 100 tests that have failed, and one for the rest. */
 export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly ConfigIssue[] {
   const failed = new Map(report.tests.filter(({ passed }) => !passed).map(({ name, differences }) => [name, differences]));
-  return tests.filter(({ name }) => failed.has(name)).map(({ name, at, position, file }) => {
+  const more = failed.size - MOST_REPORTED;
+  const rest = more > 0 ? [{ at: ["tests"], message: `${more} more ${more === 1 ? "test" : "tests"} failed: edge-gateway test lists all`, position: null }] : [];
+  const reported = tests.filter(({ name }) => failed.has(name)).slice(0, MOST_REPORTED);
+  const issues = reported.map(({ name, at, position, file }) => {
     const message = `${JSON.stringify(name)} failed: ${failed.get(name)!.join("; ")}`;
     return { at, message, position, ...(file !== undefined && { file }) };
   });
+  return [...issues, ...rest];
 }
 
 /** Shared by all tests of a run. */
@@ -108,6 +117,9 @@ async function runTest(test: ConfigTest, bench: Bench, maxMs: number): Promise<C
   }
 }
 
+/** A reply that never ends must not fill the memory. */
+const MOST_BODY_BYTES = 32 * 2 ** 20;
+
 /** One test with all its state. */
 class Trial {
   readonly #test: ConfigTest;
@@ -119,6 +131,8 @@ class Trial {
   #holder: string | null = null;
   #abort = () => {};
   #isClosed = false;
+  /** Requests so far, with the one that is under way. */
+  #sent = 0;
 
   constructor(test: ConfigTest, bench: Bench) {
     const { loaded, table, wall } = bench;
@@ -146,21 +160,30 @@ class Trial {
 
   /** For the message about a request without a reply. */
   get whereabouts(): string {
+    if (this.#sent > 1) return `request ${this.#sent} of ${this.#test.request.times} was under way`;
     return this.#holder === null ? "a plugin did not return the upstream's reply" : `plugin ${this.#holder} did not answer (timers of plugins stand still in a test)`;
   }
 
   async run(): Promise<Compared> {
     const { times, everyMs } = this.#test.request;
     const { slices } = this.#bench;
-    for (let sent = 1; sent < times && !this.#isClosed; sent++) {
+    for (this.#sent = 1; this.#sent < times && !this.#isClosed; this.#sent++) {
       await this.#send();
       this.#clock.advance(everyMs);
       if (slices.isOver) await slices.next();
     }
     const { fault, ...outcome } = await this.#send();
-    const compared = compare(this.#test, outcome, this.#bench.loaded.concealed);
+    const compared = await compare(this.#test, outcome, { conceal: this.#bench.loaded.concealed, meter: this.#meter });
     if (compared.differences.length === 0 || fault === null) return compared;
     return { ...compared, differences: [...compared.differences, `the gateway logs: ${fault}`] };
+  }
+
+  get #meter(): Meter {
+    const { slices } = this.#bench;
+    const spend = () => {
+      if (this.#isClosed) throw new Error("the test is over");
+    };
+    return { spend, pause: () => slices.next(), get isDue() { return slices.isOver; } };
   }
 
   /** Gives up a request that is under way. */
@@ -177,7 +200,16 @@ class Trial {
     this.#forwarded = null;
     this.#abort = () => call.abort();
     try {
-      const { status, headers, body } = await collected(inbound, await this.#scratch.serve(inbound));
+      const reply = await this.#scratch.serve(inbound);
+      this.#abort = () => discard(reply);
+      if (this.#isClosed) this.#abort();
+      let bytes = 0;
+      const { status, headers, body } = await collected(inbound, reply, async (more) => {
+        bytes += more;
+        if (bytes > MOST_BODY_BYTES) throw new Error(`the reply has more than ${MOST_BODY_BYTES / 2 ** 20} MiB`);
+        // Pieces that are ready at once would keep the event loop from turning.
+        if (this.#bench.slices.isOver) await this.#bench.slices.next();
+      });
       const { code, service, route, identity: caller, fault } = notes;
       return { status, code, service, route, caller, forwarded: this.#forwarded, headers, body, fault };
     } finally {
