@@ -7,8 +7,8 @@ import { MASK } from "./references.ts";
 const LEAST = 4;
 
 /**
- * `secrets` are replaced by what is shown in their place, the longest first, in any case, also as they are written in JSON. At its end a
- * text may have the beginning of one: it may have been cut.
+ * `secrets` are replaced by what is shown in their place, the longest first, in any case, also as they are written in JSON. Only whole ones:
+ * a text of which the beginning of a secret was concealed would tell whoever wrote it that it is the beginning.
  */
 export function concealing(secrets: ReadonlyMap<string, string>): (text: string) => string {
   const whole = new Map<string, string>();
@@ -31,7 +31,7 @@ export function concealing(secrets: ReadonlyMap<string, string>): (text: string)
     let [result, from] = ["", 0];
     for (let at = 0; at + LEAST <= lower.length; at++) {
       const candidates = byStart.get(lower.slice(at, at + LEAST));
-      const found = candidates?.find(({ secret }) => lower.startsWith(secret, at) || secret.startsWith(lower.slice(at)));
+      const found = candidates?.find(({ secret }) => lower.startsWith(secret, at));
       if (found === undefined) continue;
       result += text.slice(from, at) + found.shown;
       from = at + found.secret.length;

@@ -84,8 +84,9 @@ type Conceal = (text: string) => string;
  */
 export function displayed(value: Json, conceal: Conceal, isSecret = false): Json {
   if (typeof value === "string") {
-    const cut = value.length > MOST_KEPT ? `${value.slice(0, MOST_KEPT)}…` : value;
-    return isSecret ? maskLiterals(cut) : conceal(redacted(cut));
+    const begin = value.slice(0, MOST_KEPT + MOST_SECRET);
+    const shown = isSecret ? maskLiterals(begin) : conceal(redacted(begin));
+    return shown.length > MOST_KEPT ? `${shown.slice(0, MOST_KEPT)}…` : shown;
   }
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map((each) => displayed(each, conceal, isSecret));
@@ -94,6 +95,9 @@ export function displayed(value: Json, conceal: Conceal, isSecret = false): Json
 
 /** The characters of a text that are kept: the results of all tests stay in memory until the next run. */
 const MOST_KEPT = 2_000;
+
+/** A secret of up to so many characters is found whole, also where the text is cut. */
+const MOST_SECRET = 2 ** 16;
 
 /** Whether a header carries credentials, whatever its value is. */
 function isCredential(name: string): boolean {

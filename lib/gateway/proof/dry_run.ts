@@ -6,6 +6,7 @@ import { messageOf } from "../../base/errors.ts";
 import { createTimeSlices, paced, type NextTimeSlice } from "../../base/time_slices.ts";
 import type { Json } from "../../config/json.ts";
 import { hasReference } from "../../config/references.ts";
+import { redactedPath } from "../../http/redact.ts";
 import { ConfigError, type Configuration } from "../configuration.ts";
 import type { DisplayedConfig } from "../displayed_config.ts";
 import type { RecentRequest } from "../serve.ts";
@@ -129,7 +130,7 @@ async function movedRequests(recent: readonly RecentRequest[], [before, after]: 
     if (was?.service === is?.service && was?.route === is?.route) continue;
     if (is === null) noRoute++;
     else otherRoute++;
-    const text = `${request.method} http://${request.authority}${request.path}`;
+    const text = `${request.method} http://${request.authority}${redactedPath(request.path)}`;
     if (examples.size < MOST_EXAMPLES) examples.set(text, { request: text, before: was, after: is });
   }
   return { checked: recent.length, otherRoute, noRoute, examples: [...examples.values()] };
