@@ -1,13 +1,15 @@
 /** The files in examples/ are valid and run, and the version is the same everywhere. The documents are checked by `documents.spec.ts`. */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts";
 import { SETTINGS, type Setting } from "../lib/config/settings_table.ts";
 import { createGateway, loadPluginModules, version, type ConfigInput } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { blocksOf, document, documents, found, read, root } from "./support/documents.ts";
+import { emptyFolder, program } from "./support/process.ts";
 import { checkRoutes } from "../lib/route/checks.ts";
 
 const changelog = read("CHANGELOG.md");
@@ -60,10 +62,15 @@ describe("examples", () => {
     expect(tested().services.slice(0, written.services.length)).toEqual(written.services);
   });
 
-  it.each(jsonExamples)("%s has no warning, or accepts it", (name) => {
-    const text = read(`examples/${name}`).replace("${file:/run/secrets/shop_mobile_key}", "${env:SHOP_MOBILE_KEY}");
-    const { configWarnings } = createGateway({ config: JSON.parse(text) as ConfigInput, environment });
-    expect(configWarnings).toEqual([]);
+  it.each(jsonExamples)("edge-gateway validate --strict accepts %s: it has no warning, or accepts it", async (name) => {
+    const file = join(emptyFolder(), name);
+    writeFileSync(file, read(`examples/${name}`).replace("${file:/run/secrets/shop_mobile_key}", "${env:SHOP_MOBILE_KEY}"));
+    expect(await program(["validate", "--strict", file], { environment }).ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("edge-gateway test runs the tests of tested.json, and all pass", async () => {
+    const { code, stdout } = await program(["test", `${root}/examples/tested.json`], { environment }).ended;
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/\n\d\d passed\n$/)]);
   });
 
   it("tested.json uses every built-in plugin kind", () => {

@@ -87,10 +87,11 @@ function placed(warnings: readonly ConfigWarning[], file: string): ShownWarning[
   return warnings.map((warning) => ({ ...warning, position: node === null ? null : positionAt(node, warning.at) }));
 }
 
-/** "1 service, 2 routes, 3 upstreams; 31 tests passed; 2 warnings; digest 0123456789ab" */
-function summaryOf({ counts, digest, tests, warnings }: Validated, ranTests: boolean): string {
-  const parts = [describeCounts(counts!), ...(tests === null || tests.passed === 0 ? [] : [`${counted(tests.passed, "test")} passed`])];
-  return [...parts, ...(ranTests ? [] : ["tests not run"]), ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")]), `digest ${digest}`].join("; ");
+/** "12 services, 84 routes; 31 tests passed; 2 warnings" */
+function summaryOf({ counts, tests, warnings }: Validated, ranTests: boolean): string {
+  const { services, routes } = counts!;
+  const parts = [`${counted(services, "service")}, ${counted(routes, "route")}`, ...(tests === null || tests.passed === 0 ? [] : [`${counted(tests.passed, "test")} passed`])];
+  return [...parts, ...(ranTests ? [] : ["tests not run"]), ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])].join("; ");
 }
 
 function viewOf({ counts, digest, tests, warnings, error }: Validated) {

@@ -57,14 +57,14 @@ function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null
   const { outcome, issues, warnings, tests, untested, diff, requests } = json as unknown as DryRunJson;
   const name = file ?? "the gateway's configuration file";
   const ran = tests === null ? [] : [`${tests.passed} of ${counted(tests.passed + tests.failed, "test")} passed`];
-  const facts = [...ran, ...(untested === null ? [] : ["tests not run"]), ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])];
+  const facts = [...ran, ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])];
   const lines = [
     ...issues.map((issue) => (file === null ? issue : issue.replace(POSTED_AT, file))),
     ...warningLines(warnings, file),
     ...(untested === null ? [] : [untested]),
     ...(diff === null ? [] : diffLines(diff)),
     ...(requests === null ? [] : requestLines(requests)),
-    `${name} would be ${outcome}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
+    `${name} would be ${outcome}${untested === null ? "" : " if its tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
   ];
   process[outcome === "accepted" ? "stdout" : "stderr"].write(printable(lines));
   return outcome === "accepted" ? 0 : 1;

@@ -91,9 +91,9 @@ function rowsOf(expected: Json, found: Json): Row[] {
   return Object.entries(membersOf(expected)).flatMap(([name, wanted]) => {
     const value = membersOf(found)[name];
     const isList = /^(?:upstream_)?headers$/.test(name) && typeof value === "object" && value !== null;
-    if (!isList) return [{ name, expected: inWords(wanted), found: inWords(value) }];
+    if (!isList) return [rowOf(name, wanted, value)];
     const values = membersOf(value);
-    return Object.entries(membersOf(wanted)).map(([header, line]) => ({ name: `${name}.${header}`, expected: inWords(line), found: inWords(values[header]) }));
+    return Object.entries(membersOf(wanted)).map(([header, line]) => rowOf(`${name}.${header}`, line, values[header]));
   });
 }
 
@@ -101,13 +101,23 @@ function membersOf(value: Json): Readonly<Record<string, Json>> {
   return value as Readonly<Record<string, Json>>;
 }
 
-/** Cut to fit beside another one; --json has the whole value. */
+/** The values are cut to fit side by side, so that the first difference is seen; --json has all of them. */
+function rowOf(name: string, wanted: Json, value: Json | undefined): Row {
+  const [expected, found] = [inWords(wanted), inWords(value)];
+  let same = 0;
+  while (same < expected.length && expected[same] === found[same]) same++;
+  const from = same === expected.length || same < MOST_SHOWN ? 0 : same - SHOWN_BEFORE;
+  const cut = (text: string) => (from === 0 ? "" : "…") + text.slice(from, from + MOST_SHOWN) + (text.length > from + MOST_SHOWN ? "…" : "");
+  return { name, expected: cut(expected), found: cut(found) };
+}
+
 function inWords(value: Json | undefined): string {
-  const text = value === undefined ? "(nothing)" : withoutControls(isMatches(value) ? `a match of ${value.matches}` : JSON.stringify(value));
-  return text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text;
+  return value === undefined ? "(nothing)" : withoutControls(isMatches(value) ? `a match of ${value.matches}` : JSON.stringify(value));
 }
 
 const MOST_SHOWN = 60;
+/** What is the same before the first difference. */
+const SHOWN_BEFORE = 20;
 
 function widest(texts: readonly string[]): number {
   return Math.max(...texts.map((text) => text.length));

@@ -43,7 +43,7 @@ export interface Bypass<T> {
 }
 
 /** How many takers of one guarded route are looked for. */
-export const MOST_TAKERS = 20;
+export const MOST_TAKERS = 10;
 
 export interface Proof<T> {
   readonly unreachable: readonly Unreachable<T>[];

@@ -1,5 +1,5 @@
 /**
- * Proves what 10,000 routes do, in shapes that are hard to prove: time in all, and the longest time that other work has to wait.
+ * Proves what 10,000 routes do, in shapes that are hard to prove: processor time in all, and the longest time that other work has to wait.
  */
 import { proveRoutes } from "../../lib/route/overlaps.ts";
 import type { TableEntry } from "../../lib/route/table.ts";
@@ -30,7 +30,7 @@ function entry(path: string, target: ReadonlySet<string>, more: Partial<Entry> =
   return { basePath: "/", hosts: [], path, methods: ["GET"], encodedSlashes: false, pathParameters: false, target, ...more };
 }
 
-/** Prints its figures; true when every shape is proved within two seconds. */
+/** Prints its figures; true when every shape is proved within two seconds of processor time. */
 export async function overlaps(): Promise<boolean> {
   const figures = Object.entries(SHAPES).map(([name, entryOf]) => {
     const entries = Array.from({ length: COUNT }, (_, i) => entryOf(i));
@@ -39,17 +39,17 @@ export async function overlaps(): Promise<boolean> {
   });
   console.log(`${COUNT} routes, medians of ${ROUNDS} rounds\n`);
   const rows = figures.map(({ name, ms, longestMs, bypassed, takers }) => [name, ms.toFixed(0), longestMs.toFixed(0), String(bypassed), String(takers)]);
-  console.log(markdown(["shape", "ms", "longest slice, ms", "guarded routes that are bypassed", "by routes"], rows));
+  console.log(markdown(["shape", "processor ms", "longest slice, ms", "guarded routes that are bypassed", "by routes"], rows));
   const verdicts = figures.map(({ name, ms }) => ({ what: name, figure: `${ms.toFixed(0)} ms`, target: `${MAX_MS} ms`, met: ms <= MAX_MS }));
   console.log(verdictTable(verdicts));
   return verdicts.every(({ met }) => met);
 }
 
 function proved(entries: readonly Entry[]) {
-  const beganAt = performance.now();
+  const before = process.cpuUsage();
   const steps = proveRoutes(entries, (guards) => guards);
   let longestMs = 0;
-  for (let sliceAt = beganAt; ; ) {
+  for (let sliceAt = performance.now(); ; ) {
     const { done, value } = steps.next();
     const now = performance.now();
     if (done || now - sliceAt >= SLICE_MS) {
@@ -58,6 +58,7 @@ function proved(entries: readonly Entry[]) {
     }
     if (!done) continue;
     const takers = value.bypasses.reduce((sum, { takers }) => sum + takers.length, 0);
-    return { ms: now - beganAt, longestMs, bypassed: value.bypasses.length, takers };
+    const { user, system } = process.cpuUsage(before);
+    return { ms: (user + system) / 1000, longestMs, bypassed: value.bypasses.length, takers };
   }
 }

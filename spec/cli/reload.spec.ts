@@ -176,8 +176,8 @@ describe("edge-gateway reload --dry-run", () => {
     const file = fileWith({ ...oneService(9, { plugins: [{ name: "key_auth", config: { key: "${env:PATH}" } }] }), tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }] });
     const { code, stdout } = await dryRun(file);
     expect(code).toBe(0);
-    expect(stdout).toContain("The text has references, which its tests could read out: run them with edge-gateway test FILE.\n");
-    expect(stdout).toContain(`${file} would be accepted (tests not run); nothing has been changed\n`);
+    expect(stdout).toContain("The tests were not run: the text has references, whose content they could read out. Run them with edge-gateway test FILE.\n");
+    expect(stdout).toContain(`${file} would be accepted if its tests pass; nothing has been changed\n`);
   });
 
   it("exits 1 with the gateway's reason when FILE is too large for it", async () => {

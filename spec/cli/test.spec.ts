@@ -26,7 +26,7 @@ describe("edge-gateway test", () => {
   it("prints expected and found side by side for a test that fails; exit 1", async () => {
     const { code, stdout, stderr } = await run("--config", withTests(NEEDS_KEY, WRONG));
     expect([code, stderr]).toEqual([1, ""]);
-    expect(stdout).toBe("ok    needs a key\nFAIL  is open\n              expected  found\n    > status  200       401\n1 passed, 1 failed\n");
+    expect(stdout).toBe("ok    needs a key\nFAIL  is open\n              expected  found\n    > status  200       401\n    the error code is key_missing\n1 passed, 1 failed\n");
   });
 
   it("prints JSON with --json", async () => {
@@ -37,7 +37,7 @@ describe("edge-gateway test", () => {
       failed: 1,
       tests: [
         { name: "needs a key", passed: true, expected: { status: 401, code: "key_missing" }, found: { status: 401, code: "key_missing" }, differences: [] },
-        { name: "is open", passed: false, expected: { status: 200 }, found: { status: 401 }, differences: ["status: expected 200, found 401"] },
+        { name: "is open", passed: false, expected: { status: 200 }, found: { status: 401 }, differences: ["status: expected 200, found 401", "the error code is key_missing"] },
       ],
     });
   });
@@ -65,7 +65,7 @@ describe("edge-gateway test", () => {
     expect(await run(file, "--junit", junit)).toMatchObject({ code: 1, stdout: expect.stringContaining("FAIL  is open") as string });
     const xml = readFileSync(junit, "utf8");
     expect(xml).toContain('tests="2" failures="1"');
-    expect(xml).toContain('name="is open">\n      <failure message="status: expected 200, found 401">');
+    expect(xml).toContain('name="is open">\n      <failure message="status: expected 200, found 401; the error code is key_missing">');
   });
 
   it.each([
@@ -139,6 +139,11 @@ describe("reportText", () => {
     const lines = text({ name: "n\u001b[31m", expected: { body: "x".repeat(200) }, found: { body: "y\u0007\n" }, differences: ["body: …"] });
     expect(lines[1]!.length).toBeLessThan(100);
     expect(reportText({ passed: 0, failed: 1, tests: [failed({ name: "n\u001b[31m\n" })] }, "gw.json", plain)).not.toMatch(/[^\n\x20-\x7e]/);
+  });
+
+  it("cuts values that begin alike shortly before their first difference", () => {
+    const [, line] = text({ expected: { body: `${"x".repeat(80)}a` }, found: { body: `${"x".repeat(80)}b` }, differences: ["body: …"] });
+    expect(line).toBe(`    > body  …${"x".repeat(20)}a"  …${"x".repeat(20)}b"`);
   });
 
   it("uses colours only if asked", () => {

@@ -55,7 +55,7 @@ describe("tests of the configuration of a running program", () => {
     const { json } = await asAdmin("GET", "/gateway/status");
     expect(json).toMatchObject({ digest, tests: { passed: 0, failed: 1 }, last_reload: { outcome: "refused", by: "admin" } });
     const last = (await asAdmin("GET", "/gateway/tests")).json;
-    expect(last).toMatchObject({ passed: 0, failed: 1, tests: [{ found: { status: 404 }, differences: ["status: expected 200, found 404"] }] });
+    expect(last).toMatchObject({ passed: 0, failed: 1, tests: [{ found: { status: 404 }, differences: ["status: expected 200, found 404", "the error code is route_not_found"] }] });
     expect(last.digest).not.toBe(digest);
     expect((await ask(running.port, { path: "/a/x" })).status).toBe(200);
     writeFileSync(running.file, textOf({ ...tested(running.origin.port, 404, "/moved") }));

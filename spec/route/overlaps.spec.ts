@@ -109,7 +109,7 @@ describe("proveRoutes", () => {
         }
       }
     }
-    for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 40);
+    for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 50);
   }, 60_000);
 });
 
@@ -117,9 +117,11 @@ const ROUNDS = Number(process.env["ROUNDS"] ?? 80);
 
 function someEntries(r: Random): Entry[] {
   const taken = new Set<string>();
-  const segment = () => r.pick(["a", "a", "b", "{}", "{}"]);
+  // Without literals, patterns hide each other more often.
+  const texts = r.chance(0.2) ? ["{}"] : ["a", "a", "b", "{}", "{}"];
+  const segment = () => r.pick(texts);
   const areHostsNamed = r.chance(0.4);
-  return r.list(2, 5, () => {
+  return r.list(2, 6, () => {
     const base = r.pick(["", "", "", "/a", "/{}"]);
     const isOpen = r.chance(0.3);
     const path = "/" + [...r.list(0, (base === "" ? 3 : 2) - Number(isOpen), segment), ...(isOpen ? ["{*}"] : [])].join("/");

@@ -100,7 +100,7 @@ function linesOf(error: unknown): string[] {
 function whyUntested(text: Buffer, { files }: Snapshot): string | null {
   const written = JSON.stringify(JSON.parse(text.toString().replace(/^\uFEFF/, "")));
   const names = [...(hasReference(written) ? ["references"] : []), ...(files.length > 0 ? ["files"] : [])];
-  return names.length === 0 ? null : `The text has ${names.join(" and ")}, which its tests could read out: run them with edge-gateway test FILE.`;
+  return names.length === 0 ? null : `The tests were not run: the text has ${names.join(" and ")}, whose content they could read out. Run them with edge-gateway test FILE.`;
 }
 
 /**

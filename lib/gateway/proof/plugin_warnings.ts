@@ -47,6 +47,7 @@ function isPlainRemote({ protocol, hostname }: URL): boolean {
 /** About the plugin at this place of a route. */
 function* ofOrder(plugin: WrittenPlugin, { service, route, plugins }: WrittenRoute, place: number): Iterable<Draft> {
   const { kind, config } = plugin;
+  if (kind.stores !== true && kind.name !== "rate_limit") return;
   const example = exampleFor(service, route);
   const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
   const guard = after.findLast((other) => other.guard !== null);

@@ -20,7 +20,7 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
       const named = takers.slice(0, MOST_NAMED).map((taker) => `${nameOf(taker.target)} takes some without ${missing(target, taker)} (${REASONS[taker.reason]})`);
       const more = takers.length - named.length;
       const others = more > 0 ? [`${takers.length === MOST_TAKERS ? "at least " : ""}${more} more ${more === 1 ? "route does" : "routes do"} the same`] : [];
-      const message = `Not all requests that the path of ${nameOf(target)} matches pass its guards: ${[...named, ...others].join(", ")}.`;
+      const message = `Requests that match the path of ${nameOf(target)} can avoid its guards: ${[...named, ...others].join(", ")}.`;
       return warning("guard_bypassed", target, message, takers[0]!.request, "Give the other route the same guards, or refuse such requests there with request_termination");
     }),
   ];

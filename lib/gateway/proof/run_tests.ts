@@ -174,8 +174,10 @@ class Trial {
     }
     const { fault, ...outcome } = await this.#send();
     const compared = await compare(this.#test, outcome, { conceal: this.#bench.loaded.concealed, meter: this.#meter });
-    if (compared.differences.length === 0 || fault === null) return compared;
-    return { ...compared, differences: [...compared.differences, `the gateway logs: ${fault}`] };
+    if (compared.differences.length === 0) return compared;
+    const { code } = outcome;
+    const cause = fault !== null ? [`the gateway logs: ${fault}`] : code !== null && this.#test.expect.code === undefined ? [`the error code is ${code}`] : [];
+    return { ...compared, differences: [...compared.differences, ...cause] };
   }
 
   get #meter(): Meter {

@@ -36,11 +36,11 @@ export interface WrittenRoute {
 export function* written({ config: { global, services }, kinds }: Loaded) {
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
   const list = (instances: readonly PluginInstance[], path: string, at: Path, service: string | null, route: string | null) =>
-    instances.flatMap(({ id, name, enabled, config }, i): WrittenPlugin[] => {
+    instances.flatMap(({ id, name, enabled, config }, i): readonly WrittenPlugin[] => {
+      if (!enabled) return [];
       const kind = byName.get(name)!;
-      const guard = enabled && kind.guards === true ? guardOf(name, config) : null;
-      const fields = config as WrittenPlugin["config"];
-      return enabled ? [{ kind, config: fields, service, route, path: `${path}.plugins.${id ?? name}`, at: [...at, "plugins", i], guard }] : [];
+      const guard = kind.guards === true ? guardOf(name, config) : null;
+      return [{ kind, config: config as WrittenPlugin["config"], service, route, path: `${path}.plugins.${id ?? name}`, at: [...at, "plugins", i], guard }];
     });
   const outermost = list(global.plugins, "global", ["global"], null, null);
   const plugins = [...outermost];
@@ -71,6 +71,7 @@ function guardOf(name: string, config: unknown): string {
   const comparable = (_key: string, value: unknown): unknown => {
     if (isFile(value)) return hash("sha256", value.content);
     if (value instanceof Map || value instanceof Set) return [...value];
+    if (typeof value === "function") throw new TypeError("a function equals itself only");
     return value instanceof RegExp ? String(value) : value;
   };
   try {
@@ -81,7 +82,8 @@ function guardOf(name: string, config: unknown): string {
 }
 
 function isFile(value: unknown): value is NamedFile {
-  return typeof value === "object" && value !== null && "path" in value && "content" in value && Buffer.isBuffer(value.content);
+  if (typeof value !== "object" || value === null || Object.keys(value).join() !== "path,content") return false;
+  return Buffer.isBuffer((value as NamedFile).content);
 }
 
 /** A request that the route takes. */

@@ -37,7 +37,7 @@ describe("a dry run", () => {
     expect(await gateway.dryRun(text)).toEqual({
       outcome: "accepted",
       issues: [],
-      warnings: expect.any(Array) as unknown,
+      warnings: [],
       tests: { passed: 1, failed: 0 },
       untested: null,
       diff: {
@@ -60,6 +60,13 @@ describe("a dry run", () => {
     });
   });
 
+  it("has the warnings about the text, and none about the moment", async () => {
+    const { gateway } = await fromFile(base);
+    const { warnings } = await gateway.dryRun(textOf(withRoutes(ITEMS, { name: "news", path: "/items/news", methods: ["GET"] })));
+    expect(warnings.map(({ code, path }) => [code, path])).toEqual([["guard_bypassed", "services.s.routes.items"]]);
+    expect((await gateway.dryRun(textOf(withRoutes(ITEMS)))).warnings).toEqual([]);
+  });
+
   it("gives ten examples at most, and counts all", async () => {
     const { gateway } = await fromFile(base);
     for (let i = 0; i < 25; i++) await gateway.inject({ path: `/a/${i}` });
@@ -71,6 +78,15 @@ describe("a dry run", () => {
     const { gateway } = await fromFile({ services: [] });
     await gateway.inject({ path: "/a/items/7" });
     expect((await gateway.dryRun(textOf(base))).requests).toMatchObject({ otherRoute: 1, noRoute: 0, examples: [{ before: null, after: { service: "s", route: "items" } }] });
+  });
+
+  it("matches a recent request with %2F by what each configuration says about it", async () => {
+    const config = (encoded_slashes: "allow" | "reject") => oneService(9, { routes: [REST], encoded_slashes });
+    const { gateway } = await fromFile(config("allow"));
+    await gateway.inject({ path: "/a/x%2fy" });
+    expect((await gateway.dryRun()).requests).toMatchObject({ checked: 1, otherRoute: 0, noRoute: 0 });
+    const { requests } = await gateway.dryRun(textOf(config("reject")));
+    expect(requests).toMatchObject({ noRoute: 1, examples: [{ request: "GET http://localhost/a/x%2Fy", before: { route: "rest" }, after: null }] });
   });
 
   it("reads the gateway's own file when there is no text", async () => {
@@ -129,6 +145,25 @@ describe("a dry run", () => {
     expect(origin.seen).toHaveLength(1);
   });
 
+  it("closes what the plugins of the text hold, also when it is refused", async () => {
+    const open = new Set<object>();
+    const holder = definePlugin({
+      name: "holder",
+      schema: schema.object({}),
+      create(_config, { keep }) {
+        const state = { close: () => void open.delete(state) };
+        keep("state", {}, () => (open.add(state), state));
+        return (next) => next;
+      },
+    });
+    const fragile = definePlugin({ name: "fragile", schema: schema.object({}), create: () => { throw new Error("no luck"); } });
+    const gateway = createGateway({ config: base, plugins: [holder, fragile] });
+    expect((await gateway.dryRun(textOf(oneService(9, { plugins: [{ name: "holder" }] })))).outcome).toBe("accepted");
+    expect((await gateway.dryRun(textOf(oneService(9, { plugins: [{ name: "holder" }, { name: "fragile" }] })))).outcome).toBe("refused");
+    expect(open.size).toBe(0);
+    await gateway.close(0);
+  });
+
   it("counts relative paths from the folder of the gateway's file", async () => {
     const { gateway, file } = await fromFile(base);
     writeFileSync(join(dirname(file), "more.json"), JSON.stringify([test(401)]));
@@ -142,7 +177,7 @@ describe("a dry run", () => {
     const guarded = (reference: string) => ({ ...withRoutes({ ...ITEMS, plugins: [{ name: "key_auth", config: { key: reference } }] }), tests: [test(200)] });
     for (const text of [JSON.stringify(guarded("${file:secret}")), JSON.stringify(guarded("${env:PATH}")), JSON.stringify(guarded("${env:PATH}")).replace("$", "\\u0024")]) {
       const { outcome, tests, untested } = await gateway.dryRun(textOf(text));
-      expect([outcome, tests, untested]).toEqual(["accepted", null, "The text has references, which its tests could read out: run them with edge-gateway test FILE."]);
+      expect([outcome, tests, untested]).toEqual(["accepted", null, "The tests were not run: the text has references, whose content they could read out. Run them with edge-gateway test FILE."]);
     }
     const inTest = { ...base, tests: [{ ...test(200), request: { url: "/a/x", headers: { "X-A": "${env:PATH}" } } }] };
     expect((await gateway.dryRun(textOf(inTest))).untested).toContain("references");

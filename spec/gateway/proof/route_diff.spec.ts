@@ -92,6 +92,8 @@ describe("routeDiff", () => {
     ]);
     expect((await diff({ services: [] }, { services: [], global: { plugins: [limit] } })).other).toEqual(["global / plugin rate_limit added"]);
     expect(await diff(base, of(shop({ routes: [...shop().routes].reverse() })))).toEqual({ ...NOTHING, other: ['service "shop" altered (order of routes)'] });
+    const both = await diff(base, of(shop({ routes: [...shop().routes].reverse(), preserve_host: true })));
+    expect([both.other, both.changed[0]!.changes]).toEqual([['service "shop" altered (order of routes)'], ["service preserve_host altered"]]);
   });
 
   it("is written in the spelling of JSON, guards first", async () => {
@@ -136,6 +138,12 @@ describe("guards lost", () => {
       ["put: key_auth, as items"],
     ],
     [
+      "a method that no route names goes elsewhere",
+      withItems({ methods: [] }),
+      of(shop({ routes: [{ name: "items", path: "/items/{id}", methods: ["GET"], plugins: [key] }] }), shop({ name: "b", base_path: "/", routes: [{ name: "others", path: "/shop/items/{id}" }] })),
+      ["others: key_auth, as items"],
+    ],
+    [
       "only long paths go elsewhere",
       of(shop({ routes: [{ name: "one", path: "/{a}" }, { name: "all", path: "/{a*}", plugins: [key] }] })),
       of(shop({ routes: [{ name: "one", path: "/{a}" }, { name: "all", path: "/{a*}" }] })),
@@ -155,6 +163,13 @@ describe("guards lost", () => {
     ["a guarded route gets another name and keeps its guard", base, withItems({ name: "things" })],
   ])("are none when %s", async (_what, before, after) => {
     expect(await lost(before, after)).toEqual([]);
+  });
+
+  it("have an example that reaches the route, however long its path must be", async () => {
+    const withAll = (plugins: PluginInput[]) =>
+      of(shop({ routes: [{ name: "one", path: "/{a}" }, { name: "two", path: "/{a}/{b}" }, { name: "all", path: "/{a*}", plugins }] }));
+    expect((await diff(withAll([key]), withAll([]))).guardsLost).toMatchObject([{ route: "all", example: expect.stringMatching(/^GET http:\/\/any-host\/shop(\/any-a){3,}$/) }]);
+    expect((await diff(hidden([key]), hidden([]))).guardsLost).toMatchObject([{ route: "all", example: null }]);
   });
 
   it("are none when a secret has the same value, and an altered guard when it has another one", async () => {

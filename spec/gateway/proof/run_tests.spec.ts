@@ -55,6 +55,11 @@ describe("a test of a configuration", () => {
     });
   });
 
+  it("a test that fails has the error code among its differences, unless it expects one itself", async () => {
+    expect(await verdict(config, test({ expect: { status: 200 } }))).toEqual(["status: expected 200, found 401", "the error code is key_missing"]);
+    expect(await verdict(config, test({ expect: { code: null } }))).toEqual(['code: expected null, found "key_missing"']);
+  });
+
   it.each<[string, TestInput["expect"], string]>([
     ["status", { status: 200 }, "status: expected 200, found 401"],
     ["status", { status: { matches: "^2" } }, "status: expected a match of ^2, found 401"],
@@ -115,8 +120,8 @@ describe("the request of a test", () => {
     const acl = { name: "acl", config: { whitelist: ["203.0.113.9"] } };
     const from = (client_ip: string | undefined, headers = {}) => test({ request: { ...(client_ip && { client_ip }), headers } });
     expect(await verdict(guardedBy(acl), from("203.0.113.9"))).toBe(true);
-    expect(await verdict(guardedBy(acl), from(undefined))).toEqual(["status: expected 200, found 403"]);
-    expect(await verdict(guardedBy(acl), from(undefined, { "X-Forwarded-For": "203.0.113.9" }))).toEqual(["status: expected 200, found 403"]);
+    expect(await verdict(guardedBy(acl), from(undefined))).toEqual(["status: expected 200, found 403", "the error code is forbidden"]);
+    expect(await verdict(guardedBy(acl), from(undefined, { "X-Forwarded-For": "203.0.113.9" }))).toEqual(["status: expected 200, found 403", "the error code is forbidden"]);
     const trusting = { ...guardedBy(acl), global: { trusted_proxies: ["127.0.0.1"] } };
     expect(await verdict(trusting, from(undefined, { "X-Forwarded-For": "203.0.113.9" }))).toBe(true);
   });
