@@ -4,7 +4,6 @@
 import { dirname, join } from "node:path";
 import { messageOf } from "../../base/errors.ts";
 import { createTimeSlices, paced, type NextTimeSlice } from "../../base/time_slices.ts";
-import type { Json } from "../../config/json.ts";
 import { hasReference } from "../../config/references.ts";
 import { redactedPath } from "../../http/redact.ts";
 import { ConfigError, type Configuration } from "../configuration.ts";
@@ -13,7 +12,6 @@ import type { RecentRequest } from "../serve.ts";
 import type { Snapshot } from "../snapshot.ts";
 import type { Warning } from "../status.ts";
 import { Candidate } from "./candidate.ts";
-import { displayed } from "./comparison.ts";
 import { configWarningsInSlices } from "./config_warnings.ts";
 import type { RoutePlace } from "./guards_lost.ts";
 import { routeDiff, type RouteDiff } from "./route_diff.ts";
@@ -104,8 +102,8 @@ function whyUntested(text: Buffer, { files }: Snapshot): string | null {
 }
 
 /**
- * A text must not read out what its references stand for. An example may have it in another form, for instance with one slash in place of
- * two: where the address of a route has references, there are no examples.
+ * A text must not read out what its references stand for. An example has it as it is in a request, perhaps in another form: where the
+ * address of a route has references, there are no examples.
  */
 function withoutSecrets({ warnings, diff, ...others }: DryRun, { shown, concealed }: Snapshot): DryRun {
   const { services } = shown as unknown as DisplayedConfig;
@@ -116,7 +114,7 @@ function withoutSecrets({ warnings, diff, ...others }: DryRun, { shown, conceale
     warnings: warnings.map(withExample),
     diff: diff === null ? null : { ...diff, guardsLost: diff.guardsLost.map(withExample) },
   };
-  return displayed(result as unknown as Json, concealed) as unknown as DryRun;
+  return JSON.parse(JSON.stringify(result), (_name, value: unknown) => (typeof value === "string" ? concealed(value) : value)) as DryRun;
 }
 
 const MOST_EXAMPLES = 10;

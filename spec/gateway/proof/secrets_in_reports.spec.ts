@@ -1,5 +1,6 @@
 /** No report of tests, explanations and dry runs shows a secret. */
 import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../../lib/config/model.ts";
@@ -12,7 +13,7 @@ type Expected = TestInput["expect"];
 
 const KEY = { name: "key_auth", config: { keys: [{ id: "web", key: "a-key-of-the-web" }] } };
 const SET = { name: "request_headers", config: { set: { "X-Token": "${env:TOKEN}", "X-Own": "a-literal-secret", Authorization: "Basic YWRhOnB3" } } };
-const environment = { TOKEN: "the-token", PREFIX: "hidden//place" };
+const environment = { TOKEN: "the-token", PREFIX: "hidden-place" };
 
 /** What a refused reload reports: the error, the last reload, the last run of tests and the status. */
 async function reported(expected: Expected, plugins: readonly object[] = [SET], request: Partial<TestInput["request"]> = {}, own: readonly AnyPlugin[] = []) {
@@ -46,20 +47,22 @@ describe("the report of a test", () => {
   });
 
   it("does not show them in a body, nor what a plugin says in its error", async () => {
-    const leaks = definePlugin({
-      name: "leaks",
-      schema: schema.object({ token: schema.string() }),
-      create: ({ token }) => () => ({ call }) => {
-        if (call.notes.route === "broken") throw new Error(`cannot use ${token}`);
-        return { status: 200, headers: [], body: Buffer.from(JSON.stringify({ by: [`Bearer ${token}`] })) };
-      },
-    });
+    const leaking = (isBroken: boolean) =>
+      definePlugin({
+        name: "leaks",
+        schema: schema.object({ token: schema.string() }),
+        create: ({ token }) => () => () => {
+          if (isBroken) throw new Error(`cannot use ${token}`);
+          return { status: 200, headers: [], body: Buffer.from(JSON.stringify({ by: [`Bearer ${token}`] })) };
+        },
+      });
     const plugins = [{ name: "leaks", config: { token: "${env:TOKEN}" } }];
-    const { differences, all } = await reported({ body: {} }, plugins, {}, [leaks]);
+    const { differences, all } = await reported({ body: {} }, plugins, {}, [leaking(false)]);
     expect(differences).toEqual(['body: expected {}, found {"by":["Bearer ${env:TOKEN}"]}']);
     expect(all).not.toContain("the-token");
-    const broken = definePlugin({ ...leaks, create: ({ token }: { token: string }) => () => { throw new Error(`cannot use ${token}`); } } as never) as AnyPlugin;
-    expect((await reported({ status: 200 }, plugins, {}, [broken])).all).not.toContain("the-token");
+    const broken = await reported({ status: 200 }, plugins, {}, [leaking(true)]);
+    expect(broken.differences).toEqual(["status: expected 200, found 500", "the gateway logs: cannot use ${env:TOKEN}"]);
+    expect(broken.all).not.toContain("the-token");
   });
 
   it("shows 2000 characters of a value at most, and none of a secret at their end", async () => {
@@ -91,7 +94,8 @@ describe("the dry run of a text", () => {
   const guarded = { name: "guarded", path: "/{x}/{y*}", plugins: [KEY] };
 
   it("reads out neither variables nor files: warnings name the reference, and have no examples", async () => {
-    const secret = fileWith("kept-in-a-file");
+    const secret = join(emptyFolder(), "secret");
+    writeFileSync(secret, "kept-in-a-file\n");
     const run = await tried(oneService(9, { base_path: "/", routes: [guarded, { path: "/${env:PREFIX}/b" }, { path: `/\${file:${secret}}/c` }] }));
     expect(run).toMatchObject({ outcome: "accepted", warnings: [{ code: "guard_bypassed", example: null }] });
     expect(run.warnings[0]!.message).toContain("/${env:PREFIX}/b");
@@ -100,7 +104,7 @@ describe("the dry run of a text", () => {
 
   it("has examples where no address has a reference", async () => {
     const run = await tried(oneService(9, { base_path: "/", routes: [guarded, { path: "/open/{x}" }] }));
-    expect(run.warnings[0]!.example).toBe("GET http://localhost/open/any-x");
+    expect(run.warnings[0]!.example).toBe("GET http://localhost/open/x");
   });
 
   it("refuses a text that names what is not a regular file, or one of more than 16 MiB, and does not wait for a pipe", async () => {
