@@ -26,10 +26,7 @@ export interface Unreachable<T> {
   readonly request: SampleRequest | null;
 }
 
-/**
- * "method", "base_path": both have one pattern, and the other one has another method or a longer base_path; "specificity": the other's pattern
- * is more specific; "host": it is found under another or a more specific host.
- */
+/** With the same pattern "method" or a longer "base_path"; "specificity": a more specific pattern; "host": another or a more specific host. */
 export type BypassReason = "method" | "base_path" | "host" | "specificity" | "%2F";
 
 export interface Taker<T> {
