@@ -11,31 +11,33 @@ const LEAST = 4;
  * a text of which the beginning of a secret was concealed would tell whoever wrote it that it is the beginning.
  */
 export function concealing(secrets: ReadonlyMap<string, string>): (text: string) => string {
-  const whole = new Map<string, string>();
-  const byStart = new Map<string, { readonly secret: string; readonly shown: string }[]>();
-  const longestFirst = [...secrets].sort(([a], [b]) => b.length - a.length);
-  for (const [value, shown] of longestFirst) {
-    for (const secret of new Set([value, JSON.stringify(value).slice(1, -1)].map((form) => form.toLowerCase()))) {
-      whole.set(secret, shown);
-      if (secret.length < LEAST) continue;
-      const start = secret.slice(0, LEAST);
-      byStart.set(start, [...(byStart.get(start) ?? []), { secret, shown }]);
-    }
+  const shownFor = new Map<string, string>();
+  const forms = (value: string) => [value, JSON.stringify(value).slice(1, -1)];
+  for (const [value, shown] of secrets) for (const form of forms(value)) shownFor.set(form.toLowerCase(), shown);
+  /** By their first characters, as thousands of keys may begin alike: the lengths of the secrets, the longest first. */
+  const lengths = new Map<string, Set<number>>();
+  for (const secret of [...shownFor.keys()].sort((a, b) => b.length - a.length)) {
+    if (secret.length < LEAST) break;
+    const start = secret.slice(0, LEAST);
+    if (!lengths.has(start)) lengths.set(start, new Set());
+    lengths.get(start)!.add(secret.length);
   }
   return (text) => {
     const lower = text.toLowerCase();
     // Letters such as "İ" get longer in lower case: nothing tells then where a secret is.
     if (lower.length !== text.length) return secrets.size === 0 ? text : MASK;
-    const known = whole.get(lower);
-    if (known !== undefined) return known;
+    const whole = shownFor.get(lower);
+    if (whole !== undefined) return whole;
     let [result, from] = ["", 0];
     for (let at = 0; at + LEAST <= lower.length; at++) {
-      const candidates = byStart.get(lower.slice(at, at + LEAST));
-      const found = candidates?.find(({ secret }) => lower.startsWith(secret, at));
-      if (found === undefined) continue;
-      result += text.slice(from, at) + found.shown;
-      from = at + found.secret.length;
-      at = from - 1;
+      for (const length of lengths.get(lower.slice(at, at + LEAST)) ?? []) {
+        const shown = shownFor.get(lower.slice(at, at + length));
+        if (shown === undefined) continue;
+        result += text.slice(from, at) + shown;
+        from = at + length;
+        at = from - 1;
+        break;
+      }
     }
     return result + text.slice(from);
   };
