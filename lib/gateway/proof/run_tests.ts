@@ -212,7 +212,9 @@ class Trial {
         // Pieces that are ready at once would keep the event loop from turning.
         if (this.#bench.slices.isOver) await this.#bench.slices.next();
       });
-      const { code, service, route, identity: caller, fault } = notes;
+      const { code, service, route, identity, fault } = notes;
+      // A plugin may set the identity without a note for the log.
+      const caller = this.#forwarded?.identity ?? identity;
       return { status, code, service, route, caller, forwarded: this.#forwarded, headers, body, fault };
     } finally {
       call.close();

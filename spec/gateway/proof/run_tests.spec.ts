@@ -162,6 +162,11 @@ describe("the request of a test", () => {
     expect(await verdict(guardedBy(jwt), test({ request: { headers: bearer }, expect: { code: "auth_unavailable" } }))).toBe(true);
   });
 
+  it("finds the caller that a plugin sets, also without a note for the log", async () => {
+    const own = definePlugin({ name: "tenant", schema: schema.object({}), create: () => (next) => (exchange) => next(exchange.with({ identity: "acme" })) });
+    expect(await verdict(guardedBy({ name: "tenant" }), test({ expect: { caller: "acme" } }), [own])).toBe(true);
+  });
+
   it("with certificate shows a verified client certificate over TLS, with subject and alternative names", async () => {
     const mtls = { name: "mtls", config: { allow: ["billing", "DNS:audit.example.com"] } };
     const shows = (subject: string, san: readonly string[], expected: TestInput["expect"]) => verdict(guardedBy(mtls), test({ request: { certificate: { subject, san } }, expect: expected }));
