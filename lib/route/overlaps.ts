@@ -26,8 +26,8 @@ export interface Unreachable<T> {
   readonly request: SampleRequest | null;
 }
 
-/** "method": both have one pattern; "specificity": the other's pattern is more specific; "host": it is found under another or a more specific host. */
-export type BypassReason = "method" | "host" | "specificity" | "%2F";
+/** With the same pattern "method" or a longer "base_path"; "specificity": a more specific pattern; "host": another or a more specific host. */
+export type BypassReason = "method" | "base_path" | "host" | "specificity" | "%2F";
 
 export interface Taker<T> {
   readonly target: T;
@@ -266,7 +266,8 @@ class Prover<T> {
       if (found !== null && !isShared) continue;
       const request = this.#requestTo(route, pattern, guarded.segments);
       if (request === null) continue;
-      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? "method" : "specificity";
+      const own = guarded.methods.length === 0 || guarded.methods.includes(request.method) ? "base_path" : "method";
+      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? own : "specificity";
       found = { target: route.target, reason, request };
       if (isShared) break;
     }

@@ -74,7 +74,9 @@ describe("proveRoutes", () => {
   it.each<[string, string[], string[][]]>([
     ["a more specific pattern", ["GET /a/{x} | key", "GET /a/b"], [["specificity", "GET localhost/a/b"]]],
     ["another method of the same pattern", ["GET /a | key", "POST /a"], [["method", "POST localhost/a"]]],
-    ["a longer base_path", ["* /+/a/b | key", "GET /a+/b"], [["method", "GET localhost/a/b"]]],
+    ["a longer base_path", ["* /+/a/b | key", "GET /a+/b"], [["base_path", "GET localhost/a/b"]]],
+    ["a longer base_path with another method", ["GET /+/a/b | key", "POST /a+/b"], [["method", "POST localhost/a/b"]]],
+    ["HEAD, which a route of its own takes from that of GET", ["GET /a | key", "HEAD /a"], [["method", "HEAD localhost/a"]]],
     ["a more specific host", ["GET /a *.test | key", "GET /a b.test"], [["host", "GET b.test/a"]]],
     ["all other hosts", ["GET /a a.test | key", "GET /a"], [["host", "GET localhost/a"]]],
     ["another guard", ["GET /a/{x} | key,acl", "GET /a/b | key"], [["specificity", "GET localhost/a/b"]]],
@@ -102,7 +104,7 @@ describe("proveRoutes", () => {
 
   it("finds the same routes as all requests that can be spelt, sent through the route table", () => {
     const r = random(16);
-    const found = { unreachable: 0, method: 0, host: 0, specificity: 0, "%2F": 0 };
+    const found = { unreachable: 0, method: 0, base_path: 0, host: 0, specificity: 0, "%2F": 0 };
     for (let round = 0; round < ROUNDS; round++) {
       const entries = someEntries(r);
       const expected = tryAll(entries);

@@ -28,6 +28,7 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
 
 const REASONS: Readonly<Record<BypassReason, string>> = {
   method: "those with another method",
+  base_path: "its base_path is longer",
   specificity: "its path is more specific",
   host: "those for other hosts",
   "%2F": 'those with %2F, which a backend may read as "/"',
