@@ -113,6 +113,7 @@ describe("guards lost", () => {
   it.each<[string, ConfigInput, ConfigInput, string[]]>([
     ["a guard is removed", base, withItems({ plugins: [] }), ["items: key_auth, as items"]],
     ["a guard is disabled", base, withItems({ plugins: [{ ...key, enabled: false }] }), ["items: key_auth, as items"]],
+    ["nothing: a route that refuses all requests instead", base, withItems({ plugins: [{ name: "request_termination" }] }), []],
     ["a guard is configured differently", base, withItems({ plugins: [otherKey] }), ["items: key_auth (altered: key_auth), as items"]],
     ["a guard of the service is removed", of(shop({ plugins: [acl] })), base, ["items: acl, as items", "rest: acl, as rest"]],
     ["a global guard is removed", { ...base, global: { plugins: [acl] } }, base, ["items: acl, as items", "rest: acl, as rest"]],
