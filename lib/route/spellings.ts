@@ -18,16 +18,22 @@ export interface SpellingOptions {
   readonly unused: string;
 }
 
+/** Patterns of up to 15 segments need fewer; the ways grow exponentially with the segments, and a reload must not wait for them. */
+const MOST_STEPS = 100_000;
+
 /**
  * One path for each way to divide the decoded segments among the placeholders, each of which can hold any number of them, also none: `/%2F`.
- * Empty if `pattern` has no placeholder.
+ * Empty if `pattern` has no placeholder. Ends after `MOST_STEPS` steps.
  */
 export function* spellings(pattern: readonly Segment[], others: readonly (readonly Segment[])[], { length, longest, unused }: SpellingOptions): Generator<Spelling> {
   const parts = partsOf(pattern, length);
   // Longer patterns are open. Segments behind the longest pattern only have to hold the literals.
   const most = longest + Math.max(1, parts.filter((part) => typeof part === "string").length);
 
+  let steps = 0;
+
   function* from(part: number, held: number, at: number, path: string, decoded: string): Generator<Spelling> {
+    if (++steps > MOST_STEPS) return;
     const current = parts[part];
     if (current === undefined) {
       if (others.every((other) => at === other.length || (at > other.length && isOpen(other)))) yield { path, decoded: decoded === "" ? "/" : decoded };
