@@ -19,6 +19,7 @@ import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Member } from "../upstream/upstream_set.ts";
+import { sharedCounters } from "./shared_counters.ts";
 import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink } from "./plugin_instances.ts";
 import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
 import type { ShownCertificate } from "./status.ts";
@@ -65,6 +66,7 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
 
 function compileInto(inUse: InUse, { config: { global, services }, ...loaded }: Loaded, tools: CompileTools): Snapshot {
   const { runtime, log } = tools;
+  inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, inUse, plan, instances };
