@@ -26,6 +26,7 @@ export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./gateway/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
+export type { CountersReport } from "./store/redis.ts";
 export type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./gateway/status.ts";
 export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/configuration.ts";

@@ -52,7 +52,7 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
 
 /** Times in the format of RFC 3339. */
 export function statusView(status: GatewayStatus) {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange } = status;
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, counters } = status;
   return {
     version,
     state,
@@ -64,12 +64,17 @@ export function statusView(status: GatewayStatus) {
     counts,
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
+    counters: counters === null ? null : countersView(counters),
     plugin_faults: status.pluginFaults,
     certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
       return { where, path, names, common_name: commonName, not_after: moment(notAfter) };
     }),
     warnings: status.warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
   };
+}
+
+function countersView({ store, state, onError, since, servers }: NonNullable<GatewayStatus["counters"]>) {
+  return { store, state, on_error: onError, since: moment(since), servers: servers.map(({ address, state, reason }) => ({ address, state, reason })) };
 }
 
 export function healthView({ services }: GatewayHealth) {

@@ -64,6 +64,7 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
     counts: snapshot.counts,
     lastReload,
     lastChange,
+    counters: runtime.shared?.report ?? null,
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
   };

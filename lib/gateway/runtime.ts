@@ -58,6 +58,8 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 export class Runtime {
   readonly clock: Clock;
   readonly counters: MemoryCounters;
+  /** Decisions that shared counters did not make, by reason. */
+  readonly countersErrors = new Map<string, number>();
   readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
   readonly verdicts = new SharedMemory(MAX_VERDICT_BYTES);
   /** Requests to upstreams and replies to clients are written together. */

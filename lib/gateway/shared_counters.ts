@@ -15,10 +15,10 @@ export function sharedCounters(config: CountersConfig | undefined, inUse: InUse,
   if (config === undefined) return null;
   const settings = settingsOf(config);
   const tls = [config.url].flat()[0]!.secure ? upstreamTls({ ...config.tls, verify: true }) : null;
-  const { clock, counters: local, writeBatch } = runtime;
+  const { clock, counters: local, countersErrors: errors, writeBatch } = runtime;
   const make = () =>
     new RedisCounters(settings, {
-      ...{ clock, log, local, writeBatch, random: Math.random },
+      ...{ clock, log, local, errors, writeBatch, random: Math.random },
       connect(server) {
         const socket = connect(server, tls === null ? null : tlsOptions(server.host, tls), undefined);
         return { socket, ready: readyEvent(socket) };

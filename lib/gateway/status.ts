@@ -2,6 +2,7 @@
  * Types of the reports of a gateway: its state, reloads, certificates, plugin faults and warnings.
  */
 import type { CertificateFacts } from "../base/pem.ts";
+import type { CountersReport } from "../store/redis.ts";
 import type { Change } from "./config_diff.ts";
 
 export interface Reloaded {
@@ -38,6 +39,8 @@ export interface GatewayStatus {
   readonly lastReload: LastReload | null;
   /** The last reload that changed anything; null before the first one. */
   readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
+  /** Of the counters that gateways share; null: rate limits count in this process. */
+  readonly counters: CountersReport | null;
   /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
   readonly pluginFaults: readonly PluginFaults[];
   /** The gateway's own: first the listeners', then `global.certificates`. */

@@ -34,6 +34,8 @@ export interface RedisTools {
   readonly log: Log;
   /** Counts while the server does not. */
   readonly local: MemoryCounters;
+  /** Decisions that the server did not make, by reason; added to. */
+  readonly errors: Map<string, number>;
   readonly writeBatch: WriteBatch;
   readonly random: () => number;
   readonly connect: RedisConnect;
@@ -69,8 +71,6 @@ export class RedisCounters implements Counters {
   readonly tools: RedisTools;
   readonly deadlines: DeadlineTimer;
   readonly servers: RedisServers;
-  /** Decisions that the server did not make, by reason. */
-  readonly errors = new Map<Reason, number>(REASONS.map((reason) => [reason, 0]));
   /** Decisions that are awaited. */
   readonly #asked = new Set<Asked>();
   #state: CountersReport["state"] = "connecting";
@@ -86,6 +86,7 @@ export class RedisCounters implements Counters {
     this.tools = tools;
     this.deadlines = new DeadlineTimer(clock);
     this.#since = clock.wall();
+    for (const reason of REASONS) tools.errors.set(reason, tools.errors.get(reason) ?? 0);
     const greetings = greetingsOf(settings, tools.script);
     this.servers = new RedisServers({
       ...settings,
@@ -149,7 +150,8 @@ export class RedisCounters implements Counters {
   /** Decides by `on_error`, and counts that. */
   undecided(reason: Reason, { local, caller }: Question): Decision | Undecided {
     const { onError } = this.settings;
-    this.errors.set(reason, this.errors.get(reason)! + 1);
+    const { errors } = this.tools;
+    errors.set(reason, errors.get(reason)! + 1);
     return onError === "local" ? local.decide(caller) : onError;
   }
 

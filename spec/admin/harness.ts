@@ -81,6 +81,7 @@ export const STATUS: GatewayStatus = {
   counts: { services: 1, routes: 1, upstreams: 1 },
   lastReload: null,
   lastChange: null,
+  counters: null,
   pluginFaults: [],
   certificates: [],
   warnings: [],
