@@ -284,7 +284,7 @@ class Asked implements Command, HasDeadline {
   }
 }
 
-function greetingsOf({ credentials, database, isCluster, prefix }: RedisSettings, script?: string): Greeting[] {
+function greetingsOf({ credentials, database, prefix }: RedisSettings, script?: string): Greeting[] {
   const expectOk = (asked: string) => (reply: RespValue) => (reply === "OK" ? undefined : replyProblem(asked, reply));
   const greetings: Greeting[] = [];
   if (credentials !== null) {
@@ -296,9 +296,8 @@ function greetingsOf({ credentials, database, isCluster, prefix }: RedisSettings
   const probe = new ScriptCalls([{ name: "probe", limit: 1_000_000, ms: 1 }], script);
   const problem = (reply: RespValue) => {
     if (probe.decisionOf(reply) !== undefined) return undefined;
-    const isMoved = reply instanceof ErrorReply && reply.code === "MOVED";
-    if (isMoved) return isCluster ? undefined : 'the server belongs to a Cluster: write "url" as an array';
-    return replyProblem("the script", reply);
+    // In a Cluster the key may belong to another server.
+    return reply instanceof ErrorReply && reply.code === "MOVED" ? undefined : replyProblem("the script", reply);
   };
   return [...greetings, { text: probe.whole(`${prefix}{probe}`), problem }];
 }

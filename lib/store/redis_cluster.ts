@@ -14,6 +14,7 @@ export interface RedisServer {
 export interface RedisServersOptions {
   /** Of a Cluster: the servers that are asked for the others. */
   readonly servers: readonly RedisServer[];
+  /** False: known to be a Cluster only once a server says MOVED. */
   readonly isCluster: boolean;
   readonly clock: Clock;
   readonly connection: (server: RedisServer, changed: () => void) => RedisConnection;
@@ -30,12 +31,14 @@ export class RedisServers {
   readonly #connections = new Map<string, RedisConnection>();
   /** Addresses by slot; empty where they are not known. */
   #slots: (string | undefined)[] = [];
+  #isCluster: boolean;
   #isReading = false;
   #refresh: Timer | null = null;
   #isClosed = false;
 
   constructor(options: RedisServersOptions) {
     this.#options = options;
+    this.#isCluster = options.isCluster;
     for (const server of options.servers) this.#connectionTo(server);
   }
 
@@ -47,7 +50,7 @@ export class RedisServers {
   /** "up": every key has a server that answers. */
   get state(): "connecting" | "up" | "down" {
     const needed = this.#slots.length === 0 ? [...this.#connections.values()] : [...new Set(this.#slots)].map((address) => this.#connections.get(address ?? ""));
-    if (needed.length > 0 && needed.every((each) => each?.state === "up") && (this.#slots.length > 0 || !this.#options.isCluster)) return "up";
+    if (needed.length > 0 && needed.every((each) => each?.state === "up") && (this.#slots.length > 0 || !this.#isCluster)) return "up";
     if (this.#slots.length > 0) return needed.some((each) => each === undefined || each.state === "down") ? "down" : "connecting";
     return needed.every((each) => each?.state === "down") ? "down" : "connecting";
   }
@@ -66,12 +69,13 @@ export class RedisServers {
 
   /**
    * The server that a reply leads to: `MOVED 3999 10.0.0.8:6379` for good, `ASK` for this command alone, which then goes behind ASKING.
-   * Null: the reply is no such error, or this is no Cluster.
+   * Null: the reply is no such error.
    */
   redirected(reply: ErrorReply, from: RedisConnection): RedisConnection | null {
     const [kind, slot, address] = reply.message.split(" ");
     const to = kind === "MOVED" || kind === "ASK" ? serverOf(address ?? "", from) : null;
-    if (to === null || !this.#options.isCluster || this.#isClosed) return null;
+    if (to === null || this.#isClosed) return null;
+    this.#isCluster = true;
     const connection = this.#connectionTo(to);
     connection.start();
     if (kind === "ASK") {
@@ -100,7 +104,7 @@ export class RedisServers {
 
   #changed(connection: RedisConnection): void {
     if (this.#isClosed) return;
-    if (this.#options.isCluster) {
+    if (this.#isCluster) {
       if (connection.state === "up" && this.#slots.length === 0) this.#read();
       else if (connection.state === "down") this.#readSoon();
     }

@@ -42,7 +42,7 @@ export async function redis(args: readonly string[] = [], tls = false): Promise<
   const port = await freePort();
   const ports = tls ? ["--port", "0", "--tls-port", String(port)] : ["--port", String(port)];
   const certificates = ["--tls-ca-cert-file", "ca.pem", "--tls-cert-file", "server.pem", "--tls-key-file", "server.key"];
-  const fixed = ["--bind", "127.0.0.1", "--dir", folder, "--save", "", "--daemonize", "no"];
+  const fixed = ["--bind", "127.0.0.1", "--dir", folder, "--save", "", "--daemonize", "no", "--repl-diskless-sync-delay", "0"];
   const secure = tls ? ["--tls", "--cacert", join(folder, "ca.pem"), "--cert", join(folder, "client.pem"), "--key", join(folder, "client.key")] : [];
   const cli = async (...words: string[]) => (await run("redis-cli", ["-h", "127.0.0.1", "-p", String(port), "--no-auth-warning", ...secure, ...words])).stdout.trimEnd();
   const all = [...ports, ...(tls ? certificates : []), ...fixed, ...args];
@@ -136,7 +136,7 @@ export async function until(holds: () => boolean | Promise<boolean>, state: () =
 /** A Cluster on loopback: first the primaries, then `replicas` of each. */
 export async function cluster(primaries: number, replicas = 0, args: readonly string[] = []): Promise<Redis[]> {
   const count = primaries * (1 + replicas);
-  const fixed = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-replica-no-failover", "yes"];
+  const fixed = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
   const nodes = await Promise.all(
     Array.from({ length: count }, async () => redis([...fixed, "--cluster-port", String(await freePort()), ...args])),
   );
