@@ -3,7 +3,7 @@
  * (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import type { Command, RedisConnection } from "./redis_connection.ts";
+import { replyProblem, type Command, type RedisConnection } from "./redis_connection.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";
 
 export interface RedisServer {
@@ -131,6 +131,8 @@ export class RedisServers {
       this.#isReading = false;
       const table = reply === null ? null : readSlots(reply, asked);
       if (table !== null) this.#adopt(table);
+      // A server without slots, as a new one is, has an empty table.
+      else if (reply !== null && !(Array.isArray(reply) && reply.length === 0)) asked.giveUp(replyProblem("CLUSTER SLOTS", reply));
       if (this.state !== "up") this.#readSoon();
     };
     if (!asked.send(new Ignored(command("CLUSTER", "SLOTS"), read))) read(null);
