@@ -475,6 +475,18 @@ describe("a Cluster of servers of rate counters", () => {
     await isUp(made);
   });
 
+  it("is used by a user that may also read the table of slots and send ASKING", async () => {
+    const nodes = await cluster(3);
+    for (const node of nodes) await node.cli("ACL", "SETUSER", "gateway", "on", ">secret-1", "~p:*", "+eval", "+evalsha", "+get", "+set", "+time", "+cluster|slots", "+asking");
+    const made = countersOn(nodes.map(({ port }) => port), { credentials: { user: "gateway", password: "secret-1" } });
+    await isUp(made);
+    const limiter = limiterOf(made);
+    for (let i = 0; i < 20; i++) expect(await limiter.decide(`caller ${i}`)).toMatchObject({ admitted: true });
+    await nodes[0]!.cli("ACL", "SETUSER", "gateway", "-cluster|slots");
+    const other = countersOn([nodes[0]!.port], { credentials: { user: "gateway", password: "secret-1" } });
+    await isDown(other, /^CLUSTER SLOTS: NOPERM/);
+  });
+
   it("is found out from one of its servers, too", async () => {
     const nodes = await cluster(3);
     const made = countersOn(nodes[1]!.port);
