@@ -99,6 +99,7 @@ export class RedisCounters implements Counters {
           open: () => tools.connect(server),
           greetings,
           connectMs: Math.max(CONNECT_MS, settings.timeoutMs),
+          answerMs: settings.timeoutMs,
           changed,
         }),
     });
@@ -172,7 +173,8 @@ export class RedisCounters implements Counters {
     this.#isRefusalLogged = false;
     const { servers, onError } = this.report;
     if (state === "up") return log.info("rate counters are shared", { servers: servers.map(({ address }) => address).join(",") });
-    const { address, reason } = servers.find((each) => each.state === "down")!;
+    // In a Cluster that is not complete every server may answer.
+    const { address, reason } = servers.find((each) => each.state === "down") ?? { address: null, reason: "some hash slots have no server" };
     log.warn("rate counters are not shared: their server cannot be used", { server: address, reason, on_error: onError });
   }
 }
@@ -192,7 +194,7 @@ class RedisLimiter implements Limiter {
 
   decide(caller: string): Decision | Promise<Decision | Undecided> {
     // Neither names nor addresses of callers are stored. 1: the format of the stored text.
-    const tag = hash("sha256", Buffer.from(JSON.stringify([1, this.#key, caller])), "base64url").slice(0, 22);
+    const tag = hash("sha256", JSON.stringify([1, this.#key, caller]), "base64url").slice(0, 22);
     return this.#counters.ask({ calls: this.#calls, tag, local: this.#local, caller });
   }
 }
@@ -299,5 +301,6 @@ function greetingsOf({ credentials, database, prefix }: RedisSettings, script?: 
     // In a Cluster the key may belong to another server.
     return reply instanceof ErrorReply && reply.code === "MOVED" ? undefined : replyProblem("the script", reply);
   };
-  return [...greetings, { text: probe.whole(`${prefix}{probe}`), problem }];
+  const key = `${prefix}{probe}`;
+  return [...greetings, { text: probe.whole(key), problem }, { text: probe.cached(key), problem }];
 }

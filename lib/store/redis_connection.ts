@@ -29,9 +29,12 @@ export interface RedisConnectionOptions {
   readonly address: string;
   /** Begins to connect. `ready` names the event that the socket emits when it can be used. */
   readonly open: () => { readonly socket: Socket; readonly ready: string };
+  /** At least two. The last one is sent when the others are answered. */
   readonly greetings: readonly Greeting[];
-  /** Time limit for a connection that can be used, in milliseconds. */
+  /** Time limit for the connection and all greetings except the last one, in milliseconds. */
   readonly connectMs: number;
+  /** Time limit for the last greeting: a server that is slower is not used. In milliseconds. */
+  readonly answerMs: number;
   readonly clock: Clock;
   readonly writeBatch: WriteBatch;
   readonly random: () => number;
@@ -44,6 +47,7 @@ const MOST_PENDING = 10_000;
 /** Waits between attempts, in milliseconds. */
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 2_000;
+const KEEP_ALIVE_MS = 30_000;
 /** A connection that was lost earlier counts as a failed attempt. In milliseconds. */
 const SHORT_LIFE_MS = 1_000;
 
@@ -115,7 +119,7 @@ export class RedisConnection {
   }
 
   #connect(): void {
-    const { open, greetings, clock, connectMs } = this.#options;
+    const { open, greetings, connectMs } = this.#options;
     this.#retry = null;
     let opened: ReturnType<typeof open>;
     try {
@@ -133,8 +137,10 @@ export class RedisConnection {
     };
     this.#socket = socket;
     this.#greetings = greetings;
-    this.#limit = clock.after(connectMs, () => this.#lose("down", `no answer within ${connectMs} ms`));
-    socket.once(ready, () => socket.write(greetings.map(({ text }) => text).join("")));
+    this.#expectAnswer(connectMs);
+    // Firewalls drop silent connections.
+    socket.setKeepAlive(true, KEEP_ALIVE_MS);
+    socket.once(ready, () => socket.write(greetings.slice(0, -1).map(({ text }) => text).join("")));
     socket.on("data", (chunk: Buffer) => {
       if (!isOwn()) return;
       try {
@@ -158,6 +164,9 @@ export class RedisConnection {
       if (problem !== undefined) return this.#lose("down", problem);
       this.#greetings = rest;
       if (rest.length === 0) this.#ready();
+      if (rest.length !== 1) return;
+      this.#expectAnswer(this.#options.answerMs);
+      this.#socket!.write(rest[0]!.text);
       return;
     }
     const command = this.#first;
@@ -166,6 +175,11 @@ export class RedisConnection {
     if (this.#first === null) this.#last = null;
     this.#pending--;
     command.answered(reply, this);
+  }
+
+  #expectAnswer(ms: number): void {
+    this.#limit?.cancel();
+    this.#limit = this.#options.clock.after(ms, () => this.#lose("down", `no answer within ${ms} ms`));
   }
 
   #ready(): void {

@@ -85,9 +85,10 @@ return reply
 /** The commands and replies of one limiter. */
 export class ScriptCalls {
   readonly #windows: number;
-  /** Of both commands, before the key and behind it. */
+  readonly #script: string;
+  /** Before and behind the key. */
+  readonly #head: string;
   readonly #cached: string;
-  readonly #whole: string;
   readonly #arguments: string;
 
   /** Specs pass a script with a clock of their own. */
@@ -95,9 +96,9 @@ export class ScriptCalls {
     const parts = windows.flatMap(({ name, limit, ms }) => [name, String(limit), String(ms)]);
     this.#windows = windows.length;
     this.#arguments = parts.map(bulk).join("");
-    const head = `*${4 + parts.length}\r\n`;
-    this.#cached = head + bulk("EVALSHA") + bulk(hash("sha1", script)) + bulk("1");
-    this.#whole = head + bulk("EVAL") + bulk(script) + bulk("1");
+    this.#script = script;
+    this.#head = `*${4 + parts.length}\r\n`;
+    this.#cached = this.#head + bulk("EVALSHA") + bulk(hash("sha1", script)) + bulk("1");
   }
 
   /** Runs the script that the server knows; the reply is NOSCRIPT where it does not. */
@@ -107,7 +108,7 @@ export class ScriptCalls {
 
   /** Sends the script, which the server remembers from then on. */
   whole(key: string): string {
-    return this.#whole + bulk(key) + this.#arguments;
+    return this.#head + bulk("EVAL") + bulk(this.#script) + bulk("1") + bulk(key) + this.#arguments;
   }
 
   /** Undefined when the reply is not one of the script. */

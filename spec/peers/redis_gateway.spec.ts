@@ -187,7 +187,7 @@ describe("a reload of a gateway that shares counters", () => {
     const made = await started(configOf(port, { url: urlOf(server) }));
     expect(countOf(await statuses(made.port, 20), 200)).toBe(20);
     const before = await clientsOf(server);
-    made.gateway.reload({ ...configOf(port, { url: urlOf(server) }, { limit_min: 25 }) });
+    await made.gateway.reload({ ...configOf(port, { url: urlOf(server) }, { limit_min: 25 }) });
     expect(countOf(await statuses(made.port, 20), 200)).toBe(5);
     expect(await clientsOf(server)).toEqual(before);
     expect(before).toHaveLength(1);
@@ -200,7 +200,7 @@ describe("a reload of a gateway that shares counters", () => {
     await shares(made.gateway);
     const inProgress = statuses(made.port, 20);
     await until(async () => (await first.cli("DBSIZE")) !== "0");
-    made.gateway.reload(configOf(port, { url: urlOf(second), on_error: "deny" }));
+    await made.gateway.reload(configOf(port, { url: urlOf(second), on_error: "deny" }));
     expect(countOf(await inProgress, 200)).toBe(20);
     await shares(made.gateway);
     await until(async () => (await clientsOf(first)).length === 0);
@@ -213,7 +213,7 @@ describe("a reload of a gateway that shares counters", () => {
     const port = await backend();
     const made = await started(configOf(port, { url: urlOf(server) }));
     await shares(made.gateway);
-    made.gateway.reload(configOf(port, null));
+    await made.gateway.reload(configOf(port, null));
     await until(async () => (await clientsOf(server)).length === 0);
     expect(made.gateway.status.counters).toBeNull();
     expect(metric(made, "edge_gateway_counters_up")).toEqual([]);
@@ -229,7 +229,7 @@ describe("a reload of a gateway that shares counters", () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const config = configOf(port, { url: urlOf(second) });
-    expect(() => made.gateway.reload({ ...config, global: { ...config.global, access_log: { file: folder } } })).toThrow();
+    await expect((async () => made.gateway.reload({ ...config, global: { ...config.global, access_log: { file: folder } } }))()).rejects.toThrow();
     expect(await statuses(made.port, 1)).toEqual([200]);
     expect(await clientsOf(second)).toEqual([]);
     expect(await clientsOf(first)).toHaveLength(1);
@@ -243,11 +243,11 @@ describe("a reload of a gateway that shares counters", () => {
     const made = await started(config);
     await shares(made.gateway);
     const before = await clientsOf(server);
-    made.gateway.reload(config);
+    await made.gateway.reload(config);
     expect(await clientsOf(server)).toEqual(before);
     const { CA } = await import("../support/certs.ts");
     writeFileSync(file("ca.pem"), `${CA.cert}\n${CA.cert}`);
-    made.gateway.reload(config);
+    await made.gateway.reload(config);
     await shares(made.gateway);
     await until(async () => (await clientsOf(server)).length === 1);
     expect(await clientsOf(server)).not.toEqual(before);

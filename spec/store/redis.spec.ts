@@ -31,7 +31,7 @@ async function fake(answer: (parts: string[], socket: Socket) => string | null):
     socket.on("data", (chunk: Buffer) => {
       parser.feed(chunk, (command) => {
         const parts = command as string[];
-        const isProbe = parts[0] === "EVAL" && parts[3]!.endsWith("{probe}");
+        const isProbe = parts[3]?.endsWith("{probe}") === true;
         if (!isProbe) commands.push(parts);
         const bytes = isProbe ? ADMITTED : answer(parts, socket);
         if (bytes !== null) socket.write(bytes, "latin1");
@@ -103,6 +103,18 @@ describe("the counters in Redis", () => {
     const { port } = await fake(() => "-ERR max number of clients reached\r\n");
     const { counters } = countersOn([port], { credentials: { user: null, password: "hunter2" } });
     await eventually(() => counters.report.servers[0]!.reason === "AUTH: ERR max number of clients reached");
+  });
+
+  it("do not use a server that needs longer than timeout_ms for each decision, and log that once", async () => {
+    const server = net.createServer((socket) => {
+      const parser = new ReplyParser();
+      // The first script of a connection is answered at once, all else never.
+      socket.on("data", (chunk: Buffer) => parser.feed(chunk, (parts) => (parts as string[])[0] === "EVAL" && socket.write(ADMITTED)));
+    });
+    const { counters, attempts, log } = countersOn([await listening(server)], { timeoutMs: 20 });
+    await eventually(() => attempts.length >= 3);
+    expect(counters.report).toMatchObject({ state: "down", servers: [{ reason: "no answer within 20 ms" }] });
+    expect(log).toHaveLength(1);
   });
 
   it("queue at most 10,000 commands; further decisions are made by on_error at once", async () => {
@@ -216,6 +228,16 @@ describe("the counters in a Cluster", () => {
     const { counters } = countersOn([port], { isCluster: true });
     await eventually(() => counters.report.state === "down");
     expect(counters.report.servers[0]!.reason).toMatch(/^CLUSTER SLOTS( got an unknown reply|: NOPERM no)$/);
+  });
+
+  it("are down while some slots have no server, and decide for the callers of the others", async () => {
+    const ports: number[] = [];
+    const { port } = await fake(([name], _socket) => (name === "CLUSTER" ? `*1\r\n*3\r\n:0\r\n:9000\r\n*2\r\n$0\r\n\r\n:${ports[0]}\r\n` : ADMITTED));
+    ports.push(port);
+    const { limiter, counters, log } = countersOn([port], { isCluster: true });
+    await eventually(() => counters.report.state === "down");
+    expect(log.join("")).toContain("some hash slots have no server");
+    expect(await limiter.decide("a")).toMatchObject({ admitted: true });
   });
 
   it("use a server that has no table of slots yet", async () => {
