@@ -124,7 +124,7 @@ export function counting(make: () => Store | Promise<Store>): void {
     expect(await decided(limiter({ ...MINUTE, limit: 5 }).decide("a"))).toMatchObject({ admitted: true, remaining: [1] });
     expect(await decided(limiter({ ...SECOND, limit: 9 }, { ...MINUTE, limit: 6 }).decide("a"))).toMatchObject({ admitted: true, remaining: [8, 1] });
     expect(await decided(limiter({ ...SECOND, limit: 3 }).decide("a"))).toMatchObject({ admitted: true, remaining: [1] });
-    expect(await decided(limiter({ ...SECOND, limit: 2 }).decide("a"))).toMatchObject({ admitted: false, remaining: [0] });
+    expect(await decided(limiter({ ...SECOND, limit: 1 }).decide("a"))).toMatchObject({ admitted: false, remaining: [0], retryMs: 1_000 });
   });
 
   it.each([[[50, 64, 65, 200, 300]], [[300, 200, 65, 64, 50]]])("a limit that changes to marks of other sizes never admits a request too many: %j", async (limits) => {

@@ -211,6 +211,26 @@ describe("the counters in a Cluster", () => {
     expect(scripts).toHaveLength(6);
   });
 
+  it("read the table of slots again when one has moved, and ask the right server for the others from then on", async () => {
+    let owner = 0;
+    const servers: Fake[] = [];
+    const answer = (self: number) => ([name]: string[]) => {
+      if (name === "CLUSTER") return slots(servers[owner]!.port);
+      return owner === self ? ADMITTED : `-MOVED 1 127.0.0.1:${servers[owner]!.port}\r\n`;
+    };
+    servers.push(await fake(answer(0)), await fake(answer(1)));
+    const { limiter, counters } = countersOn([servers[0]!.port], { isCluster: true });
+    await eventually(() => counters.report.state === "up");
+    owner = 1;
+    const asked = (i: number, name: string) => servers[i]!.commands.filter(([each]) => each === name).length;
+    const before = asked(0, "CLUSTER") + asked(1, "CLUSTER");
+    expect(await limiter.decide("a")).toMatchObject({ admitted: true });
+    await eventually(() => asked(0, "CLUSTER") + asked(1, "CLUSTER") > before && counters.report.state === "up");
+    await eventually(() => counters.report.servers.every(({ state }) => state === "up"));
+    for (const caller of ["b", "c", "d", "e"]) expect(await limiter.decide(caller)).toMatchObject({ admitted: true });
+    expect([asked(0, "EVALSHA"), asked(1, "EVALSHA")]).toEqual([1, 5]);
+  });
+
   it.each(["-MOVED 1\r\n", "-MOVED 1 nowhere\r\n", "-MOVED 1 127.0.0.1:0\r\n", "-MOVED 1 127.0.0.1:99999\r\n"])("do not follow %j", async (reply) => {
     const { port } = await fake(() => reply);
     const { limiter, errors } = countersOn([port]);
