@@ -476,7 +476,7 @@ describe("a Cluster of servers of rate counters", () => {
       throw new Error("no replica");
     })();
     await until(async () => (await replica.cli("ROLE")).includes("connected"));
-    await replica.cli("CLUSTER", "FAILOVER");
+    await replica.cli("CLUSTER", "FAILOVER", "TAKEOVER");
     await until(async () => (await replica.cli("ROLE")).startsWith("master"));
     for (const caller of callers) expect([caller, await limiter.decide(caller)]).toMatchObject([caller, { admitted: true, remaining: [3] }]);
     await until(() => made.counters.report.servers.some(({ address }) => address === `127.0.0.1:${replica.port}`));
