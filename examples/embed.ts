@@ -55,11 +55,11 @@ const { port } = await gateway.listen({ port: 0 });
 console.log("listens:  ", await textOf(`http://127.0.0.1:${port}/shop/items/2`));
 
 // 5. A new configuration: all or nothing, requests under way end as they began.
-const { changed, digest } = gateway.reload({ ...config, services: config.services.map((service) => ({ ...service, base_path: "/store" })) });
+const { changed, digest } = await gateway.reload({ ...config, services: config.services.map((service) => ({ ...service, base_path: "/store" })) });
 assert.equal(changed, true);
 console.log("reloaded: ", digest.length, await textOf(`http://127.0.0.1:${port}/store/items/3`));
 try {
-  gateway.reload({ services: config.services.map((service) => ({ ...service, base_path: "store" })) });
+  await gateway.reload({ services: config.services.map((service) => ({ ...service, base_path: "store" })) });
   assert.fail("a broken configuration was taken");
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;

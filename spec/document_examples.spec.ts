@@ -38,7 +38,7 @@ describe("JSON", () => {
   });
 
   it("every block that is not output is a valid configuration, or a valid plugin of one", () => {
-    const given = blocks.filter(({ info }) => info === "json");
+    const given = blocks.filter(({ info }) => info !== "json output");
     const wrong = given.map(({ path, text }) => ({ path, issues: issuesOf(asConfiguration(text)) })).filter(({ issues }) => issues !== "");
     expect(wrong).toEqual([]);
   });
@@ -164,6 +164,9 @@ describe("a configuration with errors", () => {
   });
 });
 
+/** The commands that are run in the folder of the page. */
+const OFFLINE: readonly string[] = ["validate", "test", "explain", "diff"];
+
 interface Step {
   readonly command: string;
   readonly expected: string;
@@ -190,8 +193,8 @@ function stepsOf(page: Document): Step[] {
       for (const part of block.split(/^\$ /m).slice(1)) {
         const [command = "", ...expected] = part.replace(/\n$/, "").split("\n");
         const [inForce, variables, servers] = [text, { ...environment }, running];
-        const needs = /:8081\//.test(block) ? "admin" : "traffic";
-        const start = () => (inForce === null ? startDemo() : needs === "admin" ? startProgram(folder, inForce) : startGateway(inForce, variables));
+        const needs = /:8081\/|--dry-run/.test(block) ? "admin" : "traffic";
+        const start = () => (inForce === null ? startDemo() : needs === "admin" ? startProgram(folder, inForce, variables) : startGateway(inForce, variables));
         const started = () => {
           if (!servers.has(needs)) servers.set(needs, start());
           return servers.get(needs)!;
@@ -213,7 +216,15 @@ function stepsOf(page: Document): Step[] {
           }
           const words = wordsOf(line);
           writeFileSync(join(folder, "gw.json"), inForce ?? "");
-          if (words[2] === "validate") return (await program(words.slice(2), { cwd: folder, environment: variables }).ended).stdout;
+          if (words[0] === "sed") return spawnSync("sh", ["-c", line], { cwd: folder, encoding: "utf8" }).stdout;
+          if (OFFLINE.includes(words[2]!)) {
+            const { stderr, stdout } = await program(words.slice(2), { cwd: folder, environment: variables }).ended;
+            return stderr + stdout;
+          }
+          if (line.includes(" reload --dry-run ")) {
+            const address = ["--admin-url", `http://127.0.0.1:${(await started()).portOf(8081)}`];
+            return (await program([...words.slice(2), ...address], { cwd: folder, environment: { ...variables, ...ADMIN } }).ended).stdout;
+          }
           if (words[2] === "--config") return startText(folder, variables);
           return null;
         }
@@ -254,10 +265,12 @@ async function startGateway(text: string, environment: Readonly<Record<string, s
   return { portOf: () => port, asShown };
 }
 
+const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a password" };
+
 /** The program with its admin interface. */
-async function startProgram(folder: string, text: string): Promise<Running> {
+async function startProgram(folder: string, text: string, variables: Readonly<Record<string, string>>): Promise<Running> {
   writeFileSync(join(folder, "gw.json"), text);
-  const environment = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a password", LOG_FORMAT: "text" };
+  const environment = { ...variables, ...ADMIN, LOG_FORMAT: "text" };
   const words = ["--config", "gw.json", "--http-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"];
   const running = program(words, { environment, cwd: folder });
   const said = await running.says(/^ {2}reload.*$/m, "stderr");

@@ -26,6 +26,7 @@ describe("fields of the configuration", () => {
       ["global", schema.properties!.global!] as const,
       ...["Service", "Upstream", "Route", "Plugin"].map((name) => [name, definitions[name]!] as const),
     ].map(([name, node]) => [name, node, () => tableUnder(name, configuration)] as const),
+    ["Test", definitions.Test!, () => tableUnder("Tests", document("docs/proof.md"))] as const,
     ...builtinPlugins.map(({ name, schema: own }) => [name, own.jsonSchema() as Node, () => fieldTable(name)] as const),
   ];
 

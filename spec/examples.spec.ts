@@ -1,20 +1,22 @@
 /** The files in examples/ are valid and run, and the version is the same everywhere. The documents are checked by `documents.spec.ts`. */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts";
 import { SETTINGS, type Setting } from "../lib/config/settings_table.ts";
-import { createGateway, loadPluginModules, version } from "../lib/index.ts";
+import { createGateway, loadPluginModules, version, type ConfigInput } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { blocksOf, document, documents, found, read, root } from "./support/documents.ts";
+import { emptyFolder, program } from "./support/process.ts";
 import { checkRoutes } from "../lib/route/checks.ts";
 
 const changelog = read("CHANGELOG.md");
 const jsonExamples = readdirSync(`${root}/examples`).filter((name) => name.endsWith(".json"));
 const settings = Object.values(SETTINGS) as Setting<unknown>[];
 
-const environment = { SHOP_WEB_KEY: "web", SHOP_OLD_KEY: "old", STATUS_KEY: "status", ORDERS_KEY: "orders" };
+const environment = { SHOP_WEB_KEY: "web", SHOP_OLD_KEY: "old", STATUS_KEY: "status", ORDERS_KEY: "orders", SHOP_MOBILE_KEY: "mobile", AUDITOR_PASSWORD: "auditor" };
 const secretFiles: Readonly<Record<string, string>> = { "/run/secrets/shop_mobile_key": "mobile\n" };
 
 function load(text: string, references: "given" | "missing" = "given"): LoadResult {
@@ -52,6 +54,43 @@ describe("examples", () => {
     const loaded = load(read("examples/plugins.json"), "missing");
     const places = loaded.ok ? [] : loaded.issues.map(({ message }) => /\$\{[^}]*\}/.exec(message)?.[0]);
     expect(places).toEqual(["${env:SHOP_WEB_KEY}", "${file:/run/secrets/shop_mobile_key}", "${env:SHOP_OLD_KEY}", "${env:STATUS_KEY}"]);
+  });
+
+  it("tested.json contains all of plugins.json, except that its keys need no file", () => {
+    const written = JSON.parse(read("examples/plugins.json").replace("${file:/run/secrets/shop_mobile_key}", "${env:SHOP_MOBILE_KEY}")) as ConfigInput;
+    expect(tested().global).toMatchObject(written.global!);
+    expect(tested().services.slice(0, written.services.length)).toEqual(written.services);
+  });
+
+  it.each(jsonExamples)("edge-gateway validate --strict accepts %s: it has no warning, or accepts it", async (name) => {
+    const file = join(emptyFolder(), name);
+    writeFileSync(file, read(`examples/${name}`).replace("${file:/run/secrets/shop_mobile_key}", "${env:SHOP_MOBILE_KEY}"));
+    expect(await program(["validate", "--strict", file], { environment }).ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  it("edge-gateway test runs the tests of tested.json, and all pass", async () => {
+    const { code, stdout } = await program(["test", `${root}/examples/tested.json`], { environment }).ended;
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/\n\d\d passed\n$/)]);
+  });
+
+  it("tested.json uses every built-in plugin kind", () => {
+    const used = pluginsOf(tested()).map(({ name }) => name);
+    expect(builtinPlugins.map(({ name }) => name).filter((name) => !used.includes(name))).toEqual([]);
+  });
+
+  it("every plugin of tested.json is tested: without it a test fails, and so does one if it is disabled or in shadow mode and would take effect", { timeout: 60_000 }, async () => {
+    expect(await failed(tested())).toEqual([]);
+    const untested = [];
+    for (let i = 0; i < pluginsOf(tested()).length; i++) {
+      const config = tested();
+      const plugin = pluginsOf(config)[i]!;
+      const settings = plugin.config as { mode?: string };
+      if (plugin.enabled === false) plugin.enabled = true;
+      else if (settings.mode === "shadow") settings.mode = "enforce";
+      else plugin.enabled = false;
+      if ((await failed(config)).length === 0) untested.push(plugin.name);
+    }
+    expect(untested).toEqual(["http_log"]); // it never changes a reply
   });
 
   it("the ConfigMap for Kubernetes holds a valid configuration", () => {
@@ -130,6 +169,29 @@ describe("the version", () => {
     expect(found(changelog, /^### (.+)$/gm).filter((name) => !known.includes(name))).toEqual([]);
   });
 });
+
+interface WrittenPlugin {
+  readonly name: string;
+  enabled?: boolean;
+  readonly config: object;
+}
+
+function tested(): ConfigInput {
+  return JSON.parse(read("examples/tested.json")) as ConfigInput;
+}
+
+function pluginsOf({ global = {}, services }: ConfigInput): WrittenPlugin[] {
+  const levels = [global, ...services, ...services.flatMap(({ routes }) => routes)];
+  return levels.flatMap(({ plugins = [] }) => plugins) as WrittenPlugin[];
+}
+
+/** The names of the tests that fail. */
+async function failed(config: ConfigInput): Promise<string[]> {
+  const gateway = createGateway({ config, environment });
+  const { tests } = await gateway.test();
+  await gateway.close(0);
+  return tests.filter(({ passed }) => !passed).map(({ name }) => name);
+}
 
 /** Runs a program against the sources, as `npx tsx` does against the built package. */
 function run(file: string): Promise<{ code: number | null; out: string; err: string }> {

@@ -14,7 +14,8 @@ import { EventStreams } from "./events.ts";
 import { Login } from "./login.ts";
 import { readExplainRequest } from "./explain_request.ts";
 import { Sessions } from "./session.ts";
-import { configView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, type AdminSource } from "./views.ts";
+import { readReloadRequest } from "./reload_request.ts";
+import { configView, dryRunView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource } from "./views.ts";
 
 export interface EndpointsOptions {
   readonly user: string;
@@ -73,6 +74,7 @@ export class Endpoints {
       "/gateway/status": view(() => statusView(source.status())),
       "/gateway/health": view(() => healthView(source.health())),
       "/gateway/stats": view(() => statsWithHistoryView(source.stats("all"))),
+      "/gateway/tests": view(() => testsView(source.tests())),
       "/gateway/events": { GET: { access: "session", answer: (inbound) => this.#streamEvents(inbound) } },
       "/gateway/explain": { POST: { access: "session", answer: (inbound) => this.#explain(inbound) } },
       "/gateway/reload": { POST: { access: "session", answer: (inbound) => this.#reload(inbound) } },
@@ -192,10 +194,17 @@ export class Endpoints {
   async #explain(inbound: Inbound): Promise<Reply> {
     const request = await readExplainRequest(inbound);
     if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
-    return json(200, explanationView(this.#options.source.explain(request, this.#secrets)));
+    return json(200, explanationView(await this.#options.source.explain(request, this.#secrets)));
   }
 
-  async #reload({ call, clientAddress }: Inbound): Promise<Reply> {
+  async #reload(inbound: Inbound): Promise<Reply> {
+    const { call, clientAddress } = inbound;
+    const request = await readReloadRequest(inbound);
+    if ("code" in request) return problem(call, request.code, { detail: request.detail });
+    if (request.isDryRun) {
+      this.#options.log.info("dry run of a reload requested by an administrator", { address: clientAddress, request_id: call.id });
+      return json(200, dryRunView(await this.#options.source.dryRun(request.text)));
+    }
     this.#options.log.info("reload requested by an administrator", { address: clientAddress, request_id: call.id });
     const reloaded = await this.#options.source.reload();
     const { digest } = reloaded;

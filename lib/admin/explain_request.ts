@@ -1,28 +1,16 @@
 /**
  * Reads the request to explain from the body of `POST /gateway/explain`, or reports the error.
  */
-import { Fault, type ErrorCode } from "../base/errors.ts";
+import { isIP } from "node:net";
 import type { Question } from "../gateway/explain.ts";
-import { headerValue } from "../http/headers.ts";
-import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
+import { readJsonBody, type Unreadable } from "./json_body.ts";
 
 const MAX_BYTES = 64 * 1024;
 
-export interface Unreadable {
-  readonly code: ErrorCode & ("bad_request" | "request_invalid" | "body_too_large");
-  readonly detail: string;
-}
-
 export async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {
-  if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? "")) return malformed("Send the request to explain as application/json.");
-  let body: Buffer;
-  try {
-    body = await readBody(inbound, MAX_BYTES);
-  } catch (error) {
-    if (!(error instanceof Fault)) return malformed("The body ended before its announced end.");
-    return { code: "body_too_large", detail: `The body may have at most ${MAX_BYTES} bytes.` };
-  }
+  const body = await readJsonBody(inbound, MAX_BYTES, "the request to explain");
+  if ("code" in body) return body;
   try {
     return explainRequestOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));
   } catch (error) {
@@ -30,23 +18,26 @@ export async function readExplainRequest(inbound: Inbound): Promise<Question | U
   }
 }
 
-const JSON_TYPE = /^application\/json[ \t]*(?:;|$)/i;
-
 /** Reports every field that is wrong, in one sentence each. */
 function explainRequestOf(value: unknown): Question | Unreadable {
   if (!isObject(value)) return invalid(['The body must be an object: {"method":"GET","url":"/shop/items","headers":{}}.']);
-  const { method, url, headers = {}, ...others } = value;
+  const { method, url, headers = {}, client_ip: clientIp = null, body = null, ...others } = value;
   const wrong: string[] = [];
   if (typeof method !== "string" || method === "") wrong.push('"method" is missing, or not a string such as "GET".');
   if (typeof url !== "string" || url === "") wrong.push('"url" is missing, or not a string such as "/shop/items?x=1".');
-  if (!isObject(headers) || !Object.values(headers).every((each) => typeof each === "string")) {
-    wrong.push('"headers" is not an object of strings such as {"Host":"shop.example.com"}.');
+  if (!isObject(headers) || !Object.values(headers).flat().every((each) => typeof each === "string")) {
+    wrong.push('"headers" is not an object of strings, or of lists of them, such as {"Host":"shop.example.com"}.');
+  }
+  if (clientIp !== null && (typeof clientIp !== "string" || isIP(clientIp) === 0)) {
+    wrong.push('"client_ip" is not an IP address such as "203.0.113.9".');
   }
   for (const name of Object.keys(others).slice(0, MAX_NAMED)) {
-    wrong.push(`${JSON.stringify(name)} is not a known field: the fields are "method", "url" and "headers".`);
+    wrong.push(`${JSON.stringify(name)} is not a known field: the fields are "method", "url", "headers", "client_ip" and "body".`);
   }
   if (wrong.length > 0) return invalid(wrong);
-  return { method: method as string, url: url as string, headers: headers as Record<string, string> };
+  const question = { method: method as string, url: url as string, headers: headers as Record<string, string | string[]> };
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  return { ...question, ...(clientIp !== null && { clientIp: clientIp as string }), ...(body !== null && { body: text }) };
 }
 
 const MAX_NAMED = 3;

@@ -5,7 +5,10 @@ import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, TryFigures } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
-import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
+import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
+import type { DryRun } from "../gateway/proof/dry_run.ts";
+import { routeDiffView } from "../gateway/proof/route_diff.ts";
+import type { Warning } from "../gateway/status.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
 /** The data and actions that the admin interface needs from the rest of the program. */
@@ -18,10 +21,14 @@ export interface AdminSource {
   status(): GatewayStatus;
   health(): GatewayHealth;
   stats(extent: StatsExtent): GatewayStats;
-  explain(question: Question, secrets: Secrets): Explanation;
+  /** The last run of the configuration's tests; null before the first one. */
+  tests(): LastTests | null;
+  explain(question: Question, secrets: Secrets): Promise<Explanation>;
   metrics(): Readable;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;
+  /** Tries a reload without doing it. `text` is a whole configuration; null: the file, read again. */
+  dryRun(text: Buffer | null): Promise<DryRun>;
 }
 
 /** Whether secrets that are written in the configuration itself are shown. */
@@ -50,9 +57,13 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
   return { services, plugins, global };
 }
 
+export function warningView({ code, path, message, example, remedy, service, route }: Warning) {
+  return { code, path, message, example, remedy, service, route };
+}
+
 /** Times in the format of RFC 3339. */
 export function statusView(status: GatewayStatus) {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, counters } = status;
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, counters, tests } = status;
   return {
     version,
     state,
@@ -65,11 +76,32 @@ export function statusView(status: GatewayStatus) {
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
     counters: counters === null ? null : countersView(counters),
+    tests,
     plugin_faults: status.pluginFaults,
     certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
       return { where, path, names, common_name: commonName, not_after: moment(notAfter) };
     }),
-    warnings: status.warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
+    warnings: status.warnings.map(warningView),
+  };
+}
+
+/** As `edge-gateway test --json`, with the time of the run and the digest of the configuration that was tested. */
+export function testsView(last: LastTests | null) {
+  if (last === null) return { at: null, digest: null, passed: 0, failed: 0, tests: [] };
+  const { at, digest, report } = last;
+  const tests = report.tests.map(({ name, passed, expected, found, differences }) => ({ name, passed, expected, found, differences }));
+  return { at: moment(at), digest, passed: report.passed, failed: report.failed, tests };
+}
+
+export function dryRunView({ outcome, issues, warnings, tests, untested, diff, requests }: DryRun) {
+  return {
+    outcome,
+    issues,
+    warnings: warnings.map(warningView),
+    tests,
+    untested,
+    diff: diff === null ? null : routeDiffView(diff),
+    requests: requests === null ? null : { checked: requests.checked, other_route: requests.otherRoute, no_route: requests.noRoute, examples: requests.examples },
   };
 }
 

@@ -79,3 +79,6 @@ export class Fault extends Error {
     this.code = code;
   }
 }
+
+/** A callback that does nothing. As a listener for errors that are handled elsewhere: without one they end the process. */
+export function ignore(): void {}

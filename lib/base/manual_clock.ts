@@ -10,14 +10,13 @@ export interface ManualClock extends Clock {
   readonly pending: number;
 }
 
-/** A clock that only the test advances. Starts at 0 monotonic, 2026-01-01T00:00:00Z on the wall. */
-export function manualClock(): ManualClock {
+/** A clock that only the test advances. Starts at 0 monotonic, and on the wall at `epoch`, milliseconds since 1970. */
+export function manualClock(epoch = Date.UTC(2026, 0, 1)): ManualClock {
   interface Entry {
     due: number;
     readonly ms: number;
     readonly run: () => void;
   }
-  const epoch = Date.UTC(2026, 0, 1);
   const pending = new Set<Entry>();
   let now = 0;
   return {

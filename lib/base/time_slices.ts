@@ -16,3 +16,15 @@ export function createTimeSlices(): NextTimeSlice {
       if (waiting.push(resolve) === 1) setImmediate(release);
     });
 }
+
+const SLICE_MS = 5;
+
+/** For work in small steps: waits for the next slice only once the current one has lasted for 5 ms. */
+export function paced(next: NextTimeSlice = createTimeSlices()): NextTimeSlice {
+  let end = performance.now() + SLICE_MS;
+  return async () => {
+    if (performance.now() < end) return;
+    await next();
+    end = performance.now() + SLICE_MS;
+  };
+}

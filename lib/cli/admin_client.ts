@@ -26,15 +26,17 @@ export interface AdminAnswer {
   readonly json: Readonly<Record<string, unknown>>;
 }
 
-export type Ask = (method: string, path: string) => Promise<AdminAnswer>;
+/** `json` is the body, if there is one. */
+export type Ask = (method: string, path: string, json?: string | Buffer) => Promise<AdminAnswer>;
 
 /** Throws a `Failure` with exit code 1 when the gateway cannot be asked, or refuses the user. */
 export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise<T>): Promise<T> {
   const { url, user, password, ca, timeoutMs = 30_000, maxBytes = 16 * 1024 * 1024 } = target;
   const client = new HttpClient({ clock: systemClock, tls: ca === null ? undefined : { ca } });
-  const ask = async (method: string, path: string, headers: HeaderList, ms = timeoutMs): Promise<AdminAnswer> => {
+  const ask = async (method: string, path: string, headers: HeaderList, json?: string | Buffer, ms = timeoutMs): Promise<AdminAnswer> => {
+    const body = json === undefined ? {} : { body: typeof json === "string" ? Buffer.from(json) : json };
     try {
-      const answer = await client.ask({ url: new URL(url + path), method, headers, timeoutMs: ms, maxBytes });
+      const answer = await client.ask({ url: new URL(url + path), method, headers, timeoutMs: ms, maxBytes, ...body });
       return { status: answer.status, headers: answer.headers, json: objectIn(answer.body) };
     } catch (error) {
       throw new Failure(`cannot ask ${url}: ${reason(error as ClientFailure, ms)}`, 1);
@@ -46,10 +48,10 @@ export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise
     if (login.status === 401) throw new Failure(`${url} refused the user name or the password`, 1);
     if (login.status !== 200 || cookie === undefined) throw unexpected(login, "POST /login", url);
     try {
-      return await act((method, path) => ask(method, path, ["Cookie", cookie]));
+      return await act((method, path, json) => ask(method, path, ["Cookie", cookie, ...(json === undefined ? [] : JSON_TYPE)], json));
     } finally {
       // The command already has its answer: a failed logout does not change it.
-      await ask("DELETE", "/logout", ["Cookie", cookie], LOGOUT_MS).catch(() => {});
+      await ask("DELETE", "/logout", ["Cookie", cookie], undefined, LOGOUT_MS).catch(() => {});
     }
   } finally {
     client.close();
@@ -57,6 +59,7 @@ export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise
 }
 
 const LOGOUT_MS = 2_000;
+const JSON_TYPE: HeaderList = ["Content-Type", "application/json"];
 
 /** The failure for an answer that is not expected here. */
 export function unexpected({ status, headers, json }: AdminAnswer, asked: string, url: string): Failure {

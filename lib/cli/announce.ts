@@ -4,6 +4,7 @@
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
+import type { Warning } from "../gateway/status.ts";
 import { describeCounts } from "./config_file.ts";
 import type { Started } from "./start.ts";
 
@@ -33,12 +34,24 @@ export function announce(started: Started, settings: Settings, log: Log): void {
     const lines = rows.map(([name, text]) => (text === "" ? "" : `  ${name.padEnd(9)}${text}\n`));
     process.stderr.write(`edge-gateway ${version} started\n${lines.join("")}`);
   }
-  for (const { code, message } of gateway.status.warnings) if (WARNED_AT_START.has(code)) log.warn(message);
+  logWarnings(log, [...gateway.status.warnings.filter(({ code }) => OF_SETTINGS.has(code)), ...gateway.configWarnings]);
   warnOfNode(started, log);
 }
 
-/** Warnings that the settings or the file cause; GET /gateway/status gives all warnings for as long as they last. */
-const WARNED_AT_START: ReadonlySet<string> = new Set(["certificates_unused", "mtls_idle", "limit_by_any_header"]);
+/** Warnings that the settings cause. */
+const OF_SETTINGS: ReadonlySet<string> = new Set(["certificates_unused", "mtls_idle"]);
+
+const MOST_LOGGED = 100;
+
+/** Logs each warning on a line of its own, at most 100. */
+export function logWarnings(log: Log, warnings: readonly Warning[]): void {
+  for (const { code, path, message, example, remedy } of warnings.slice(0, MOST_LOGGED)) {
+    log.warn(message, { code, ...(path !== null && { path }), ...(example !== null && { example }), remedy });
+  }
+  const more = warnings.length - MOST_LOGGED;
+  if (more > 0) log.warn(`${more} more warnings: edge-gateway validate lists all of them`);
+}
+
 /** The first nghttp2 whose process HTTP/2 clients cannot abort (CVE-2026-27135). */
 const FIXED_NGHTTP2 = "1.68.1";
 

@@ -2,38 +2,113 @@
  * `edge-gateway validate` and `edge-gateway schema`: the commands that check a configuration without starting anything. They run the code of
  * plugin modules.
  */
+import { messageOf } from "../base/errors.ts";
+import { formatPath, parseJson, positionAt } from "../config/json.ts";
+import { readConfigFile, type ConfigIssue } from "../config/load.ts";
 import { configJsonSchema } from "../config/model.ts";
-import { SETTINGS } from "../config/settings_table.ts";
-import { ConfigError, Gateway } from "../gateway/gateway.ts";
+import { SETTINGS, type SettingsTable } from "../config/settings_table.ts";
+import { ConfigError, type Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules, moduleKinds } from "../gateway/plugin_modules.ts";
+import { Candidate } from "../gateway/proof/candidate.ts";
+import { configWarnings } from "../gateway/proof/config_warnings.ts";
+import type { ConfigWarning, TestReport } from "../gateway/status.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
-import { refuseOtherFlags, type Arguments, type Command } from "./arguments.ts";
+import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
 import { Failure } from "./failure.ts";
+import { printable } from "./terminal.ts";
+import { warningLines, type ShownWarning } from "./warning_text.ts";
 
-const settings = { configPath: SETTINGS.configPath };
+/** The settings of a command that reads a configuration file. */
+export const FILE_SETTINGS = { configPath: SETTINGS.configPath };
 
-/** Checks a configuration as `run` would. */
+const flags: FlagTable = {
+  strict: { value: null, help: "Exit with 2 if there is a warning." },
+  "no-tests": { value: null, help: "Do not run the tests of the configuration." },
+  json: { value: null, help: "Print JSON." },
+};
+
+/** Checks a configuration as `run` would, and reports its warnings. 2: it has errors, a test fails, or with --strict there is a warning. */
 export const validate: Command = {
   operand: "[FILE]",
-  about: "Check a configuration and report all errors",
-  settings,
+  about: "Check a configuration, run its tests, and report all errors and warnings",
+  settings: FILE_SETTINGS,
+  flags,
+  exits: "0 valid",
   async run(given) {
-    const named = configFlag(given);
-    const [operand] = given.operands;
-    if (named !== undefined && operand !== undefined) throw new Failure("name one file, as --config FILE or as FILE", 2);
-    const file = named ?? operand ?? (process.env.CONFIG_FILE_PATH || "gw.json");
-    const { counts, digest } = new Gateway({ configFile: file, modules: await loadPluginModules(file) });
-    process.stdout.write(`${file} is valid (${describeCounts(counts)}; digest ${digest})\n`);
-    return 0;
+    const file = namedFile(given, FILE_SETTINGS, flags);
+    const isJson = given.flags.json !== undefined;
+    const runsTests = given.flags["no-tests"] === undefined;
+    const result = await validated(file, runsTests);
+    const { error, warnings } = result;
+    if (isJson) process.stdout.write(`${JSON.stringify(viewOf(result), null, 2)}\n`);
+    else {
+      if (warnings.length > 0) process.stderr.write(printable(warningLines(warnings, file)));
+      if (error !== null) throw error;
+      process.stdout.write(`${file} is valid (${summaryOf(result, runsTests)})\n`);
+    }
+    if (error !== null) return 2;
+    if (given.flags.strict === undefined || warnings.length === 0) return 0;
+    throw new Failure(`--strict accepts no warning: correct ${warnings.length === 1 ? "it, or name it" : "them, or name them"} in global.accept_warnings`, 2);
   },
 };
+
+interface Validated {
+  readonly counts: Gateway["counts"] | null;
+  readonly digest: string | null;
+  /** Null: not run. */
+  readonly tests: TestReport | null;
+  readonly warnings: readonly ShownWarning[];
+  /** Null: it is valid. */
+  readonly error: ConfigError | null;
+}
+
+async function validated(file: string, runsTests: boolean): Promise<Validated> {
+  let candidate: Candidate;
+  try {
+    candidate = await openCandidate(file);
+  } catch (error) {
+    if (error instanceof ConfigError) return { counts: null, digest: null, tests: null, warnings: [], error };
+    throw error;
+  }
+  const { configuration } = candidate;
+  try {
+    const error = runsTests ? await configuration.prove().then(() => null, (failed: ConfigError) => failed) : null;
+    const { counts, digest } = configuration.snapshot;
+    return { counts, digest, tests: configuration.lastTests?.report ?? null, warnings: placed(configWarnings(configuration.snapshot), file), error };
+  } finally {
+    await candidate.close();
+  }
+}
+
+/** With the positions of what they are about. */
+function placed(warnings: readonly ConfigWarning[], file: string): ShownWarning[] {
+  const read = warnings.length === 0 ? null : readConfigFile(file);
+  const node = read?.ok ? parseJson(read.text).node : null;
+  return warnings.map((warning) => ({ ...warning, position: node === null ? null : positionAt(node, warning.at) }));
+}
+
+/** "12 services, 84 routes; 31 tests passed; 2 warnings" */
+function summaryOf({ counts, tests, warnings }: Validated, ranTests: boolean): string {
+  const { services, routes } = counts!;
+  const parts = [`${counted(services, "service")}, ${counted(routes, "route")}`, ...(tests === null || tests.passed === 0 ? [] : [`${counted(tests.passed, "test")} passed`])];
+  return [...parts, ...(ranTests ? [] : ["tests not run"]), ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])].join("; ");
+}
+
+function viewOf({ counts, digest, tests, warnings, error }: Validated) {
+  const shown = warnings.map(({ code, path, message, example, remedy }) => ({ code, path, message, example, remedy }));
+  return { valid: error === null, digest, counts, tests, warnings: shown, issues: (error?.issues ?? []).map((issue) => issueView(issue, error?.file)) };
+}
+
+function issueView({ at, message, position, file }: ConfigIssue, configFile: string | undefined) {
+  return { file: file ?? configFile ?? null, line: position?.line ?? null, column: position?.column ?? null, path: formatPath(at), message };
+}
 
 /** Errors in the configuration do not matter, except that its plugin modules must be usable. */
 export const schema: Command = {
   about: "Print the JSON Schema of the configuration, for editors; with --config FILE also of its plugin modules",
-  settings,
+  settings: FILE_SETTINGS,
   async run(given) {
-    const file = configFlag(given);
+    const file = configFlag(given, FILE_SETTINGS);
     const { kinds, issues } = file === undefined ? { kinds: builtinPlugins, issues: [] } : await moduleKinds(file, builtinPlugins);
     if (issues.length > 0) throw new ConfigError(issues, file);
     process.stdout.write(`${JSON.stringify(configJsonSchema(kinds), null, 2)}\n`);
@@ -41,15 +116,37 @@ export const schema: Command = {
   },
 };
 
-function configFlag(given: Arguments): string | undefined {
-  refuseOtherFlags(given, settings);
+/** The configuration file that a command names, as --config FILE, as FILE or by CONFIG_FILE_PATH; default gw.json. Throws a `Failure`. */
+export function namedFile(given: Arguments, settings: SettingsTable, flags: FlagTable): string {
+  const named = configFlag(given, settings, flags);
+  const [operand] = given.operands;
+  if (named !== undefined && operand !== undefined) throw new Failure("name one file, as --config FILE or as FILE", 2);
+  return named ?? operand ?? (process.env.CONFIG_FILE_PATH || "gw.json");
+}
+
+function configFlag(given: Arguments, settings: SettingsTable, flags?: FlagTable): string | undefined {
+  refuseOtherFlags(given, settings, flags);
   const { config } = given.flags;
   if (config === true) throw new Failure("--config needs a value: the path of the configuration file", 2);
   return config;
 }
 
+/** Reads, checks and compiles the file, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a plugin cannot be created. */
+export async function openCandidate(file: string): Promise<Candidate> {
+  const modules = await loadPluginModules(file);
+  try {
+    return new Candidate({ configFile: file, modules });
+  } catch (error) {
+    throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
+  }
+}
+
 /** "1 service, 2 routes, 3 upstreams" */
 export function describeCounts({ services, routes, upstreams }: Gateway["counts"]): string {
-  const some = (count: number, noun: string) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-  return `${some(services, "service")}, ${some(routes, "route")}, ${some(upstreams, "upstream")}`;
+  return `${counted(services, "service")}, ${counted(routes, "route")}, ${counted(upstreams, "upstream")}`;
+}
+
+/** "1 route", "2 routes" */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -2,7 +2,7 @@
  * The texts of `edge-gateway help` and of `--help`, generated from the commands and the table of settings.
  */
 import { CLIENT_SETTINGS, SETTINGS, type SettingsTable } from "../config/settings_table.ts";
-import type { Command } from "./arguments.ts";
+import type { Command, FlagTable } from "./arguments.ts";
 
 export function helpText(commands: Readonly<Record<string, Command>>): string {
   const lines = Object.entries(commands).map(([name, { operand = "", about }]) => `  ${`${name} ${operand}`.padEnd(21)}${about}\n`);
@@ -14,27 +14,36 @@ ${lines.join("")}
 
 ${FLAGS}:
 ${flagsText(SETTINGS)}
-Further flags of reload:
+Further flags of explain and reload, which ask a running gateway:
 ${flagsText(CLIENT_SETTINGS)}
 ${TRACES}
-${EXIT_CODES}`;
+${exitCodes()}`;
 }
 
-export function helpTextOf(name: string, { operand, about, settings }: Command): string {
-  const hasFlags = Object.keys(settings).length > 0;
-  const usage = ["edge-gateway", name, operand, hasFlags ? "[FLAGS]" : undefined].filter((word) => word !== undefined);
-  const flags = hasFlags ? `\n${FLAGS}:\n${flagsText(settings)}` : "";
-  return `Usage: ${usage.join(" ")}\n\n${about}.\n${flags}${"httpPort" in settings ? `\n${TRACES}` : ""}\n${EXIT_CODES}`;
+export function helpTextOf(name: string, { operand, about, settings, flags, exits }: Command): string {
+  const hasSettings = Object.keys(settings).length > 0;
+  const usage = ["edge-gateway", name, operand, hasSettings || flags !== undefined ? "[FLAGS]" : undefined].filter((word) => word !== undefined);
+  const own = flags === undefined ? "" : `\nFlags:\n${ownFlagsText(flags)}`;
+  const shared = hasSettings ? `\n${FLAGS}:\n${flagsText(settings)}` : "";
+  return `Usage: ${usage.join(" ")}\n\n${about}.\n${own}${shared}${"httpPort" in settings ? `\n${TRACES}` : ""}\n${exitCodes(exits)}`;
 }
 
 const FLAGS = "Flags, each with its environment variable; flags win";
 const TRACES = "Traces are sent to OTEL_EXPORTER_OTLP_ENDPOINT; OpenTelemetry's other variables are read, too.\n";
-const EXIT_CODES = "Exit codes: 0 done, 1 failed while running, 2 wrong command line, settings or configuration.\n";
+const exitCodes = (exits = "0 done, 1 failed while running") => `Exit codes: ${exits}, 2 wrong command line, settings or configuration.\n`;
 
 function flagsText(settings: SettingsTable): string {
   const rows = Object.values(settings).map((row) => {
     const [left, right] = row.flag === null ? [row.variable, "(environment only)"] : [`--${row.flag} ${row.value}`, row.variable];
     return `  ${left}\n      ${right}. ${row.help}${row.fallback === null ? "" : ` Default ${row.fallback}.`}\n`;
+  });
+  return rows.join("");
+}
+
+function ownFlagsText(flags: FlagTable): string {
+  const rows = Object.entries(flags).map(([name, { value, help, letter }]) => {
+    const left = [letter === undefined ? `--${name}` : `-${letter}, --${name}`, value].filter((word) => word !== null).join(" ");
+    return `  ${left}\n      ${help}\n`;
   });
   return rows.join("");
 }

@@ -3,15 +3,18 @@
  */
 import { version } from "../base/version.ts";
 import { ConfigError } from "../gateway/gateway.ts";
-import { notACommand, readArguments, refuseOtherFlags, type Command } from "./arguments.ts";
+import { notACommand, readArguments, refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
 import { schema, validate } from "./config_file.ts";
 import { demo } from "./demo.ts";
+import { diff } from "./diff.ts";
+import { explain } from "./explain.ts";
 import { Failure, type ExitCode } from "./failure.ts";
 import { hashPassword } from "./hash_password.ts";
 import { helpText, helpTextOf } from "./help.ts";
 import { manager } from "./manager.ts";
 import { reload } from "./reload.ts";
 import { run } from "./run.ts";
+import { test } from "./test.ts";
 
 const help: Command = {
   operand: "[COMMAND]",
@@ -27,7 +30,7 @@ const help: Command = {
 
 /** In the order in which help lists them. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
-  run, demo, manager, validate, reload, schema, "hash-password": hashPassword, help,
+  run, demo, manager, validate, test, explain, diff, reload, schema, "hash-password": hashPassword, help,
 };
 
 /** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */
@@ -35,14 +38,15 @@ export async function main(words: readonly string[]): Promise<ExitCode> {
   // The gateway keeps running if the reader of its output ends (`| head`, a log collector that restarts).
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
-    const given = readArguments(words, Object.keys(COMMANDS));
+    const own = Object.assign({}, ...Object.values(COMMANDS).map(({ flags }) => flags)) as FlagTable;
+    const given = readArguments(words, Object.keys(COMMANDS), own);
     const command = COMMANDS[given.command]!;
     if (given.flags.help !== undefined) return printHelp(given.isNamed ? given.command : "help");
     if (given.flags.version !== undefined) {
       process.stdout.write(`${version}\n`);
       return 0;
     }
-    if (given.operands.length > (command.operand === undefined ? 0 : 1)) {
+    if (given.operands.length > (command.operand?.split(" ").length ?? 0)) {
       // The arguments are not repeated: one may be a password.
       const { remedy = `edge-gateway ${given.command} --help shows its usage` } = command;
       throw new Failure(`too many arguments for "${given.command}": ${remedy}`, 2);

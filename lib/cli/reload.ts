@@ -1,22 +1,41 @@
 /**
- * `edge-gateway reload`: asks a running gateway to reload its configuration, and prints the changes or the errors.
+ * `edge-gateway reload`: asks a running gateway to reload its configuration, or only to try it, and prints the changes or the errors.
  */
+import type { dryRunView } from "../admin/views.ts";
 import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
 import type { Change } from "../gateway/config_diff.ts";
+import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
-import type { Command } from "./arguments.ts";
-import { accepted, type ExitCode } from "./failure.ts";
+import type { Command, FlagTable } from "./arguments.ts";
+import { counted } from "./config_file.ts";
+import { diffLines } from "./diff.ts";
+import { accepted, Failure, readNamedFile, type ExitCode } from "./failure.ts";
+import { printable, withoutControls } from "./terminal.ts";
 import { readAuthorities } from "./tls_files.ts";
+import { warningLines } from "./warning_text.ts";
 
-/** 0: reloaded. 2: refused, the old configuration stays in force. 1: the gateway cannot be asked. */
+const flags: FlagTable = {
+  "dry-run": { value: null, help: "Only print whether FILE, or the gateway's own file, would be accepted, and what would change." },
+};
+
+/** 0: reloaded. 2: refused, the old configuration stays in force. 1: the gateway cannot be asked, or the dry run was refused. */
 export const reload: Command = {
-  about: "Ask a running gateway to reload its configuration, and print what changed",
+  operand: "[FILE]",
+  about: "Ask a running gateway to reload its configuration, and print what changed; with --dry-run what would change",
   settings: CLIENT_TABLE,
-  remedy: "the gateway reloads the file that it was started with",
+  flags,
+  exits: "0 done, 1 the gateway cannot be asked, or a dry run is refused",
   async run(given) {
-    const { url, user, password, caPath } = accepted(readClientSettings(given.flags, process.env));
+    const { "dry-run": dryRun, ...shared } = given.flags;
+    const [file] = given.operands;
+    if (file !== undefined && dryRun === undefined) throw new Failure("the gateway reloads the file that it was started with; another FILE is for --dry-run", 2);
+    const { url, user, password, caPath } = accepted(readClientSettings(shared, process.env));
+    const text = file === undefined ? undefined : readNamedFile(file, "FILE", "configuration");
+    // An empty body would stand for the gateway's own file.
+    if (text?.length === 0) throw new Failure(`${file} is empty`, 2);
     const ca = caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH");
     return asAdmin({ url, user, password, ca }, async (ask) => {
+      if (dryRun !== undefined) return printDryRun(await ask("POST", DRY_RUN, text), file ?? null, url);
       const answer = await ask("POST", "/gateway/reload");
       // Usually the gateway has already reloaded the changed file when the command runs: then the last change is printed.
       const status = Array.isArray(answer.json.changes) && answer.json.changes.length === 0 ? await ask("GET", "/gateway/status") : null;
@@ -24,6 +43,45 @@ export const reload: Command = {
     });
   },
 };
+
+const DRY_RUN = "/gateway/reload?dry_run=true";
+
+type DryRunJson = ReturnType<typeof dryRunView>;
+
+/** `file`: the one that was sent; null: the gateway's own. */
+function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null, url: string): ExitCode {
+  if (status >= 400 && status < 500 && typeof json.detail === "string" && REFUSED_REQUESTS.has(String(json.code))) {
+    throw new Failure(withoutControls(`${url} refused the request: ${json.detail}`), 1);
+  }
+  if (status !== 200 || (json.outcome !== "accepted" && json.outcome !== "refused")) throw unexpected({ status, json, ...rest }, `POST ${DRY_RUN}`, url);
+  const { outcome, issues, warnings, tests, untested, diff, requests } = json as unknown as DryRunJson;
+  const name = file ?? "the gateway's configuration file";
+  const ran = tests === null ? [] : [`${tests.passed} of ${counted(tests.passed + tests.failed, "test")} passed`];
+  const facts = [...ran, ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])];
+  const lines = [
+    ...issues.map((issue) => (file === null ? issue : issue.replace(POSTED_AT, file))),
+    ...warningLines(warnings, file),
+    ...(untested === null ? [] : [untested]),
+    ...(diff === null ? [] : diffLines(diff)),
+    ...(requests === null ? [] : requestLines(requests)),
+    `${name} would be ${outcome}${untested === null ? "" : " if its tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
+  ];
+  process[outcome === "accepted" ? "stdout" : "stderr"].write(printable(lines));
+  return outcome === "accepted" ? 0 : 1;
+}
+
+const REFUSED_REQUESTS = new Set(["bad_request", "request_invalid", "body_too_large"]);
+/** The name that the gateway gives to a text that came without one. */
+const POSTED_AT = /^\S*\(posted\)/;
+
+function requestLines({ checked, other_route: other, no_route: none, examples }: NonNullable<DryRunJson["requests"]>): string[] {
+  if (other + none === 0) return [`of the last ${counted(checked, "request")} none would get another route`];
+  const nameOf = (place: RoutePlace | null) => (place === null ? "no route" : `${place.service} / ${place.route}`);
+  return [
+    `of the last ${counted(checked, "request")}, ${other} would get another route and ${none} none:`,
+    ...examples.map(({ request, before, after }) => `  ${request}: ${nameOf(after)} instead of ${nameOf(before)}`),
+  ];
+}
 
 function print(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode {
   const { digest, changes, issues } = answer.json;
@@ -44,9 +102,4 @@ function print(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode 
 
 function linesOf(changes: readonly (Partial<Change> | null)[]): string[] {
   return changes.map((each) => `${String(each?.change).padEnd(9)}${String(each?.name)}`);
-}
-
-/** Replaces control characters, which would act on the terminal. */
-function printable(lines: readonly string[]): string {
-  return `${lines.map((line) => line.replace(/\p{Cc}/gu, "?")).join("\n")}\n`;
 }

@@ -10,7 +10,7 @@ import { watchFile, watchFiles } from "../config/watch.ts";
 import type { Change } from "../gateway/config_diff.ts";
 import type { Gateway, LastReload, ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
-import { announce } from "./announce.ts";
+import { announce, logWarnings } from "./announce.ts";
 import type { Command } from "./arguments.ts";
 import { accepted, type ExitCode } from "./failure.ts";
 import { drain, LINGER_MS, untilStopped } from "./shutdown.ts";
@@ -29,7 +29,8 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
   const renew = createTlsRenewal(settings, log);
   const followFiles = ({ gateway }: Started) => {
-    namedFiles.follow(gateway.files);
+    testFiles.follow(gateway.testFiles);
+    namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
     reloadNamedFiles(gateway, log); // includes changes before the files were watched
   };
   const reload = async (started: Started, by: ReloadCause) => {
@@ -51,6 +52,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
     if (started.gateway.status.lastReload?.outcome === "refused") return reload(started, "file");
     return followFiles(started);
   }));
+  const testFiles = watchFiles(whenStarted((started) => reload(started, "file")));
   const onHangup = whenStarted((started) => reloadAll(started, "signal"));
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
@@ -67,7 +69,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
     await waitAtMost(output.close(), LINGER_MS);
     return code;
   } finally {
-    for (const watched of [configFile, tlsFiles, namedFiles]) watched.close();
+    for (const watched of [configFile, tlsFiles, namedFiles, testFiles]) watched.close();
     process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
   }
 }
@@ -84,13 +86,14 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
   const isJson = settings.logFormat === "json";
   await gateway.loadModules();
   try {
-    const { digest, changed, changes } = gateway.reload(undefined, by);
+    const { digest, changed, changes } = await gateway.reload(undefined, by);
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
     const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(({ change, name }) => `${change.padEnd(8)} ${name}`);
     const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved again";
     log.info(message, { digest, by, ...counts, ...gateway.counts, ...(changed && isJson && { changes: lines }) });
     if (!isJson) for (const line of lines) log.info(`  ${line}`);
+    logWarnings(log, gateway.configWarnings);
   } catch (error) {
     const { lastReload } = gateway.status;
     if (lastReload?.outcome !== "refused") throw error;

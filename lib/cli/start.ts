@@ -6,7 +6,7 @@ import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import { Gateway, type GatewayOptions, type LastReload } from "../gateway/gateway.ts";
+import { ConfigError, Gateway, type GatewayOptions, type LastReload } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { Manager } from "../manager/server.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -68,6 +68,7 @@ async function listenOnAll(gateway: Gateway, settings: Settings, port: number, n
       urls.push(urlOf(tls === null ? "http" : "https", address));
     } catch (error) {
       // A machine without IPv6 must not fail for the default "::".
+      if (error instanceof ConfigError) throw error;
       const { code } = error as NodeJS.ErrnoException;
       if (host === "::" && settings.listenHosts.length > 1 && (code === "EAFNOSUPPORT" || code === "EADDRNOTAVAIL")) continue;
       throw listenFailure(error as NodeJS.ErrnoException, where(host, shared), name, "LISTEN_HOST");
@@ -108,8 +109,10 @@ function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
         explain: (question, secrets) => gateway.explain(question, secrets),
+        tests: () => gateway.lastTests,
         metrics: () => gateway.metricsStream(),
         reload,
+        dryRun: (text) => gateway.dryRun(text),
       },
     });
   } catch (error) {

@@ -3,6 +3,7 @@
  */
 import { isIP } from "node:net";
 import { parseCidr } from "../base/cidr.ts";
+import { TOKEN } from "../base/http_grammar.ts";
 import * as s from "./schema.ts";
 
 export const DAY_MS = 86_400_000;
@@ -101,4 +102,3 @@ function rangeProblem(text: string): string | undefined {
 }
 
 const HOST_NAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?$/i;
-export const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/; // RFC 9110 §5.6.2

@@ -17,6 +17,8 @@ export interface Issue {
   readonly message: string;
   /** Null when the document did not come from text. */
   readonly position: Position | null;
+  /** Absolute path of the file that it is in, unless that is the configuration itself. */
+  readonly file?: string;
 }
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -102,6 +104,11 @@ export function nodeAt(node: JsonNode, path: Path): JsonNode | undefined {
 /** The position of the value at the path, or of its nearest ancestor that exists. */
 export function positionAt(node: JsonNode, path: Path): Position | null {
   return path.length === 0 ? node.position : (nodeAt(node, path)?.position ?? positionAt(node, path.slice(0, -1)));
+}
+
+/** For issues of one text, in its order. */
+export function byPosition({ position: a }: Issue, { position: b }: Issue): number {
+  return a === null || b === null ? 0 : a.line - b.line || a.column - b.column;
 }
 
 /** The value for an error message, short: `"80a"`, `12`, `an array`. A secret is named by its kind: `a string`. */

@@ -4,11 +4,13 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
+import { byPosition, formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
 import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
+import { readTests, type RouteNames } from "./read_tests.ts";
 import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
+import type { ConfigTest } from "./tests.ts";
 
 export type ConfigIssue = Issue;
 
@@ -34,6 +36,10 @@ export type LoadResult<K extends PluginKind = PluginKind> =
   | {
       readonly ok: true;
       readonly config: Config;
+      /** Of the field `tests`, then of each file of `test_files`. They are not part of what is displayed, and not of the digest. */
+      readonly tests: readonly ConfigTest[];
+      /** Those of `files` that hold tests. */
+      readonly testFiles: readonly string[];
       /** For display: as configured, defaults filled in, references unresolved. */
       readonly shown: Json;
       /** The same with each literal secret masked. */
@@ -51,7 +57,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const parsed = parsedFrom(source);
   const issues: Issue[] = [...parsed.issues];
   if (parsed.node === null) return { ok: false, issues };
-  const root = parsed.node;
+  const root = withoutTests(parsed.node);
   const sources = sourcesFor(source, options);
   const files = new Map<string, NamedFile>();
   const secrets: Secret[] = [];
@@ -59,18 +65,17 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const kinds = kindsOf(root, options, context);
   const schema = configSchema(kinds);
   const config = schema.check(root, [], context);
-  if (options.checkRoutes !== undefined) {
-    const { list, resolved } = declarations(root, sources);
-    for (const issue of options.checkRoutes(list)) {
-      const { at } = issue;
-      issues.push({ at, message: withReferences(issue, nodeAt(root, at), resolved), position: positionAt(root, at) });
-    }
+  const { list, resolved, names } = declarations(root, sources);
+  for (const issue of options.checkRoutes?.(list) ?? []) {
+    const { at } = issue;
+    issues.push({ at, message: withReferences(issue, nodeAt(root, at), resolved), position: positionAt(root, at) });
   }
-  if (config === INVALID || issues.length > 0) return { ok: false, issues: issues.sort(byPosition) };
+  const { tests, testFiles, issues: inTestFiles } = readTests(parsed.node, names, context);
+  if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
   let copy: Json | undefined; // created on first use: rarely needed, and slow for a large configuration
-  return { ok: true, config, shown, masked: () => (copy ??= masked(shown, secrets)), digest, files: [...files.values()], kinds };
+  return { ok: true, config, tests, testFiles, shown, masked: () => (copy ??= masked(shown, secrets)), digest, files: [...files.values()], kinds };
 }
 
 function masked(shown: Json, secrets: readonly Secret[]): Json {
@@ -119,10 +124,13 @@ export function readConfigFile(
   }
 }
 
-/** One line per issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, without positions. */
+/**
+ * One line per issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, issues of the configuration
+ * itself are without positions.
+ */
 export function formatIssues(issues: readonly ConfigIssue[], file?: string): string {
-  const rows = issues.map(({ at, message, position }) => ({
-    place: file === undefined ? "" : position === null ? file : `${file}:${position.line}:${position.column}`,
+  const rows = issues.map(({ at, message, position, file: place = file }) => ({
+    place: place === undefined ? "" : position === null ? place : `${place}:${position.line}:${position.column}`,
     path: formatPath(at),
     message,
   }));
@@ -130,6 +138,12 @@ export function formatIssues(issues: readonly ConfigIssue[], file?: string): str
   const [placeWidth, pathWidth] = [width(rows.map((row) => row.place)), width(rows.map((row) => row.path))];
   const column = (text: string, wide: number) => (wide === 0 ? "" : `${text.padEnd(wide)}  `);
   return rows.map((row) => `${column(row.place, placeWidth)}${column(row.path, pathWidth)}${row.message}`).join("\n");
+}
+
+/** What the gateway does, without what is expected of it. */
+function withoutTests(root: JsonNode): JsonNode {
+  if (root.kind !== "object") return root;
+  return { ...root, members: new Map([...root.members].filter(([key]) => key !== "tests" && key !== "test_files")) };
 }
 
 function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
@@ -178,7 +192,7 @@ function kindsOf<K extends PluginKind>(root: JsonNode, options: LoadOptions<K>, 
 
 /**
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
- * left out: the schema reports them. `resolved` maps resolved texts to the written ones.
+ * left out: the schema reports them. `resolved` maps resolved texts to the written ones. `names` are those that tests can name.
  */
 function declarations(root: JsonNode, sources: Sources) {
   const list: RouteDeclaration[] = [];
@@ -195,22 +209,34 @@ function declarations(root: JsonNode, sources: Sources) {
     const found = text(node);
     return found?.startsWith("/") ? found : undefined;
   };
-  items(field(root, "services")).forEach((service, i) => {
+  const services = field(root, "services");
+  const byService = new Map<string, Set<string>>();
+  let isComplete = services?.kind === "array";
+  items(services).forEach((service, i) => {
     const basePath = path(field(service, "base_path")) ?? null;
     const hosts = texts(items(field(service, "hosts"))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];
-    const declaredService = { name: text(field(service, "name")) ?? formatPath(at), basePath, hosts, at };
+    const serviceName = text(field(service, "name"));
+    const names = byService.get(serviceName ?? "") ?? new Set<string>();
+    if (serviceName !== undefined) byService.set(serviceName, names);
+    isComplete &&= serviceName !== undefined && field(service, "routes")?.kind === "array";
+    const declaredService = { name: serviceName ?? formatPath(at), basePath, hosts, at };
     items(field(service, "routes")).forEach((route, j) => {
       const routePath = path(field(route, "path"));
       const written = items(field(route, "methods"));
       const methods = texts(written);
+      const isReadable = routePath !== undefined && methods.length === written.length;
+      const given = text(field(route, "name"));
+      const name = given ?? (isReadable ? defaultRouteName(methods, routePath) : undefined);
+      if (name !== undefined) names.add(name);
+      isComplete &&= (field(route, "name") === undefined ? name : given) !== undefined;
       // Without its invalid methods the route would appear to accept all methods.
-      if (routePath === undefined || methods.length < written.length) return;
-      const name = text(field(route, "name")) ?? defaultRouteName(methods, routePath);
+      if (!isReadable || name === undefined) return;
       list.push({ service: declaredService, route: { name, path: routePath, methods, at: at.concat("routes", j) } });
     });
   });
-  return { list, resolved };
+  const names: RouteNames = { byService, isComplete, written: (name) => withoutValues(name, resolved) };
+  return { list, resolved, names };
 }
 
 function field(node: JsonNode, name: string): JsonNode | undefined {
@@ -226,13 +252,13 @@ function withReferences({ about, message }: RouteIssue, node: JsonNode | undefin
   if (about === "pattern" && node?.kind === "string" && hasReference(node.value)) {
     return `expected a path pattern, found ${JSON.stringify(node.value)}, whose value is not a path pattern`;
   }
-  let shown = message;
-  for (const [value, written] of resolved) shown = shown.replaceAll(value, () => written);
-  return shown;
+  return withoutValues(message, resolved);
 }
 
-function byPosition({ position: a }: Issue, { position: b }: Issue): number {
-  return a === null || b === null ? 0 : a.line - b.line || a.column - b.column;
+function withoutValues(text: string, resolved: ReadonlyMap<string, string>): string {
+  let shown = text;
+  for (const [value, written] of resolved) shown = shown.replaceAll(value, () => written);
+  return shown;
 }
 
 function inKeyOrder(value: Json): Json {

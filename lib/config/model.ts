@@ -3,12 +3,14 @@
  */
 import { hash } from "node:crypto";
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
+import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
 import { countersSchema } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
+import { TEST_FILES, TESTS } from "./tests.ts";
 
 /** The part of a plugin kind that the configuration needs. */
 export interface PluginKind {
@@ -31,7 +33,8 @@ export interface PluginInput {
   readonly config?: Readonly<Record<string, unknown>>;
 }
 
-export type Config = s.Infer<ReturnType<typeof configSchema>>;
+/** The tests are not part of it: they do not change what the gateway does. */
+export type Config = Pick<s.Infer<ReturnType<typeof configSchema>>, "global" | "services">;
 export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
@@ -91,6 +94,8 @@ export function configSchema(kinds: readonly PluginKind[]) {
     {
       global: s.withDefault(globalSchema(plugins), {}),
       services: s.array(service, { unique: "name", describe: "The configured services." }),
+      tests: s.optional(TESTS),
+      test_files: s.optional(TEST_FILES),
     },
     { ignoreKeys: ["$schema"] },
   );
@@ -113,6 +118,7 @@ function globalSchema(plugins: Plugins) {
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
       limits: s.withDefault(LIMITS, {}),
       counters: s.optional(countersSchema(CLIENT_TLS)),
+      accept_warnings: s.withDefault(ACCEPT_WARNINGS, []),
       underscore_headers: choice(["drop", "allow"], "What becomes of request headers with an underscore in their names."),
     },
     {

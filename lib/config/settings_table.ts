@@ -130,9 +130,9 @@ function shown(text: string): string {
   return isContent(text) ? "(the content of a file)" : text.replace(/^([a-z]+:\/*)?.*@/is, "$1…@");
 }
 
-/** Errors for flags that a command with these settings does not have. */
-export function unknownFlags(flags: Flags, rows: SettingsTable): string[] {
-  const known = Object.values(rows).flatMap((row) => row.flag ?? []);
+/** Errors for flags that a command with these settings, and with these other flags, does not have. */
+export function unknownFlags(flags: Flags, rows: SettingsTable, others: readonly string[] = []): string[] {
+  const known = [...Object.values(rows).flatMap((row) => row.flag ?? []), ...others];
   const unknown = Object.keys(flags).filter((flag) => flags[flag] !== undefined && !known.includes(flag));
   return unknown.map((flag) => {
     const other = Object.values(SETTINGS).find((row) => kebab(row.variable) === flag || row.flag === flag);

@@ -2,6 +2,7 @@
  * Reads OpenTelemetry's environment variables for traces: where traces are sent, and which requests are traced.
  */
 import { readFileSync } from "node:fs";
+import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
 import { whyUnreadable } from "./references.ts";
 import type { Environment } from "./settings_table.ts";
@@ -147,7 +148,7 @@ function pairsOf(text: string): Record<string, string> | null {
 /** Messages repeat neither values nor invalid names: in "Authorization: Basic c2VjcmV0=" the secret is before the "=". */
 function headerProblems(headers: Readonly<Record<string, string>>): string[] {
   return Object.entries(headers).flatMap(([name, value]) => {
-    if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) return "one of the names before a = is not the name of a header";
+    if (!TOKEN.test(name)) return "one of the names before a = is not the name of a header";
     if (FRAMING.test(name)) return `${name} cannot be set here`;
     return /^[\t\x20-\x7e]*$/.test(value) ? [] : `the value of ${name} is not text that a header can carry`;
   });

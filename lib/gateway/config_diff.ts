@@ -11,72 +11,128 @@ export interface Change {
   readonly change: "added" | "removed" | "altered";
 }
 
+/** A change, with the place to which it belongs. */
+export interface PlacedChange extends Change {
+  /** The part's own name: `plugin rate_limit`; `name` without the parts around it. */
+  readonly label: string;
+  /** Null: a part of the whole gateway. */
+  readonly service: string | null;
+  /** Null: a part of the whole service or gateway. */
+  readonly route: string | null;
+  /** What is another in an altered part: names of fields, down to "timeouts.connect_ms", and "order of plugins". Else empty. */
+  readonly fields: readonly string[];
+}
+
 /**
  * From `before` to `after`, both as `shownConfig` gives them; empty exactly when they are the same. An added or removed part is listed
  * with all parts in it. An altered part does not alter the parts around it; another order in a list alters the part that has the list.
  */
 export function changesBetween(before: Json, after: Json): Change[] {
-  return compare(rootPart(before), rootPart(after));
+  return [...placedChanges(before, after)].flat().map(({ kind, name, change }) => ({ kind, name, change }));
 }
 
-/** A named piece of the configuration. `own` is its content without its inner parts. */
+/** The same with place and fields, in steps: first what is no service, then service by service. */
+export function* placedChanges(before: Json, after: Json): Iterable<readonly PlacedChange[]> {
+  const [old, next] = [servicesOf(before), servicesOf(after)];
+  yield compare(rootPart(before), rootPart(after), isReordered(old, next) ? ["order of services"] : []);
+  for (const [name, service] of next) {
+    const was = old.get(name);
+    yield was === undefined ? whole(servicePart(service), "added") : compare(servicePart(was), servicePart(service));
+  }
+  for (const [name, service] of old) if (!next.has(name)) yield whole(servicePart(service), "removed");
+}
+
+type Place = Omit<PlacedChange, "change" | "fields">;
+
+/** A named piece of the configuration. */
 interface Part {
-  readonly kind: Change["kind"];
-  readonly name: string;
-  readonly own: Json;
+  readonly place: Place;
+  /** Its content without its inner parts. */
+  readonly own: Fields;
   /** By name, which is unique. */
   readonly parts: ReadonlyMap<string, Part>;
 }
 
-function compare(before: Part, after: Part): Change[] {
-  const { kind, name } = after;
-  const isSame = isDeepStrictEqual(before.own, after.own) && sameOrder(before.parts, after.parts);
-  const inside = [...after.parts.values()].flatMap((part) => {
-    const old = before.parts.get(part.name);
+function compare(before: Part, after: Part, orders: readonly string[] = []): PlacedChange[] {
+  const moved = INNER.filter((kind) => isReordered(partsOf(before, kind), partsOf(after, kind)));
+  const fields = [...differingFields(before.own, after.own), ...moved.map((kind) => `order of ${kind}s`), ...orders];
+  const inside = [...after.parts].flatMap(([name, part]) => {
+    const old = before.parts.get(name);
     return old === undefined ? whole(part, "added") : compare(old, part);
   });
-  const removed = [...before.parts.values()].filter((part) => !after.parts.has(part.name)).flatMap((part) => whole(part, "removed"));
-  return [...(isSame ? [] : [{ kind, name, change: "altered" as const }]), ...inside, ...removed];
+  const removed = [...before.parts].filter(([name]) => !after.parts.has(name)).flatMap(([, part]) => whole(part, "removed"));
+  return [...(fields.length === 0 ? [] : [{ ...after.place, change: "altered" as const, fields }]), ...inside, ...removed];
 }
 
-/** Whether the parts that both have follow each other in the same order. */
-function sameOrder(before: Part["parts"], after: Part["parts"]): boolean {
-  const stayed = [...before.keys()].filter((name) => after.has(name));
-  const kept = [...after.keys()].filter((name) => before.has(name));
-  return isDeepStrictEqual(stayed, kept);
+/** Fields whose values differ; where both values are objects, the fields in them. */
+function differingFields(before: Fields, after: Fields): string[] {
+  const names = Object.keys({ ...before, ...after }).filter((name) => !isDeepStrictEqual(before[name], after[name]));
+  return names.flatMap((name) => {
+    const [was, is] = [before[name], after[name]];
+    if (!isObject(was) || !isObject(is)) return [name];
+    return Object.keys({ ...was, ...is }).flatMap((inner) => (isDeepStrictEqual(was[inner], is[inner]) ? [] : [`${name}.${inner}`]));
+  });
 }
 
-function whole({ kind, name, parts }: Part, change: "added" | "removed"): Change[] {
-  return [{ kind, name, change }, ...[...parts.values()].flatMap((part) => whole(part, change))];
+function isObject(value: Json | undefined): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+const INNER = ["upstream", "plugin", "route"] as const;
+
+function partsOf({ parts }: Part, kind: Change["kind"]): ReadonlyMap<string, Part> {
+  return new Map([...parts].filter(([, { place }]) => place.kind === kind));
+}
+
+/** Whether the names that both have follow each other in another order. */
+function isReordered(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>): boolean {
+  const shared = (names: ReadonlyMap<string, unknown>, others: ReadonlyMap<string, unknown>) => [...names.keys()].filter((name) => others.has(name));
+  return !isDeepStrictEqual(shared(before, after), shared(after, before));
+}
+
+function whole({ place, parts }: Part, change: "added" | "removed"): PlacedChange[] {
+  return [{ ...place, change, fields: [] }, ...[...parts.values()].flatMap((part) => whole(part, change))];
 }
 
 type Fields = { readonly [key: string]: Json };
 
+const ROOT: Place = { kind: "global", name: "global", label: "global", service: null, route: null };
+
 function rootPart(shown: Json): Part {
-  const { global, ...rest } = shown as Fields;
-  return partOf("global", "global", { ...(global as Fields), ...rest });
+  const { global, services: _, ...rest } = shown as Fields;
+  return partOf(ROOT, { ...(global as Fields), ...rest });
 }
 
-function partOf(kind: Change["kind"], name: string, { upstreams, plugins, routes, services, ...own }: Fields): Part {
-  const inside = `${name} / `;
+function servicesOf(shown: Json): ReadonlyMap<string, Fields> {
+  return new Map(listOf((shown as Fields).services).map((service) => [String(service.name), service]));
+}
+
+function servicePart(service: Fields): Part {
+  const name = `service ${quoted(service.name)}`;
+  return partOf({ kind: "service", name, label: name, service: String(service.name), route: null }, service);
+}
+
+function partOf(place: Place, { upstreams, plugins, routes, ...own }: Fields): Part {
+  const inside = (kind: Change["kind"], label: string, route = place.route): Place => {
+    return { kind, label, name: `${place.name} / ${label}`, service: place.service, route };
+  };
+  const labels = pluginLabels(listOf(plugins));
   const parts = [
-    ...listOf(upstreams).map((upstream) => partOf("upstream", `${inside}upstream ${quoted(upstream.id)}`, upstream)),
-    ...pluginParts(inside, listOf(plugins)),
-    ...listOf(routes).map((route) => partOf("route", `${inside}route ${quoted(route.name)}`, route)),
-    ...listOf(services).map((service) => partOf("service", `service ${quoted(service.name)}`, service)),
+    ...listOf(upstreams).map((upstream) => partOf(inside("upstream", `upstream ${quoted(upstream.id)}`), upstream)),
+    ...listOf(plugins).map((plugin, i) => partOf(inside("plugin", labels[i]!), plugin)),
+    ...listOf(routes).map((route) => partOf(inside("route", `route ${quoted(route.name)}`, String(route.name)), route)),
   ];
-  return { kind, name, own, parts: new Map(parts.map((part) => [part.name, part])) };
+  return { place, own, parts: new Map(parts.map((part) => [part.place.name, part])) };
 }
 
 /** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */
-function pluginParts(inside: string, plugins: readonly Fields[]): Part[] {
+function pluginLabels(plugins: readonly Fields[]): string[] {
   const seen = new Map<string, number>();
-  return plugins.map((plugin) => {
-    const kind = String(plugin.name);
+  return plugins.map(({ name, id }) => {
+    const kind = String(name);
     const nth = (seen.get(kind) ?? 0) + 1;
     seen.set(kind, nth);
-    const which = plugin.id !== undefined ? ` ${quoted(plugin.id)}` : nth > 1 ? ` #${nth}` : "";
-    return partOf("plugin", `${inside}plugin ${kind}${which}`, plugin);
+    return `plugin ${kind}${id !== undefined ? ` ${quoted(id)}` : nth > 1 ? ` #${nth}` : ""}`;
   });
 }
 

@@ -3,6 +3,7 @@
  */
 import { readFileSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
+import { createTimeSlices } from "../base/time_slices.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
 import type { Call } from "../http/exchange.ts";
@@ -17,9 +18,11 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
+import { failuresOf, runTests } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
-import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
+import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
+import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
 export interface ConfigurationOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -35,16 +38,22 @@ export interface ConfigurationOptions {
 }
 
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
-type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
+export type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
+
+/** `file` is for messages, and its folder is that of relative paths. */
+export type ConfigText = Extract<ConfigSource, { readonly text: unknown }>;
 
 /** A configuration that is refused; `message` lists every issue on a line of its own. */
 export class ConfigError extends Error {
   readonly issues: readonly ConfigIssue[];
+  /** The configuration file; undefined: it is a value. */
+  readonly file: string | undefined;
 
   constructor(issues: readonly ConfigIssue[], file: string | undefined) {
     super(formatIssues(issues, file));
     this.name = "ConfigError";
     this.issues = issues;
+    this.file = file;
   }
 }
 
@@ -64,42 +73,83 @@ export class Configuration {
   snapshot: Snapshot;
   #source: ConfigSource;
   #inputs: Inputs;
+  /** About the snapshot; computed when they are needed first. */
+  #warnings: readonly ConfigWarning[] | null = null;
   /** How requests are received; made once for all requests of the snapshot. */
   receiving: ReceiveOptions;
   /** When the snapshot was loaded, in milliseconds since 1970. */
   loadedAt: number;
   lastReload: LastReload | null = null;
   lastChange: GatewayStatus["lastChange"] = null;
-  #isClosed = false;
+  /** The last run of tests, also of a configuration that was refused; null before the first one. */
+  lastTests: LastTests | null = null;
+  /** Of the first configuration; null: not run yet. */
+  #proven: Promise<void> | null = null;
+  /** Resolves when the reloads so far are over. */
+  #queue: Promise<unknown> = Promise.resolve();
+  /** The last reload in the queue, if it is to read the gateway's own source and has not begun. */
+  #waiting: Promise<Reloaded> | null = null;
+  /** Whether files were reread since a reload has begun. */
+  #isReread = false;
+  readonly #closing = new AbortController();
   /** By the key of the plugin instance. */
   readonly pluginFaults = new Map<string, PluginFaults>();
   /** Called after a snapshot has replaced another one. */
   onReplaced: (before: Snapshot, next: Snapshot) => void = () => {};
 
-  /** Throws a `ConfigError` when the configuration is refused, a `TypeError` for other options. */
-  constructor(options: ConfigurationOptions, tools: ConfigurationTools) {
+  /** `text` takes the place of the content of `configFile`. Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
+  constructor(options: ConfigurationOptions, tools: ConfigurationTools, text?: ConfigText) {
     this.#options = options;
     this.#tools = tools;
     this.#kinds = allKinds(options.plugins ?? []);
     this.#modules = options.modules ?? new PluginModules();
     this.loadedAt = tools.clock.wall();
-    this.#source = this.#read(options.config);
+    this.#source = text ?? this.#read(options.config);
     const { loaded, inputs } = this.#load(this.#source);
     this.#inputs = inputs;
     this.snapshot = this.#enforce(loaded);
-    this.receiving = receivingBy(this.snapshot, tools.clock);
+    this.receiving = receivingBy(this.snapshot.global, tools.clock);
+  }
+
+  /** For another `Configuration` of the same plugin kinds, modules and environment. */
+  get options(): ConfigurationOptions {
+    return { ...this.#options, modules: this.#modules };
+  }
+
+  /** See `Gateway.configWarnings`. */
+  get configWarnings(): readonly ConfigWarning[] {
+    return (this.#warnings ??= configWarnings(this.snapshot));
   }
 
   /** See `Gateway.reload`. */
-  reload(config: ConfigInput | undefined = this.#options.config, by: ReloadCause): Reloaded {
+  reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
+    // The last in the queue reads the same source, as it is by then.
+    if (config === undefined && this.#waiting !== null) return this.#waiting;
+    const reloaded = this.#queue.then(() => {
+      if (this.#waiting === reloaded) this.#waiting = null;
+      return this.#reload(config ?? this.#options.config, by);
+    });
+    this.#waiting = config === undefined ? reloaded : null;
+    this.#queue = reloaded.catch(() => {});
+    return reloaded;
+  }
+
+  async #reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
     const at = this.#tools.clock.wall();
     try {
-      // Nothing would end the probes and look-ups that a configuration starts.
-      if (this.#isClosed) throw new Error("the gateway has been closed");
+      this.#checkOpen();
+      this.#isReread = false;
       const source = this.#read(config);
       const { loaded, inputs } = this.#load(source);
+      await this.#runTests(loaded, source);
+      // In slices before the configuration is in force: status and log need them at once afterwards.
+      const warnings = await configWarningsInSlices(loaded, createTimeSlices());
+      this.#checkOpen();
       const before = this.snapshot;
       this.#replace(source, loaded, inputs);
+      this.#warnings = warnings;
+      this.#proven = Promise.resolve();
+      if (this.#isReread) this.#rereadLater();
       this.loadedAt = at;
       const { digest, shown } = this.snapshot;
       const changed = digest !== before.digest;
@@ -122,14 +172,53 @@ export class Configuration {
     if (source?.ok) await this.#modules.load(source, environment);
   }
 
+  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails. */
+  prove(): Promise<void> {
+    return (this.#proven ??= this.#runTests(this.snapshot, this.#source));
+  }
+
+  /** See `Gateway.test`. */
+  async test(only?: string): Promise<TestReport> {
+    const { snapshot } = this;
+    const report = await runTests(snapshot, { only, wall: this.#tools.clock.wall(), signal: this.#closing.signal });
+    if (only === undefined) this.#note(snapshot, report);
+    return report;
+  }
+
+  async #runTests(loaded: Loaded, source: ConfigSource): Promise<void> {
+    const report = await runTests(loaded, { wall: this.#tools.clock.wall(), signal: this.#closing.signal });
+    this.#checkOpen();
+    this.#note(loaded, report);
+    if (report.failed > 0) throw new ConfigError(failuresOf(loaded.tests, report), fileOf(source));
+  }
+
+  #note({ digest }: Loaded, report: TestReport): void {
+    this.lastTests = { at: this.#tools.clock.wall(), digest, report };
+  }
+
+  /** Nothing would end the probes and look-ups that a configuration starts. */
+  #checkOpen(): void {
+    if (this.#closing.signal.aborted) throw new Error("the gateway has been closed");
+  }
+
+  /** Files were reread while their new configuration was tested, with its older content of them. */
+  #rereadLater(): void {
+    try {
+      this.rereadFiles();
+    } catch {
+      // They are not usable under the new configuration: it keeps those that it was loaded with.
+    }
+  }
+
   /** See `Gateway.rereadFiles`. */
   rereadFiles(): boolean {
-    const { files, global } = this.snapshot;
-    if (files.length === 0 || this.#isClosed) return false;
-    // Modules stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
-    const isModule = new Set(global.pluginModules.map(({ path }) => path.path));
+    const { files, testFiles, global } = this.snapshot;
+    this.#isReread = true;
+    if (files.length === 0 || this.#closing.signal.aborted) return false;
+    // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
+    const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
     const kept = new Map(this.#inputs.files);
-    for (const { path } of files) if (!isModule.has(path)) kept.delete(path);
+    for (const { path } of files) if (!staying.has(path)) kept.delete(path);
     const { loaded, inputs } = this.#load(this.#source, { ...this.#inputs, files: kept });
     if (loaded.files.every(({ content }, i) => files[i]?.content.equals(content))) return false;
     this.#replace(this.#source, loaded, inputs);
@@ -138,7 +227,7 @@ export class Configuration {
 
   /** From now on it is not replaced. */
   close(): void {
-    this.#isClosed = true;
+    this.#closing.abort();
   }
 
   #read(config: ConfigInput | undefined): ConfigSource {
@@ -165,7 +254,7 @@ export class Configuration {
       },
       checkRoutes,
     });
-    if (!loaded.ok) throw new ConfigError(loaded.issues, "file" in source ? source.file : undefined);
+    if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
     return { loaded, inputs: { environment, files } };
   }
 
@@ -174,8 +263,9 @@ export class Configuration {
     const next = this.#enforce(loaded);
     this.#source = source;
     this.#inputs = inputs;
+    this.#warnings = null;
     this.snapshot = next;
-    this.receiving = receivingBy(next, this.#tools.clock);
+    this.receiving = receivingBy(next.global, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
     this.onReplaced(before, next);
   }
@@ -212,6 +302,10 @@ export class Configuration {
   };
 }
 
+function fileOf(source: ConfigSource): string | undefined {
+  return "file" in source ? source.file : undefined;
+}
+
 function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
   const kinds = [...builtinPlugins];
   for (const kind of own) {
@@ -221,8 +315,4 @@ function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
     kinds.push(kind);
   }
   return kinds;
-}
-
-function receivingBy({ isTrusted, global }: Snapshot, clock: Clock): ReceiveOptions {
-  return { clock, isTrusted, limits: global.limits, underscores: global.underscoreHeaders };
 }

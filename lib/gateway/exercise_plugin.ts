@@ -8,6 +8,7 @@ import { SharedMemory } from "../base/shared_memory.ts";
 import { loadConfig } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import type { Infer, InputOf, Schema } from "../config/schema.ts";
+import { HttpClient } from "../http/client.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -19,6 +20,7 @@ import { readTarget } from "../route/path.ts";
 import type { Inbound } from "../server/receive.ts";
 import { memoryCounters } from "../store/memory.ts";
 import { ConfigError } from "./configuration.ts";
+import { serversOf, type Answer } from "./proof/stand_ins.ts";
 import { collected, headerListOf, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 
 export interface ExerciseOptions {
@@ -33,6 +35,10 @@ export interface ExerciseOptions {
   /** The variables that `${env:NAME}` in the configuration refers to. Default: none is set. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   readonly clock?: ManualClock;
+  /** What other servers answer to `tools.client`, by their exact URLs; others cannot be reached. Default: requests are sent over the network. */
+  readonly answers?: readonly (Partial<Answer> & Pick<Answer, "url">)[];
+  /** Default null. */
+  readonly verifiedClaims?: Tools["verifiedClaims"];
 }
 
 /** As for `gateway.inject`, with what a route and plugins before this one would have added. The service's base_path is "". */
@@ -134,7 +140,8 @@ function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: E
 const PLUGIN_AT = ["global", "plugins", 0];
 
 function toolsFor(options: ExerciseOptions, clock: ManualClock, lines: LogLine[], kept: Map<string, KeptState>): Tools {
-  const { id = null, level = "route", gatewayName = "edge-gateway" } = options;
+  const { id = null, level = "route", gatewayName = "edge-gateway", answers, verifiedClaims = null } = options;
+  const ask = answers && serversOf(answers.map((answer) => ({ status: 200, headers: {}, body: "", ...answer })));
   const to = (at: LogLine["level"]) => (message: string, fields: LogFields = {}) => void lines.push({ level: at, message, fields });
   return {
     clock,
@@ -148,6 +155,8 @@ function toolsFor(options: ExerciseOptions, clock: ManualClock, lines: LogLine[]
       return kept.get(key) as T;
     },
     verdicts: new SharedMemory(MOST_VERDICT_BYTES),
+    client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings }) : { ask, close() {} }),
+    verifiedClaims,
   };
 }
 

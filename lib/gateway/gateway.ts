@@ -8,7 +8,7 @@ import { LONGEST_TIMER_MS, systemClock, waitAtMost, type Clock } from "../base/c
 import { silentLog, type Log } from "../base/log.ts";
 import type { Json } from "../config/json.ts";
 import type { ConfigInput } from "../config/model.ts";
-import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
+import { tracingProblem } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
@@ -20,47 +20,22 @@ import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts"
 import { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import { Configuration, type ConfigurationOptions } from "./configuration.ts";
+import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
+import { dryRun, type DryRun } from "./proof/dry_run.ts";
+import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
-import type { GatewayStatus, Reloaded, ReloadCause, State } from "./status.ts";
+import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, State, TestReport } from "./status.ts";
 
 export { ConfigError } from "./configuration.ts";
-export type { GatewayStatus, LastReload, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
-
-export interface GatewayOptions extends ConfigurationOptions {
-  /** Receives logged faults and reloads. Default: no log. */
-  readonly log?: Log;
-  /** Gets the access log, whole lines, where `global.access_log` is enabled and names no file. Default: nowhere. */
-  readonly accessLog?: (lines: string) => void;
-  /** The destination and sampling of traces. Default: none; `traceparent` passes through unchanged. */
-  readonly tracing?: TracingSettings;
-  /** Default: the system's clock. */
-  readonly clock?: Clock;
-  /** Returns all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system does (getaddrinfo). */
-  readonly lookup?: (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
-}
-
-export interface ListenOptions {
-  /** 0: any free port. Default 8008. */
-  readonly port?: number;
-  /** Default "127.0.0.1". */
-  readonly host?: string;
-  /** Makes it an HTTPS listener: HTTP/2 and HTTP/1.1 by ALPN. Requires a plain listener. */
-  readonly tls?: TlsFiles;
-}
-
-export interface GatewayHealth {
-  /** In the order of the configuration. */
-  readonly services: readonly UpstreamSetReport[];
-}
+export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
+export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 /** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
 const IDLE_LINGER_MS = 1_000;
@@ -83,7 +58,6 @@ export class Gateway {
   readonly #listener: Listener;
   readonly #reported: ReportSource;
   #state: State = "serving";
-  #isActive = false;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
   #closing: Promise<"drained" | "cut"> | null = null;
@@ -172,9 +146,22 @@ export class Gateway {
     return this.#configuration.snapshot.counts;
   }
 
-  /** The files that the configuration in force names: certificates, keys, authorities, plugins' files and plugin modules, as absolute paths. */
+  /** The warnings about the configuration in force, computed from it alone; `status.warnings` has them, too. */
+  get configWarnings(): readonly ConfigWarning[] {
+    return this.#configuration.configWarnings;
+  }
+
+  /**
+   * The files that the configuration in force names, as absolute paths: certificates, keys, authorities, plugins' files, plugin modules and
+   * files with tests.
+   */
   get files(): readonly string[] {
     return this.#configuration.snapshot.files.map(({ path }) => path);
+  }
+
+  /** Those of `files` that hold tests: they are read again by `reload` only. */
+  get testFiles(): readonly string[] {
+    return this.#configuration.snapshot.testFiles;
   }
 
   /** Whether new requests should come here: false from `announceStop` or `close` on. */
@@ -208,7 +195,7 @@ export class Gateway {
   }
 
   /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
-  explain(question: Question, secrets: "shown" | "masked" = "shown"): Explanation {
+  explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
@@ -227,18 +214,21 @@ export class Gateway {
   }
 
   /**
-   * Starts one listener; may be called several times. Rejects with node's error (EADDRINUSE, EACCES, …), with a `ConfigError` when the
-   * access log's file cannot be opened, and once the gateway is being closed.
+   * Starts one listener; may be called several times. The first call runs the tests of the configuration, if it has some. Rejects with node's
+   * error (EADDRINUSE, EACCES, …), with a `ConfigError` when a test fails or the access log's file cannot be opened, and once the gateway is
+   * being closed.
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, tls } = options;
+    if (!this.#isOpen()) throw new Error("the gateway is being closed");
+    await this.#configuration.prove();
     if (!this.#isOpen()) throw new Error("the gateway is being closed");
     try {
       this.#accessLog.start();
     } catch (error) {
       throw this.#configuration.accessLogError(error);
     }
-    this.#activate();
+    this.#requests.activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
@@ -250,12 +240,34 @@ export class Gateway {
   }
 
   /**
-   * Applies a new configuration: `config`, else the file read again. All or nothing: on failure it throws a `ConfigError` (or the error
-   * that a plugin threw at its creation) and keeps the old configuration. Requests in progress finish with the configuration they started
-   * with. `status.lastReload` reports both outcomes, with `by` as the cause. Throws if the gateway is closed.
+   * Applies a new configuration: `config`, else the file read again, once all of its tests pass. All or nothing: on failure it rejects with a
+   * `ConfigError` (or the error that a plugin threw at its creation) and keeps the old configuration. Requests in progress finish with the
+   * configuration they started with. Reloads run one after another; one without `config` that waits stands for all that follow it.
+   * `status.lastReload` reports both outcomes, with `by` as the cause. Rejects if the gateway is closed.
    */
-  reload(config?: ConfigInput, by: ReloadCause = "api"): Reloaded {
+  reload(config?: ConfigInput, by: ReloadCause = "api"): Promise<Reloaded> {
     return this.#configuration.reload(config, by);
+  }
+
+  /**
+   * Runs the tests of the configuration in force whose names contain `only`, or all. Nothing is dialled, counted or stored. Never rejects: a
+   * test that hangs fails after 2 seconds, and after 10 seconds the rest fails.
+   */
+  test({ only }: { readonly only?: string } = {}): Promise<TestReport> {
+    return this.#configuration.test(only);
+  }
+
+  /**
+   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Never rejects
+   * for errors in it.
+   */
+  dryRun(text: Buffer | null = null): Promise<DryRun> {
+    return dryRun(this.#configuration, this.#requests.recent.list(), text);
+  }
+
+  /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */
+  get lastTests(): LastTests | null {
+    return this.#configuration.lastTests;
   }
 
   /**
@@ -267,9 +279,9 @@ export class Gateway {
   }
 
   /**
-   * Applies new content of `files` (never of plugin modules), under the configuration in force. Everything else stays as it was loaded,
-   * whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate from
-   * being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
+   * Applies new content of `files` (never of plugin modules and `testFiles`), under the configuration in force. Everything else stays as it
+   * was loaded, whatever the configuration file, `${file:}` secrets and other files hold by now: an error there must not keep a certificate
+   * from being renewed, and a rotated secret waits for `reload`. All or nothing as `reload`. False when their content is the same, and once
    * the gateway has been closed.
    */
   rereadFiles(): boolean {
@@ -356,8 +368,6 @@ export class Gateway {
 
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
-    if (this.#isActive || this.#isClosed()) return;
-    this.#isActive = true;
     this.#runtime.activate();
     this.#stats.start();
     try {

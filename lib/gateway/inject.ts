@@ -3,13 +3,13 @@
  */
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
-import { TOKEN } from "../config/fields.ts";
+import { TOKEN } from "../base/http_grammar.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { replyHeaders } from "../server/client_reply.ts";
 import { withoutDropped, type Refusal } from "../server/framing.ts";
-import { receiveParts, refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import { receiveParts, refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 
 export interface InjectRequest {
   /** Default "GET". */
@@ -23,6 +23,8 @@ export interface InjectRequest {
   readonly remoteAddress?: string;
   /** The client's certificate, as over TLS. Default: none. */
   readonly certificate?: ClientCertificate;
+  /** Whether the client speaks TLS. Default: if it has a certificate. */
+  readonly encrypted?: boolean;
 }
 
 export interface InjectResponse {
@@ -43,11 +45,14 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
   if (!hasHeader(received, "host")) received.unshift("Host", "localhost");
   const body = request.body === undefined ? null : Buffer.from(request.body);
   if (body !== null && !hasHeader(received, "content-length")) received.push("Content-Length", String(body.length));
-  const refusal = refuseMalformed(request, received, body?.length ?? 0) ?? refuseSize(request.path, received, options.limits);
+  const { path } = request;
+  const { limits } = options;
+  const refusal =
+    refuseBytes(path, received, limits) ?? refuseMalformed(request, received, body?.length ?? 0) ?? refuseSize(path, received, limits) ?? refuseExpectation(received);
   const headers = refusal === null ? withoutNamed(received) : received;
   const host = headerValue(headers, "host")!;
-  const { remoteAddress = "127.0.0.1", certificate = null } = request;
-  const connection = { remoteAddress, encrypted: certificate !== null, certificate: () => certificate, tlsVersion: null };
+  const { remoteAddress = "127.0.0.1", certificate = null, encrypted = certificate !== null } = request;
+  const connection = { remoteAddress, encrypted, certificate: () => certificate, tlsVersion: null };
   return {
     ...receiveParts(headers, connection, host, options, () => {}),
     method: request.method ?? "GET",
@@ -65,6 +70,19 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
 export function headerListOf(headers: Readonly<Record<string, string>> | HeaderList): HeaderList {
   return Array.isArray(headers) ? (headers as HeaderList) : Object.entries(headers as Record<string, string>).flat();
 }
+
+/** Counts as node does: the target, and names and values of headers, without separators. */
+export function refuseBytes(target: string, headers: HeaderList, { maxHeaderBytes, maxUriBytes }: ReceiveOptions["limits"]): Refusal | null {
+  if (target.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, target.length) < maxHeaderBytes) return null;
+  return { code: "headers_too_large", detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.` };
+}
+
+function refuseExpectation(headers: HeaderList): Refusal | null {
+  return CONTINUE.test(headerValue(headers, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION;
+}
+
+/** The same test as node's. */
+const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
 
 /** Refuses what the parser refuses in a request from the network; forwarded, it could hide a second request (request smuggling). */
 function refuseMalformed({ method = "GET", path }: InjectRequest, headers: HeaderList, bodyLength: number): Refusal | null {

@@ -5,7 +5,8 @@ import { hash, randomUUID } from "node:crypto";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
-import type { Handler } from "../http/handler.ts";
+import { HttpClient, type Client } from "../http/client.ts";
+import type { Handler, Middleware } from "../http/handler.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
@@ -22,7 +23,21 @@ export interface CompileTools {
   readonly tracer: Tracer | null;
   /** Called for every plugin that is at fault for a request. */
   readonly onFault: OnFault;
+  /** Default: plugins send requests of their own over the network, and verify tokens. */
+  readonly standIns?: StandIns;
 }
+
+/** What plugin instances get in place of the network, where a configuration is tried out (see `proof/scratch.ts`). */
+export interface StandIns {
+  client(plugin: PluginPlace): Client;
+  /** Wraps the middleware of a plugin. */
+  observed(plugin: PluginPlace, middleware: Middleware): Middleware;
+  /** As `Tools.verifiedClaims`. */
+  readonly verifiedClaims: Tools["verifiedClaims"];
+}
+
+/** A plugin instance: its kind, and where it is configured. */
+export type PluginPlace = Pick<Link, "name" | "scope">;
 
 /** The objects shared by the plugin instances of one configuration. */
 export interface PluginContext extends CompileTools {
@@ -62,7 +77,7 @@ export function createLinks(instances: readonly PluginInstance[], place: Place, 
 }
 
 function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
-  const { runtime, metrics, tracer, inUse } = context;
+  const { runtime, metrics, tracer, inUse, standIns } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
   const scope: Scope = { ...place, key, id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
@@ -77,12 +92,18 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     // Compared by digest: settings may hold whole files.
     runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify(settings) ?? ""), make, inUse);
   const { clock, verdicts } = runtime;
-  const middleware = kind.create(config, { clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts });
+  const tools: Tools = {
+    ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts },
+    client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options }),
+    verifiedClaims: standIns?.verifiedClaims ?? null,
+  };
+  const middleware = kind.create(config, tools);
   if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
   const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
-  return { name, scope, middleware: tracer === null ? middleware : tracer.spanned({ name, scope }, middleware), meter, kind, identity };
+  const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
+  return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity };
 }
 
 /** A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under it. */

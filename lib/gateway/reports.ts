@@ -51,7 +51,7 @@ export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
 
 export function statusOf(source: ReportSource, { state, hasPlain, https }: Listening): GatewayStatus {
   const { clock, configuration, requests, runtime, startedAt } = source;
-  const { snapshot, loadedAt, lastReload, lastChange, pluginFaults } = configuration;
+  const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults } = configuration;
   const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
   const status = {
     version,
@@ -65,13 +65,14 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
     lastReload,
     lastChange,
     counters: runtime.shared?.report ?? null,
+    tests: lastTests === null || lastTests.report.tests.length === 0 ? null : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
   };
   const listeners = hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
-  const guards = new Set(snapshot.kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
-  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, guards, wall: clock.wall() }) };
+  const { configWarnings } = configuration;
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, configWarnings, wall: clock.wall() }) };
 }
 
 export function statsOf(stats: Stats, extent: StatsExtent, { requests, runtime }: ReportSource): GatewayStats {

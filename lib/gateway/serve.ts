@@ -23,11 +23,13 @@ import type { RouteTarget, Snapshot } from "./snapshot.ts";
 export interface ServeTools {
   readonly clock: Clock;
   readonly log: Log;
+  /** Gets every request that is looked up in the route table. */
+  readonly recent?: RecentRequests;
 }
 
 interface RequestsTools extends ServeTools {
   readonly configuration: { readonly snapshot: Snapshot; readonly receiving: ReceiveOptions };
-  /** Called before the first request. */
+  /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
   readonly metrics: Metrics;
@@ -37,16 +39,16 @@ interface RequestsTools extends ServeTools {
 
 /** The requests that a gateway is answering: admits, counts, logs and traces them. */
 export class Requests {
+  readonly recent = new RecentRequests();
   readonly #tools: RequestsTools;
   #inFlight = 0;
   /** Requests that are refused because there are too many: they do not count, however slowly their clients read. */
   readonly #shed = new Set<Inbound>();
-  #isActive = false;
   #noneInFlight: (() => void) | null = null;
-  #isClosed = false;
+  #state: "new" | "active" | "closed" = "new";
 
   constructor(tools: RequestsTools) {
-    this.#tools = tools;
+    this.#tools = { ...tools, recent: this.recent };
   }
 
   /** Requests that are being answered, and open WebSockets. */
@@ -56,7 +58,7 @@ export class Requests {
 
   /** Answers a request. `ended` must be called when its reply was sent. */
   readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
-    if (!this.#isActive) this.#activate();
+    if (this.#state === "new") this.activate();
     const { snapshot } = this.#tools.configuration;
     const { clock, accessLog, tracer } = this.#tools;
     const { maxRequestsInFlight: most } = snapshot.global.limits;
@@ -70,21 +72,22 @@ export class Requests {
       if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
     }
     tracer?.begin(inbound);
-    let reply: Reply | Promise<Reply>;
-    if (this.#isClosed) reply = problem(call, "overloaded", { detail: "The gateway has been shut down." });
-    else if (most > 0 && this.#inFlight - this.#shed.size > most) reply = this.#refuse(inbound);
-    else reply = serve(inbound, snapshot, this.#tools);
+    const isRefused = this.#state === "closed" || (most > 0 && this.#inFlight - this.#shed.size > most);
+    const reply = isRefused ? this.#refuse(inbound) : serve(inbound, snapshot, this.#tools);
     if (!snapshot.global.serverTiming) return reply;
     const timed = (given: Reply) => withServerTiming(given, call, clock.now());
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
   };
 
-  #activate(): void {
-    this.#isActive = true;
+  /** To be called before requests can arrive; the first request does it otherwise. Does nothing later on. */
+  activate(): void {
+    if (this.#state !== "new") return;
+    this.#state = "active";
     this.#tools.activate();
   }
 
   #refuse(inbound: Inbound): Reply {
+    if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
     this.#shed.add(inbound);
     return problem(inbound.call, "overloaded", { detail: "Too many requests are in progress. Try again shortly.", headers: ["Retry-After", "1"] });
   }
@@ -115,12 +118,59 @@ export class Requests {
 
   /** From now on every request is refused. */
   close(): void {
-    this.#isClosed = true;
+    this.#state = "closed";
   }
 }
 
+/** In bytes. A request whose method, host and path are longer is left out. */
+const SLOT_BYTES = 512;
+const MOST_RECENT = 1_000;
+const LINE_FEED = 0x0a;
+
+export interface RecentRequest {
+  readonly method: string;
+  /** As the client sent it, with or without port. */
+  readonly authority: string;
+  /** Normalised, without the query. */
+  readonly path: string;
+}
+
+/**
+ * The last 1000 requests that were looked up in the route table, for a dry run of another configuration. They are kept as bytes in one
+ * buffer: a string would keep the whole head that it was cut from in memory, with its query and credentials.
+ */
+export class RecentRequests {
+  readonly #bytes = Buffer.alloc(MOST_RECENT * SLOT_BYTES);
+  #next = 0;
+
+  add(method: string, authority: string, path: string): void {
+    if (method.length + authority.length + path.length > SLOT_BYTES - 3) return;
+    const at = writeLine(this.#bytes, this.#next, method);
+    writeLine(this.#bytes, writeLine(this.#bytes, at, authority), path);
+    this.#next = (this.#next + SLOT_BYTES) % this.#bytes.length;
+  }
+
+  /** In no particular order. */
+  list(): readonly RecentRequest[] {
+    const found: RecentRequest[] = [];
+    for (let at = 0; at < this.#bytes.length && this.#bytes[at] !== 0; at += SLOT_BYTES) {
+      // What follows the third line is left from an earlier request.
+      const [method = "", authority = "", path = ""] = this.#bytes.toString("latin1", at, at + SLOT_BYTES).split("\n", 3);
+      found.push({ method, authority, path });
+    }
+    return found;
+  }
+}
+
+/** Returns the index behind the line. None of the texts has a line feed. A loop is faster than `Buffer.write` for texts this short. */
+function writeLine(bytes: Buffer, at: number, text: string): number {
+  for (let i = 0; i < text.length; i++) bytes[at++] = text.charCodeAt(i);
+  bytes[at] = LINE_FEED;
+  return at + 1;
+}
+
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
-export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse requests that two parsers could read in two ways.
@@ -129,13 +179,12 @@ export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): 
   if (method === "CONNECT") return problem(call, "bad_request", { detail: "The gateway does not serve this method." });
   const target = readTarget(inbound.target);
   if ("code" in target) return problem(call, target.code, { detail: sentence(target.detail) });
-  if (target.authority !== null && !isHost(target.authority)) {
-    return problem(call, "bad_request", { detail: "The request target names no host with an optional port." });
-  }
+  if (target.authority !== null && !isHost(target.authority)) return problem(call, "bad_request", NO_HOST);
 
   // 2. Find the route by host, path and method.
   const authority = target.authority ?? inbound.authority;
   const { path, query, encodedSlash } = target;
+  tools.recent?.add(method, authority, path);
   const preflight = method === "OPTIONS" ? findPreflight(inbound, (asked) => snapshot.table.find(authority, asked, path, encodedSlash)) : null;
   const found = preflight ?? snapshot.table.find(authority, method, path, encodedSlash);
   if (found.kind !== "route") return noRoute(call, found);
@@ -161,14 +210,13 @@ export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): 
   try {
     const reply = handler(exchange);
     if (!(reply instanceof Promise)) return answered(call, reply, tools.clock);
-    return reply.then(
-      (later) => answered(call, later, tools.clock),
-      (error: unknown) => fault(call, error, tools.log),
-    );
+    return reply.then((later) => answered(call, later, tools.clock), (error: unknown) => fault(call, error, tools.log));
   } catch (error) {
     return fault(call, error, tools.log);
   }
 }
+
+const NO_HOST = { detail: "The request target names no host with an optional port." };
 
 /** The route that a CORS preflight (Fetch §3.2.2) asks about, where one of its plugins handles preflights; null for all else. */
 function findPreflight({ headers }: Inbound, find: (method: string) => Found<RouteTarget>): Found<RouteTarget> | null {

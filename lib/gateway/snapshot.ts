@@ -2,15 +2,17 @@
  * Compiles a valid configuration into a snapshot: a route table with one handler for each route. A request keeps its snapshot to its end.
  */
 import { cidrSet } from "../base/cidr.ts";
+import type { Clock } from "../base/clock.ts";
 import { factsOf } from "../base/pem.ts";
 import type { LoadResult } from "../config/load.ts";
-import type { Config, Service } from "../config/model.ts";
+import type { Config, Route, Service } from "../config/model.ts";
 import { statusRanges } from "../config/resilience.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { MetricsPlan, RouteMeter, ServiceMeter } from "../observe/metrics.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
+import type { ReceiveOptions } from "../server/receive.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import { attempts } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
@@ -19,19 +21,17 @@ import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Member } from "../upstream/upstream_set.ts";
-import { sharedCounters } from "./shared_counters.ts";
-import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink } from "./plugin_instances.ts";
+import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink, type RouteChain } from "./plugin_instances.ts";
 import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
+import { sharedCounters } from "./shared_counters.ts";
 import type { ShownCertificate } from "./status.ts";
 
-/** A configuration without errors: as a value, for display, its digest, the files it names and the plugin kinds it can name. */
+/** A configuration without errors, as `loadConfig` returns it. */
 export type Loaded = Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok">;
 
-export interface Snapshot extends Omit<Loaded, "config"> {
+export interface Snapshot extends Loaded {
   readonly global: Config["global"];
   readonly table: RouteTable<RouteTarget>;
-  /** Whether an address is in `global.trusted_proxies`; null: the list is empty. */
-  readonly isTrusted: ((address: string) => boolean) | null;
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
   readonly shownCertificates: readonly (ShownCertificate & { readonly path: string; readonly hosts: readonly string[] })[];
@@ -64,7 +64,8 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
   }
 }
 
-function compileInto(inUse: InUse, { config: { global, services }, ...loaded }: Loaded, tools: CompileTools): Snapshot {
+function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapshot {
+  const { global, services } = loaded.config;
   const { runtime, log } = tools;
   inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
@@ -76,7 +77,6 @@ function compileInto(inUse: InUse, { config: { global, services }, ...loaded }: 
     ...loaded,
     global,
     table: compileTable(entries),
-    isTrusted: global.trustedProxies.length === 0 ? null : cidrSet(global.trustedProxies).has,
     certificates: hostCertificates(global.certificates, log, runtime.clock),
     shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
       return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };
@@ -92,27 +92,31 @@ function compileService(service: Service, globals: readonly PluginLink[], contex
   const { meter, routes } = context.metrics.plan(service, context.plan);
   const upstreams = compileUpstreams(service, meter, context);
   const outer = [...globals, ...createLinks(service.plugins, { level: "service", service: service.name, route: null }, context)];
-  const name: ServiceName = { name: service.name, basePath: withoutFinalSlash(service.basePath) };
+  const name = serviceName(service);
   return service.routes.map((route) => {
     const own = createLinks(route.plugins, { level: "route", service: service.name, route: route.name }, context);
-    const { handler, audience, takesPreflights } = chain([...outer, ...own], upstreams, service.name, route.name, context);
-    return {
-      basePath: service.basePath,
-      hosts: service.hosts,
-      path: route.path,
-      methods: route.methods,
-      encodedSlashes: service.encodedSlashes === "allow",
-      pathParameters: service.pathParameters === "allow",
-      target: {
-        service: name,
-        route: { name: route.name, path: route.path, audience },
-        pattern: patternOf(name.basePath, route.path),
-        handler,
-        meter: routes.get(route.name)!,
-        takesPreflights,
-      },
-    };
+    const chained = chain([...outer, ...own], upstreams, service.name, route.name, context);
+    return entryOf(service, route, targetOf(name, route, chained, routes.get(route.name)!));
   });
+}
+
+export function serviceName({ name, basePath }: Service): ServiceName {
+  return { name, basePath: withoutFinalSlash(basePath) };
+}
+
+export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
+  return { service, route: { name, path, audience }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
+}
+
+export function entryOf(service: Service, { path, methods }: Route, target: RouteTarget): TableEntry<RouteTarget> {
+  const { basePath, hosts } = service;
+  return { basePath, hosts, path, methods, encodedSlashes: service.encodedSlashes === "allow", pathParameters: service.pathParameters === "allow", target };
+}
+
+/** How requests are received under a configuration. */
+export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock): ReceiveOptions {
+  const isTrusted = trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
+  return { clock, isTrusted, limits, underscores: underscoreHeaders };
 }
 
 /** The innermost handler of a service: forwards a request to one of its upstreams. */
@@ -133,7 +137,7 @@ function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log,
   const isRetried = retries !== undefined && retries.attempts > 0;
   return attempts({
     picker: upstreamSet.picker(peers, balancer(service.loadBalancingStrategy)),
-    forwarding: forwardOptions(service, gatewayName.replace(NOT_TOKEN, "-"), runtime),
+    forwarding: forwardOptions(service, viaNameOf(gatewayName), runtime),
     totalMs: service.timeouts.totalMs,
     breaker,
     meter,
@@ -142,7 +146,11 @@ function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log,
   });
 }
 
-/** Characters not allowed in a Via pseudonym (RFC 9110 §7.6.3: a token). */
+/** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */
+export function viaNameOf(gatewayName: string): string {
+  return gatewayName.replace(NOT_TOKEN, "-");
+}
+
 const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
 function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock }: Runtime): ForwardOptions {

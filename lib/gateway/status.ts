@@ -2,6 +2,8 @@
  * Types of the reports of a gateway: its state, reloads, certificates, plugin faults and warnings.
  */
 import type { CertificateFacts } from "../base/pem.ts";
+import type { AcceptableWarning } from "../config/accepted_warnings.ts";
+import type { Json, Path } from "../config/json.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { Change } from "./config_diff.ts";
 
@@ -24,6 +26,33 @@ export type LastReload = {
   readonly digest: string;
 } & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
 
+export interface TestResult {
+  readonly name: string;
+  readonly passed: boolean;
+  /** `expect` as written. */
+  readonly expected: Json;
+  /** The same members with what was found; empty when there was no reply. */
+  readonly found: Json;
+  /** "status: expected 401, found 200", …; empty when it has passed. */
+  readonly differences: readonly string[];
+}
+
+export interface TestReport {
+  readonly passed: number;
+  readonly failed: number;
+  /** In the order of the configuration. */
+  readonly tests: readonly TestResult[];
+}
+
+/** The last run of a configuration's tests. */
+export interface LastTests {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  /** Of the configuration that was tested: that of a refused one is not in force. */
+  readonly digest: string;
+  readonly report: TestReport;
+}
+
 export interface GatewayStatus {
   readonly version: string;
   readonly state: State;
@@ -41,6 +70,8 @@ export interface GatewayStatus {
   readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
   /** Of the counters that gateways share; null: rate limits count in this process. */
   readonly counters: CountersReport | null;
+  /** Of the last run of tests, also of a configuration that was refused; null where none has run. */
+  readonly tests: { readonly passed: number; readonly failed: number } | null;
   /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
   readonly pluginFaults: readonly PluginFaults[];
   /** The gateway's own: first the listeners', then `global.certificates`. */
@@ -67,13 +98,27 @@ export interface ShownCertificate extends CertificateFacts {
   readonly path: string | null;
 }
 
-/** Something an operator should know at this moment. */
+/** Something an operator should know: about the configuration, or about the gateway at this moment. */
 export interface Warning {
   readonly code: WarningCode;
-  /** The problem and the remedy, in one or two sentences. */
+  /** By names: "services.shop.routes.items", "services.shop.plugins.jwt", where a plugin without an id has its kind; null: about the gateway. */
+  readonly path: string | null;
+  /** The problem, one sentence. */
   readonly message: string;
+  /** A request: "GET http://shop.example.com/items/x"; null where none applies. */
+  readonly example: string | null;
+  /** What to do, one sentence. */
+  readonly remedy: string;
   readonly service: string | null;
   readonly route: string | null;
+}
+
+/** A warning about the configuration, computed from it alone. */
+export interface ConfigWarning extends Warning {
+  readonly code: AcceptableWarning | "stale_acceptance";
+  readonly path: string;
+  /** The same place by indexes, for its line and column in the file. */
+  readonly at: Path;
 }
 
 export type WarningCode =
@@ -82,12 +127,19 @@ export type WarningCode =
   | "certificate_expires"
   | "certificates_unused"
   | "mtls_idle"
-  | "limit_by_any_header"
   | "no_upstream"
   | "upstream_down"
   | "upstream_ejected"
   | "circuit_open"
   | "plugin_faults"
+  | "route_unreachable"
+  | "guard_bypassed"
+  | "cache_outside_guard"
+  | "limit_before_identity"
+  | "token_for_anyone"
+  | "plain_http_secret"
+  | "limit_by_any_header"
+  | "stale_acceptance"
   | "more";
 
 /** "stopping": no longer ready, but requests are still accepted. */

@@ -1,19 +1,18 @@
 /**
- * Writes the warnings for operators: each states the problem and the remedy. They change only when their cause does, so that two lists
- * can be compared.
+ * Writes the warnings about a gateway at one moment, and lists them before those about its configuration. They change only when their cause
+ * does, so that two lists can be compared.
  */
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import { describePlace } from "./plugin_instances.ts";
-import type { GatewayStatus, ShownCertificate, Warning } from "./status.ts";
+import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "pluginFaults"> {
   readonly upstreamSets: readonly UpstreamSetReport[];
   readonly shown: DisplayedConfig;
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
-  /** The kinds of plugins that decide who may send requests. */
-  readonly guards: ReadonlySet<string>;
+  readonly configWarnings: readonly ConfigWarning[];
   /** Milliseconds since 1970. */
   readonly wall: number;
 }
@@ -22,10 +21,12 @@ const MOST_WARNINGS = 100;
 
 export function warningsOf(source: WarningsSource): readonly Warning[] {
   const ofServices = source.upstreamSets.flatMap((upstreamSet) => [...ofService(upstreamSet)]);
-  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofLimits(source), ...ofServices, ...ofPlugins(source)];
+  const { configWarnings } = source;
+  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofServices, ...ofPlugins(source), ...configWarnings];
   if (warnings.length <= MOST_WARNINGS) return warnings;
-  const more = warnings.length - MOST_WARNINGS;
-  return [...warnings.slice(0, MOST_WARNINGS), warning("more", `There are ${more} more warnings like these; GET /gateway/health lists every upstream.`)];
+  const message = `There are ${warnings.length - MOST_WARNINGS} more warnings like these.`;
+  const remedy = "See GET /gateway/health for every upstream, and edge-gateway validate for all warnings about the configuration.";
+  return [...warnings.slice(0, MOST_WARNINGS), warning("more", message, remedy)];
 }
 
 function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
@@ -33,7 +34,7 @@ function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
   const { issues } = lastReload;
   const others = issues.length > 1 ? `, and ${issues.length - 1} more` : "";
   const why = `${issues[0]}${others}`;
-  yield warning("reload_refused", `The last reload was refused (${why}): set it right and reload. Configuration ${digest} stays in force.`);
+  yield warning("reload_refused", `The last reload was refused (${why}); configuration ${digest} stays in force.`, "Correct the configuration; it is then reloaded.");
 }
 
 const DAY_MS = 86_400_000;
@@ -44,9 +45,10 @@ function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warni
     const { notAfter } = certificate;
     const which = nameOf(certificate);
     const date = new Date(notAfter).toISOString().slice(0, 10);
-    const remedy = "renew it; a new file is taken as it is written.";
-    if (wall > notAfter) yield warning("certificate_expired", `${which} expired on ${date}, and clients refuse it: ${remedy}`);
-    else if (notAfter - wall < SOON_MS) yield warning("certificate_expires", `${which} expires on ${date}: ${remedy}`);
+    const remedy = "Renew it; the new file is read by itself.";
+    const path = certificate.where.startsWith("global.") ? certificate.where : null;
+    if (wall > notAfter) yield warning("certificate_expired", `${which} expired on ${date}, and clients refuse it.`, remedy, { path });
+    else if (notAfter - wall < SOON_MS) yield warning("certificate_expires", `${which} expires on ${date}.`, remedy, { path });
   }
 }
 
@@ -59,63 +61,35 @@ function nameOf({ where, path, names, commonName }: ShownCertificate): string {
 function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): Iterable<Warning> {
   if (listeners === null) return;
   if (!listeners.https && global.certificates.length > 0) {
-    yield warning("certificates_unused", "global.certificates are not used: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
+    const remedy = "Set SERVER_CERT_PATH and SERVER_KEY_PATH, or remove the certificates.";
+    yield warning("certificates_unused", "global.certificates are not used: HTTPS is off.", remedy, { path: "global.certificates" });
   }
   if (listeners.asksForCertificates) return;
   const asks = ({ plugins }: { readonly plugins: readonly DisplayedPlugin[] }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled);
   if (asks(global) || services.some((service) => asks(service) || service.routes.some(asks))) {
-    yield warning("mtls_idle", "the plugin mtls refuses every request: clients are asked for a certificate only with CA_CERT_PATH, on HTTPS");
+    const message = "The plugin mtls refuses every request: no listener asks clients for a certificate.";
+    yield warning("mtls_idle", message, "Set CA_CERT_PATH with the server's certificate, or remove the plugin.");
   }
-}
-
-/** Limits by a header before every guard: a client that changes the header with each request has no limit, and fills the table. */
-function* ofLimits({ shown: { global, services }, guards }: WarningsSource): Iterable<Warning> {
-  const outer = openLimits(global.plugins, guards, false);
-  for (const header of outer.headers) yield openLimit(header, null, null);
-  for (const service of services) {
-    const inner = openLimits(service.plugins, guards, outer.isGuarded);
-    for (const header of inner.headers) yield openLimit(header, service.name, null);
-    for (const route of service.routes) {
-      const { headers } = openLimits(route.plugins, guards, inner.isGuarded);
-      for (const header of headers) yield openLimit(header, service.name, route.name);
-    }
-  }
-}
-
-/** The headers by which the limits of one level count without a guard before them, and whether the next level has a guard before it. */
-function openLimits(plugins: readonly DisplayedPlugin[], guards: ReadonlySet<string>, guardedBefore: boolean) {
-  const headers: string[] = [];
-  let isGuarded = guardedBefore;
-  for (const { name, enabled, config } of plugins) {
-    if (!enabled) continue;
-    isGuarded ||= guards.has(name);
-    const by = name === "rate_limit" && !isGuarded ? String(config["limit_by"]) : "";
-    if (by.startsWith("header:")) headers.push(by.slice("header:".length));
-  }
-  return { headers, isGuarded };
-}
-
-function openLimit(header: string, service: string | null, route: string | null): Warning {
-  const place = describePlace({ service, route });
-  const danger = `counts callers by the header ${header}, which any client can change with each request: no guard runs before it`;
-  const remedy = "move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header";
-  return warning("limit_by_any_header", `A rate_limit of ${place} ${danger}. To bound what one client can do, ${remedy}.`, service, route);
 }
 
 function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Iterable<Warning> {
+  const place = { path: `services.${name}`, service: name };
   if (!upstreams.some(({ usable }) => usable)) {
-    const message = `Service "${name}" has no upstream that can be used, and its requests get 503: bring one back, or give one a weight above 0.`;
-    yield warning("no_upstream", message, name);
+    const message = `Service "${name}" has no upstream that can be used, and its requests get 503.`;
+    yield warning("no_upstream", message, "Repair an upstream, or give one a weight above 0.", place);
   }
   if (circuitBreaker?.state === "open") {
-    const message = `The circuit of service "${name}" is open, and its requests get 503 until it tries again: see why its upstreams fail.`;
-    yield warning("circuit_open", message, name);
+    const message = `The circuit of service "${name}" is open, and its requests get 503 until it tries again.`;
+    yield warning("circuit_open", message, "Find out why its upstreams fail.", place);
   }
   for (const { id, host, port, state, reason } of upstreams) {
     const which = `Upstream "${id}" (${host}:${port}) of service "${name}"`;
     const why = reason === null ? "" : ` (${reason})`;
-    if (state === "unhealthy") yield warning("upstream_down", `${which} is down: its checks fail${why}. It comes back by itself once they pass.`, name);
-    if (state === "ejected") yield warning("upstream_ejected", `${which} is ejected for a while because it failed requests${why}: check the upstream.`, name);
+    const own = { path: `services.${name}.upstreams.${id}`, service: name };
+    if (state === "unhealthy") yield warning("upstream_down", `${which} is down: its checks fail${why}.`, "Repair it; it is used again once its checks pass.", own);
+    if (state === "ejected") {
+      yield warning("upstream_ejected", `${which} is ejected for a while because it failed requests${why}.`, "Find out why it fails; the access log has the fault of each request.", own);
+    }
   }
 }
 
@@ -123,10 +97,14 @@ function* ofPlugins({ pluginFaults }: WarningsSource): Iterable<Warning> {
   for (const { plugin, id, service, route, count } of pluginFaults) {
     const times = count === 1 ? "a request" : `${count} requests`;
     const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${describePlace({ service, route })}`;
-    yield warning("plugin_faults", `${which} was at fault for ${times} that got a 500: the log says why.`, service, route);
+    const place = service === null ? "global" : `services.${service}${route === null ? "" : `.routes.${route}`}`;
+    const path = `${place}.plugins.${id ?? plugin}`;
+    yield warning("plugin_faults", `${which} was at fault for ${times} that got a 500.`, "See the log, which has each error.", { path, service, route });
   }
 }
 
-function warning(code: Warning["code"], message: string, service: string | null = null, route: string | null = null): Warning {
-  return { code, message, service, route };
+type Place = Partial<Pick<Warning, "path" | "service" | "route">>;
+
+function warning(code: Warning["code"], message: string, remedy: string, { path = null, service = null, route = null }: Place = {}): Warning {
+  return { code, path, message, example: null, remedy, service, route };
 }

@@ -2,7 +2,7 @@
  * Moves bodies from streams to sinks with back-pressure, and checks, limits and counts them on the way.
  */
 import { PassThrough, Readable, type Writable } from "node:stream";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 
 /** The destination of a body. */
@@ -20,6 +20,9 @@ export interface PumpEnd {
   /** Called for each chunk that is written, with its length in bytes. */
   readonly passed?: (bytes: number) => void;
 }
+
+/** Methods whose requests need no body (RFC 9110 §9.3). */
+export const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
 export function sinkOf(stream: Writable): Sink {
   return { write: (chunk) => stream.write(chunk), onceDrained: (run) => void stream.once("drain", run) };
@@ -143,8 +146,6 @@ export function byteStream(body: Readable): Readable {
   bytes.once("close", () => void body.destroy());
   return bytes;
 }
-
-function ignore(): void {}
 
 /** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */
 export function countBytes(body: Readable, passed: (bytes: number) => void): void {

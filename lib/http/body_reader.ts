@@ -2,6 +2,7 @@
  * Reads the body of one HTTP/1 message at a time: of a known length, chunked with trailers, or up to the end of the connection
  * (RFC 9112 §6, §7). Requests and responses use the same reader, so both are read equally strictly.
  */
+import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { hasToken } from "./headers.ts";
 
 export interface BodySink {
@@ -179,10 +180,10 @@ const CR = 0x0d;
 const LF = 0x0a;
 const SEMICOLON = 0x3b;
 
-const FIELD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n$/;
+const FIELD = new RegExp(`^${FIELD_LINE}$`);
 /** RFC 9112 §7.1.1 without the optional white space. */
-const EXTENSIONS =
-  /^(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+\r\n$/;
+const QUOTED = String.raw`"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"`;
+const EXTENSIONS = new RegExp(String.raw`^(?:;[${TOKEN_CHARACTERS}]+(?:=(?:[${TOKEN_CHARACTERS}]+|${QUOTED}))?)+\r\n$`);
 const MALFORMED_SIZE = "the line of a chunk's size is malformed";
 const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
 const FRAMING = new Set(["content-length", "transfer-encoding"]);

@@ -7,6 +7,7 @@ import https from "node:https";
 import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
+import { BODILESS } from "./body.ts";
 import type { HeaderList } from "./headers.ts";
 
 export interface HttpClientOptions {
@@ -72,7 +73,15 @@ export class ClientFailure extends Error {
   }
 }
 
-export class HttpClient {
+/** Sends requests of the gateway's own. */
+export interface Client {
+  /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
+  ask(options: ClientRequestOptions): Promise<ClientAnswer>;
+  /** Keeps no connection from now on. Requests in progress finish normally. */
+  close(): void;
+}
+
+export class HttpClient implements Client {
   readonly #clock: Clock;
   readonly #options: http.AgentOptions;
   readonly #tls: ClientTls | undefined;
@@ -86,7 +95,6 @@ export class HttpClient {
     this.#options = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS };
   }
 
-  /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
   ask(options: ClientRequestOptions): Promise<ClientAnswer> {
     this.#pending++;
     return new Promise<ClientAnswer>((resolve, reject) => this.#send(options, resolve, reject)).finally(() => {
@@ -95,7 +103,6 @@ export class HttpClient {
     });
   }
 
-  /** Keeps no connection from now on. Requests in progress finish normally. */
   close(): void {
     this.#isClosed = true;
     if (this.#pending === 0) this.#closeAll();
@@ -232,7 +239,6 @@ function receive(
   });
 }
 
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 const MAX_HEAD_BYTES = 32 * 1024;
 /** Shorter than the usual time for which servers keep an idle connection, so that few requests meet a closed one. */
 const IDLE_MS = 4_000;

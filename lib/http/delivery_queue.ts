@@ -2,7 +2,7 @@
  * Sends texts (log lines, spans) to a server in batches from a bounded queue, retries with growing pauses, and counts lost texts.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import { HttpClient, type ClientAnswer, type ClientFailure, type ClientRequestOptions, type ClientTls } from "./client.ts";
+import type { Client, ClientAnswer, ClientFailure, ClientRequestOptions } from "./client.ts";
 import { httpDate } from "./date.ts";
 import { headerValue, type HeaderList } from "./headers.ts";
 
@@ -10,8 +10,8 @@ export interface DeliveryQueueOptions {
   readonly clock: Clock;
   /** The request that sends a batch. */
   readonly request: Pick<ClientRequestOptions, "url" | "method" | "headers" | "timeoutMs">;
-  /** For HTTPS. Default: the server is verified against the system's CA certificates. */
-  readonly tls?: ClientTls | undefined;
+  /** Sends the batches, one at a time; is closed with the queue. */
+  readonly client: Client;
   /** The server's name in the log: "the collector". */
   readonly receiver: string;
   /** Makes the body of a request. When it fails, the batch is lost. */
@@ -46,7 +46,6 @@ export interface Rejected {
 
 export class DeliveryQueue {
   readonly #options: DeliveryQueueOptions;
-  readonly #client: HttpClient;
   readonly #texts = new TextQueue();
   #timer: Timer | null = null;
   #sending: Promise<void> | null = null;
@@ -68,7 +67,6 @@ export class DeliveryQueue {
 
   constructor(options: DeliveryQueueOptions) {
     this.#options = options;
-    this.#client = new HttpClient({ clock: options.clock, maxConnections: 1, tls: options.tls });
   }
 
   get isFull(): boolean {
@@ -125,7 +123,7 @@ export class DeliveryQueue {
       await this.#sending;
     }
     deadline.cancel();
-    this.#client.close();
+    this.#options.client.close();
     this.#cut = new AbortController();
   }
 
@@ -174,7 +172,7 @@ export class DeliveryQueue {
   async #try(body: Buffer): Promise<Tried> {
     const { request } = this.#options;
     try {
-      return this.#outcomeOf(await this.#client.ask({ ...request, body, maxBytes: MAX_ANSWER_BYTES, signal: this.#cut.signal }));
+      return this.#outcomeOf(await this.#options.client.ask({ ...request, body, maxBytes: MAX_ANSWER_BYTES, signal: this.#cut.signal }));
     } catch (error) {
       const { message, status, headers } = error as ClientFailure;
       // The status decides: where only the answer's body failed, a batch that the server has accepted must not be sent again.

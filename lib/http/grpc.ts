@@ -2,7 +2,7 @@
  * Turns the gateway's own errors into the form that gRPC clients understand: HTTP status 200 and the error in trailers alone.
  */
 import type { Call } from "./exchange.ts";
-import { headerValue, type HeaderList } from "./headers.ts";
+import { headerValue, nameSet, withoutHeaders, type HeaderList } from "./headers.ts";
 import { discard, type Reply } from "./reply.ts";
 
 /** The reply itself, unless it is an error of the gateway or of one of its plugins to a gRPC request. */
@@ -13,15 +13,12 @@ export function grpcReply(call: Call, requestHeaders: HeaderList, reply: Reply):
   const headers = ["content-type", "application/grpc", "grpc-status", String(grpcStatus(reply.status))];
   const message = grpcMessage(reply);
   if (message !== "") headers.push("grpc-message", message);
-  for (let i = 0; i < reply.headers.length; i += 2) {
-    const name = reply.headers[i]!;
-    if (!DESCRIBES_BODY.has(name.toLowerCase())) headers.push(name, reply.headers[i + 1]!);
-  }
+  headers.push(...withoutHeaders(reply.headers, DESCRIBES_BODY));
   // Header block and end of stream in one frame: "Trailers-Only" of the gRPC protocol.
   return { status: 200, headers, body: null };
 }
 
-const DESCRIBES_BODY = new Set(["content-type", "content-length", "content-encoding", "content-language"]);
+const DESCRIBES_BODY = nameSet(["content-type", "content-length", "content-encoding", "content-language"]);
 
 /** `application/grpc`, `application/grpc+proto`, `application/grpc;…`; not `application/grpc-web`, which is plain HTTP. */
 function isGrpc(contentType: string | undefined): boolean {

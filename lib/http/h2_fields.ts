@@ -2,6 +2,7 @@
  * Writes header lists as the objects that node's HTTP/2 takes.
  */
 import type { OutgoingHttpHeaders } from "node:http2";
+import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { isHopByHop, type HeaderList } from "./headers.ts";
 
 /**
@@ -13,7 +14,7 @@ export function h2Fields(list: HeaderList, fields: OutgoingHttpHeaders = Object.
     const name = list[i]!.toLowerCase();
     if (isHopByHop(name)) continue;
     const value = list[i + 1]!;
-    if (!NAME.test(name) || !VALUE.test(value)) return null;
+    if (!TOKEN.test(name) || !FIELD_VALUE.test(value)) return null;
     const earlier = fields[name];
     if (earlier === undefined) fields[name] = value;
     else if (Array.isArray(earlier)) earlier.push(value);
@@ -22,9 +23,6 @@ export function h2Fields(list: HeaderList, fields: OutgoingHttpHeaders = Object.
   }
   return fields;
 }
-
-const NAME = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
-const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** Lists of which node's HTTP/2 sends one line: several are one, joined (RFC 9110 §5.3). */
 const LISTS = new Set(["content-encoding", "content-language"]);

@@ -5,6 +5,7 @@
  * No function changes a list in place; each returns a new one, or the same one when there is nothing to change. `lower` parameters take the
  * name in lower case. Names compare without case (RFC 9110 §5.1).
  */
+import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 
 export type HeaderList = readonly string[];
 
@@ -119,28 +120,26 @@ export function endToEnd(list: HeaderList): string[] {
  */
 export function withoutNamed(list: HeaderList): HeaderList {
   const named = namedHeaders(list);
-  if (named.size === 0) return list;
+  if (named === NONE) return list;
   const kept = withoutHeaders(list, named);
   for (let i = kept.length - 2; i >= 0; i -= 2) {
     if (!sameName(kept[i]!, "connection")) continue;
-    const options = kept[i + 1]!.split(",").filter((option) => !named.has(option.trim().toLowerCase()));
+    const options = kept[i + 1]!.split(",").filter((option) => !named.has(option.trim()));
     if (options.length > 0) kept[i + 1] = options.join(",").trim();
     else kept.splice(i, 2);
   }
   return kept;
 }
 
-const NONE: ReadonlySet<string> = new Set();
-
-/** The names in all lines of Connection, in lower case. Framing and Host stay even where they are named (RFC 9110 §7.6.1 forbids it). */
-function namedHeaders(list: HeaderList): ReadonlySet<string> {
-  let named: Set<string> | null = null;
+/** The names in all lines of Connection. Framing and Host stay even where they are named (RFC 9110 §7.6.1 forbids it). */
+function namedHeaders(list: HeaderList): NameMap<string> {
+  let named: string[] | null = null;
   for (let i = 0; i < list.length; i += 2) {
     if (!sameName(list[i]!, "connection") || plainConnection(list[i + 1]!)) continue;
-    named ??= new Set();
-    for (const option of list[i + 1]!.toLowerCase().split(",")) if (namesHeader(option.trim())) named.add(option.trim());
+    named ??= [];
+    for (const option of list[i + 1]!.toLowerCase().split(",")) if (namesHeader(option.trim())) named.push(option.trim());
   }
-  return named ?? NONE;
+  return named === null || named.length === 0 ? NONE : nameSet(named);
 }
 
 /** Whether a Connection option names a header to drop: not `close`, and no header that is dropped or kept anyway. */
@@ -148,18 +147,41 @@ function namesHeader(option: string): boolean {
   return option !== "close" && !isHopByHop(option) && !NEVER_NAMED.includes(option);
 }
 
-/** A copy without the headers of these names. Most names already differ from all of them in length. */
-export function withoutHeaders(list: HeaderList, lowerNames: ReadonlySet<string>): string[] {
-  let lengths = 0;
-  for (const name of lowerNames) lengths |= 1 << (name.length & 31);
+/** A copy without the headers of these names. The copy may be appended to by the caller. */
+export function withoutHeaders(list: HeaderList, names: NameMap<unknown>): string[] {
   const kept: string[] = [];
   for (let i = 0; i < list.length; i += 2) {
-    const name = list[i]!;
-    const isSuspect = ((lengths >> (name.length & 31)) & 1) === 1;
-    if (!isSuspect || !lowerNames.has(name.toLowerCase())) kept.push(name, list[i + 1]!);
+    if (!names.has(list[i]!)) kept.push(list[i]!, list[i + 1]!);
   }
   return kept;
 }
+
+/** Values by header name. Most other names already differ from all of its names in length: they are not copied to lower case. */
+export class NameMap<T> {
+  readonly #values: ReadonlyMap<string, T>;
+  /** A bit for each length, modulo 32. */
+  readonly #lengths: number;
+
+  constructor(entries: Iterable<readonly [name: string, value: T]>) {
+    this.#values = new Map([...entries].map(([name, value]) => [name.toLowerCase(), value]));
+    this.#lengths = [...this.#values.keys()].reduce((bits, { length }) => bits | (1 << length), 0);
+  }
+
+  get(name: string): T | undefined {
+    return ((this.#lengths >>> name.length) & 1) === 1 ? this.#values.get(name.toLowerCase()) : undefined;
+  }
+
+  has(name: string): boolean {
+    return this.get(name) !== undefined;
+  }
+}
+
+/** Each name is its own value. */
+export function nameSet<const N extends string>(names: Iterable<N>): NameMap<N> {
+  return new NameMap([...names].map((name) => [name, name]));
+}
+
+const NONE = nameSet([]);
 
 const NEVER_NAMED = ["content-length", "host"];
 
@@ -168,13 +190,12 @@ export function plainConnection(value: string): boolean {
   return (value.length === 10 || value.length === 5) && (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close");
 }
 
-export const HOP_BY_HOP = new Set(["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"]);
-/** A bit for each length of these names, modulo 32: most other names differ in it. */
-const HOP_LENGTHS = [...HOP_BY_HOP].reduce((bits, { length }) => bits | (1 << length), 0);
+export const HOP_BY_HOP = ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"] as const;
+const HOP_BY_HOP_NAMES = nameSet(HOP_BY_HOP);
 
 /** Whether a header concerns one connection only, whatever `Connection` says. */
 export function isHopByHop(name: string): boolean {
-  return ((HOP_LENGTHS >>> name.length) & 1) === 1 && HOP_BY_HOP.has(name.toLowerCase());
+  return HOP_BY_HOP_NAMES.has(name);
 }
 
 /** `[["Name", "value"], …]`, as node wants trailers. */
@@ -194,13 +215,10 @@ export function isWritable(list: HeaderList): boolean {
   if (!Array.isArray(list) || list.length % 2 !== 0) return false;
   for (let i = 0; i < list.length; i += 2) {
     const [name, value] = [list[i] as unknown, list[i + 1] as unknown];
-    if (typeof name !== "string" || typeof value !== "string" || !TOKEN.test(name) || !VALUE.test(value)) return false;
+    if (typeof name !== "string" || typeof value !== "string" || !TOKEN.test(name) || !FIELD_VALUE.test(value)) return false;
   }
   return true;
 }
-
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** Compares a name as received with one in lower case; most comparisons end at the length or at the first letter. */
 export function sameName(name: string, lower: string): boolean {

@@ -6,6 +6,7 @@
  * stream has no reader and no listener, so no other code can hold bytes that a later response overwrites.
  */
 import { Readable } from "node:stream";
+import { ignore } from "../base/errors.ts";
 
 export class LentBody extends Readable {
   readonly byteLength: number;
@@ -81,5 +82,3 @@ export function ownBody(body: Buffer | Readable | null): Buffer | Readable | nul
 }
 
 const EVENTS = ["data", "end", "close", "readable", "newListener"] as const;
-
-function ignore(): void {}

@@ -2,7 +2,7 @@
  * Defines the reply to an exchange, and the format of the gateway's own errors (RFC 9457).
  */
 import type { Duplex, Readable } from "node:stream";
-import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "./exchange.ts";
 import type { HeaderList } from "./headers.ts";
 
@@ -48,8 +48,6 @@ function giveUp(reply: Reply, member: "body" | "tunnel"): void {
     // A plugin's stream that throws here frees itself or nothing.
   }
 }
-
-function ignore(): void {}
 
 export interface ProblemOptions {
   /** For the client to read: what happened and what to do. Nothing about the inside of the gateway. */

@@ -2,7 +2,7 @@
  * JSON Schema, draft 2020-12: compiles a schema once into a function that reports all violations of a value. Unknown keywords are
  * errors.
  *
- * Clients choose the values, so the time a check takes is bounded: patterns never backtrack (`linear_pattern.ts`), and each run has a
+ * Clients choose the values, so the time a check takes is bounded: patterns never backtrack (`lib/base/linear_pattern.ts`), and each run has a
  * budget of steps that `$ref` and choices multiplied cannot exceed. Long checks pause, so that the event loop can serve other requests.
  */
 import { suggest } from "../base/suggest.ts";

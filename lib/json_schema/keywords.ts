@@ -1,8 +1,8 @@
 /**
  * The table of the JSON Schema keywords that constrain values: the form of each keyword's value, and its check.
  */
+import { linearPattern, type LinearPattern } from "../base/linear_pattern.ts";
 import { FORMATS } from "./formats.ts";
-import { linearPattern, type LinearPattern } from "./linear_pattern.ts";
 import { andThen, countOf, eachOf, type Check, type Done, type Run } from "./run.ts";
 import * as values from "./values.ts";
 import { isObject, pointerStep, type Path } from "./values.ts";

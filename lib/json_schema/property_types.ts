@@ -1,7 +1,7 @@
 /**
  * Finds the types that a JSON Schema states for the properties of an object, so that a text can be parsed as a number, boolean or list.
  */
-import { linearPattern, type LinearPattern } from "./linear_pattern.ts";
+import { linearPattern, type LinearPattern } from "../base/linear_pattern.ts";
 import { definitionPath, isObject, valueAt } from "./values.ts";
 
 /** Types that a schema allows; null: any. */

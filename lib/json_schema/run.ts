@@ -1,8 +1,8 @@
 /**
  * One run of a compiled JSON Schema over a value: the violations found, the steps left, and the pauses for the event loop.
  */
+import type { Meter } from "../base/linear_pattern.ts";
 import type { NextTimeSlice } from "../base/time_slices.ts";
-import type { Meter } from "./linear_pattern.ts";
 
 interface Violation {
   /** The part of the request, as in `Run.part`. */

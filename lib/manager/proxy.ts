@@ -7,7 +7,7 @@ import https from "node:https";
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, headerValue, headerValues, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import { endToEnd, headerValue, headerValues, nameSet, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
@@ -137,7 +137,7 @@ function forwardedHeaders(headers: HeaderList): string[] {
   return withoutHeaders(endToEnd(scriptHeaders(headers)), REGENERATED);
 }
 
-const REGENERATED = new Set(["host", "content-length", "expect", "trailer"]);
+const REGENERATED = nameSet(["host", "content-length", "expect", "trailer"]);
 
 /**
  * Whether another server answered in place of an admin interface. Pages request these two paths first, for which no admin interface sends

@@ -5,6 +5,7 @@
 import { accessSync, close, constants, openSync, statSync, write } from "node:fs";
 import { dirname } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 
 /** A file by its path, or one that is open and stays open: `{ fd: 1 }`. */
@@ -169,5 +170,3 @@ function linesIn(text: string): number {
   for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines++;
   return lines;
 }
-
-function ignore(): void {}

@@ -6,6 +6,7 @@ import { gzip } from "node:zlib";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { DEFAULT_TIMEOUT_MS, type TracingSettings } from "../config/tracing.ts";
+import { HttpClient } from "../http/client.ts";
 import { DeliveryQueue, type Rejected } from "../http/delivery_queue.ts";
 import { batchWriter } from "./span_json.ts";
 import type { SpanSink } from "./trace.ts";
@@ -30,7 +31,7 @@ export class OtlpExporter implements SpanSink {
     this.#queue = new DeliveryQueue({
       clock,
       request: { url, method: "POST", headers: ["Content-Type", "application/json", ...coding, ...Object.entries(headers).flat()], timeoutMs },
-      tls: { ca },
+      client: new HttpClient({ clock, maxConnections: 1, tls: { ca } }),
       receiver: "the collector",
       // Asynchronous, on Node's threads: a batch may have megabytes.
       encode: compression === "gzip" ? (texts) => promisify(gzip)(encode(texts)) : encode,

@@ -2,7 +2,7 @@
  * W3C Trace Context (level 1): reads `traceparent` and `tracestate` of a request, and makes ids of traces and spans.
  */
 import { randomFillSync } from "node:crypto";
-import { headerValues, type HeaderList } from "../http/headers.ts";
+import { headerValues, sameName, type HeaderList } from "../http/headers.ts";
 
 /** The span of the sender. */
 export interface RemoteParent {
@@ -55,8 +55,7 @@ const ENTRY = /^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][
 function traceparentOf(headers: HeaderList): string | null {
   let found: string | null = null;
   for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!;
-    if (name.length !== 11 || name.toLowerCase() !== "traceparent") continue;
+    if (!sameName(headers[i]!, "traceparent")) continue;
     if (found !== null) return null;
     found = headers[i + 1]!;
   }

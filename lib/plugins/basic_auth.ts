@@ -75,6 +75,7 @@ export const basicAuth = definePlugin({
   name: "basic_auth",
   schema,
   guards: true,
+  identifies: true,
   create(config, tools) {
     const { username, password, users = [] } = config;
     const known = username === undefined || password === undefined ? users : [{ username, password }, ...users];

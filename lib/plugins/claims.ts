@@ -1,5 +1,5 @@
 /**
- * Reads claims of a JWT by name, and formats them as header values.
+ * Reads claims of a JWT by name, and writes them as text for headers.
  */
 
 type Claims = Readonly<Record<string, unknown>>;
@@ -19,7 +19,16 @@ function own(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null && Object.hasOwn(value, name) ? (value as Claims)[name] : undefined;
 }
 
-/** Items separated by commas; a comma within an item must not start another one. */
-export function listText(items: readonly string[]): string {
-  return items.map((item) => item.replaceAll("%", "%25").replaceAll(",", "%2C")).join(",");
+/** A claim as text: "" without one; lists separated by commas, where a comma within an item must not start another one; objects as JSON. */
+export function claimText(claim: unknown): string {
+  if (claim === undefined || claim === null) return "";
+  if (Array.isArray(claim)) return claim.map((item) => claimText(item).replaceAll("%", "%25").replaceAll(",", "%2C")).join(",");
+  return typeof claim === "object" ? JSON.stringify(claim) : String(claim);
 }
+
+/** The text in UTF-8, as header lists have it: one character a byte. */
+export function utf8(text: string): string {
+  return BEYOND_ASCII.test(text) ? Buffer.from(text).toString("latin1") : text;
+}
+
+const BEYOND_ASCII = /[^\x00-\x7f]/;

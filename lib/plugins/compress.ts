@@ -7,7 +7,7 @@
  */
 import { array, integer, object, string, withDefault } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hasHeader, hasToken, headerValue, headerValues, tokens, withAddedHeader, withHeader, type HeaderList } from "../http/headers.ts";
+import { hasHeader, hasToken, headerValue, headerValues, nameSet, tokens, withAddedHeader, withHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { CODINGS, compressBuffer, compressStream, MAX_SYNC_BYTES, type Coding } from "./compressed_body.ts";
 import { definePlugin } from "./plugin.ts";
@@ -105,20 +105,15 @@ function isOfEncoded(asked: HeaderList, headers: HeaderList): boolean {
 }
 
 function withWeakTag(headers: HeaderList): HeaderList {
-  return withHeader(headers, "ETag", `W/${headerValue(headers, "etag")}`);
+  const etag = headerValue(headers, "etag");
+  return etag?.startsWith('"') === true ? withHeader(headers, "ETag", `W/${etag}`) : headers;
 }
 
 function encodedHeaders(headers: HeaderList, coding: Coding): HeaderList {
-  const result: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!.toLowerCase();
-    const value = headers[i + 1]!;
-    if (name === "content-length" || name === "content-encoding" || name === "accept-ranges") continue;
-    result.push(headers[i]!, name === "etag" && value.startsWith('"') ? `W/${value}` : value);
-  }
-  result.push("Content-Encoding", coding);
-  return result;
+  return [...withoutHeaders(withWeakTag(headers), OF_PLAIN_BODY), "Content-Encoding", coding];
 }
+
+const OF_PLAIN_BODY = nameSet(["content-length", "content-encoding", "accept-ranges"]);
 
 function typeMatcher(types: readonly string[]): (contentType: string) => boolean {
   const exact = new Set(types);

@@ -3,6 +3,7 @@
  */
 import { pipeline, type Readable, type Transform } from "node:stream";
 import zlib from "node:zlib";
+import { ignore } from "../base/errors.ts";
 
 export type Coding = "zstd" | "br" | "gzip";
 
@@ -86,5 +87,3 @@ function flushPauses(source: Readable, encoder: Encoder, kind: number): void {
   });
   encoder.on("drain", schedule);
 }
-
-function ignore(): void {}

@@ -5,7 +5,7 @@
  * Its Access-Control-… headers replace the upstream's, also on refusals of later plugins. Replies that depend on the origin have a Vary
  * header. CORS does not cover WebSockets: their handshakes are not changed.
  */
-import { TOKEN } from "../config/fields.ts";
+import { TOKEN, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { array, boolean, integer, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
@@ -127,7 +127,7 @@ function preflightHeaders(config: Config): (exchange: Exchange) => CorsHeaders {
 }
 
 /** Field names with commas between them. */
-const NAMES = /^[!#$%&'*+.^_`|~0-9A-Za-z, -]+$/;
+const NAMES = new RegExp(`^[, ${TOKEN_CHARACTERS}]+$`);
 
 function withCors(reply: Reply, added: CorsHeaders): Reply {
   return reply.status === 101 ? reply : { ...reply, headers: merged(reply.headers, added) };

@@ -1,13 +1,13 @@
 /**
  * Shared by plugins that call another HTTP server: schemas of its URL and TLS settings, and replacement of headers that upstreams trust.
  */
-import { TOKEN } from "../config/fields.ts";
+import { TOKEN } from "../base/http_grammar.ts";
 import type { CLIENT_TLS } from "../config/model.ts";
 import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
 import type { ClientTls } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { isHopByHop, type HeaderList } from "../http/headers.ts";
+import { isHopByHop, nameSet, type HeaderList } from "../http/headers.ts";
 
 /**
  * The text of an http:// or https:// URL, which may contain references. From `secretFrom` on it is masked when shown: services
@@ -69,14 +69,12 @@ const OWN = /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z
  */
 export function headerReplacer(names: readonly string[]): (given: Exchange, added: HeaderList) => Pick<Exchange, "headers" | "trailers"> {
   if (names.length === 0) return ({ headers, trailers }) => ({ headers, trailers });
-  const dashed = (name: string) => name.toLowerCase().replaceAll("_", "-");
-  const own = new Set(names.map(dashed));
-  const lengths = new Set([...own].map((name) => name.length));
+  const dashed = (name: string) => (name.includes("_") ? name.replaceAll("_", "-") : name);
+  const own = nameSet(names.map(dashed));
   const without = (list: HeaderList) => {
     const kept: string[] = [];
     for (let i = 0; i < list.length; i += 2) {
-      const name = list[i]!;
-      if (!lengths.has(name.length) || !own.has(dashed(name))) kept.push(name, list[i + 1]!);
+      if (!own.has(dashed(list[i]!))) kept.push(list[i]!, list[i + 1]!);
     }
     return kept;
   };

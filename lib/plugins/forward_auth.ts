@@ -6,9 +6,9 @@
  */
 import { CLIENT_TLS } from "../config/model.ts";
 import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
-import { HttpClient, type ClientAnswer, type ClientFailure } from "../http/client.ts";
+import type { ClientAnswer, ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { endToEnd, headerValue, headerValues, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList, type NameMap } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { checkTls, clientTls, headerName, headerReplacer, httpUrl } from "./endpoint.ts";
 import { definePlugin } from "./plugin.ts";
@@ -45,10 +45,10 @@ export const forwardAuth = definePlugin({
     const { timeoutMs } = config;
     const url = new URL(config.url);
     const tls = clientTls(config.tls);
-    const client = tools.keep("client", { tls }, () => new HttpClient({ clock: tools.clock, tls }));
-    const sent = lowerCase(config.requestHeaders);
-    const copied = lowerCase(config.responseHeaders);
-    const replaced = headerReplacer(copied);
+    const client = tools.keep("client", { tls }, () => tools.client({ tls }));
+    const sent = nameSet(config.requestHeaders);
+    const copied = nameSet(config.responseHeaders);
+    const replaced = headerReplacer(config.responseHeaders);
     const logPassed = sparseCount(tools.clock, (requests, error: string) => {
       const fields = { plugin: tools.scope.key, host: url.host, requests, error };
       tools.log.warn("forward_auth admits requests because its server cannot be asked", fields);
@@ -78,12 +78,8 @@ export const forwardAuth = definePlugin({
 
 const MAX_BYTES = 1024 * 1024;
 
-function lowerCase(names: readonly string[]): readonly string[] {
-  return [...new Set(names.map((name) => name.toLowerCase()))];
-}
-
 /** The headers of the GET. X-Forwarded-For and -Host of a trusted proxy are passed on, as upstreams get them. */
-function authRequestHeaders(exchange: Exchange, sent: readonly string[]): HeaderList {
+function authRequestHeaders(exchange: Exchange, sent: NameMap<string>): HeaderList {
   const { call, headers, method, scheme, path, query } = exchange;
   let chain = call.remoteAddress;
   let host = exchange.authority;
@@ -99,13 +95,13 @@ function authRequestHeaders(exchange: Exchange, sent: readonly string[]): Header
 }
 
 /** Only the headers of these names. */
-function only(list: HeaderList, lowerNames: readonly string[]): string[] {
+function only(list: HeaderList, names: NameMap<string>): string[] {
   const found: string[] = [];
-  for (let i = 0; i < list.length; i += 2) if (lowerNames.includes(list[i]!.toLowerCase())) found.push(list[i]!, list[i + 1]!);
+  for (let i = 0; i < list.length; i += 2) if (names.has(list[i]!)) found.push(list[i]!, list[i + 1]!);
   return found;
 }
 
-const FRAMING = new Set(["content-length", "trailer"]);
+const FRAMING = nameSet(["content-length", "trailer"]);
 
 /** Without Content-Length: the server that sends the reply adds the length of its body. */
 function replyOf({ status, headers, body }: ClientAnswer): Reply {

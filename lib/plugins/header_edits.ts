@@ -1,10 +1,10 @@
 /**
  * Changes header lists as configured: remove, rename, set, add, in this order. For `request_headers` and `response_headers`.
  */
-import { TOKEN } from "../config/fields.ts";
+import { TOKEN } from "../base/http_grammar.ts";
 import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { isHopByHop, type HeaderList } from "../http/headers.ts";
+import { isHopByHop, NameMap, nameSet, type HeaderList } from "../http/headers.ts";
 import { headerTemplate, type Template } from "./template.ts";
 
 /** Returns the reason why this header (lower case) must not be changed in this way, or undefined. */
@@ -69,26 +69,23 @@ export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchang
   const { set = {}, add = {}, remove = [], rename = {} } = changes;
   const values = Object.entries(set);
   for (const [name, given] of Object.entries(add)) for (const template of [given].flat()) values.push([name, template as Template]);
-  const overwritten = new Set(Object.keys(set).map((name) => name.toLowerCase()));
-  const removed = new Set(remove.map((name) => name.toLowerCase()));
-  const renamed = new Map(Object.entries(rename).map(([from, to]) => [from.toLowerCase(), to]));
-  // Excludes most other headers by their length alone.
-  const lengths = new Set([...removed, ...overwritten, ...renamed.keys(), ...renamed.values()].map((name) => name.length));
+  const overwritten = nameSet(Object.keys(set));
+  const hasRenames = Object.keys(rename).length > 0;
+  // New names; null: the header is removed. Of several entries for a name the last one counts.
+  const edits = new NameMap<string | null>([
+    ...Object.keys(set).map((name) => [name, null] as const),
+    ...Object.entries(rename).map(([from, to]) => [from, overwritten.has(to) ? null : to] as const),
+    ...remove.map((name) => [name, null] as const),
+  ]);
 
   return (list, exchange) => {
-    const replaced = renamed.size === 0 ? NONE : replacedBy(renamed, removed, list);
+    const replaced = hasRenames ? replacedBy(edits, list) : NONE;
     const result: string[] = [];
     for (let i = 0; i < list.length; i += 2) {
-      let name = list[i]!;
-      if (lengths.has(name.length)) {
-        const lower = name.toLowerCase();
-        if (removed.has(lower)) continue;
-        const to = renamed.get(lower);
-        if (to !== undefined) name = to;
-        else if (replaced.has(lower)) continue;
-        if (overwritten.has(to?.toLowerCase() ?? lower)) continue;
-      }
-      result.push(name, list[i + 1]!);
+      const name = list[i]!;
+      const edit = edits.get(name);
+      if (edit === null || (edit === undefined && replaced.has(name))) continue;
+      result.push(edit ?? name, list[i + 1]!);
     }
     for (const [name, template] of values) {
       const value = template(exchange);
@@ -98,15 +95,14 @@ export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchang
   };
 }
 
-const NONE: ReadonlySet<string> = new Set();
+const NONE = nameSet([]);
 
-/** The new names, in lower case, of renamed headers: existing headers of these names are removed. */
-function replacedBy(renamed: ReadonlyMap<string, string>, removed: ReadonlySet<string>, list: HeaderList): ReadonlySet<string> {
-  let found: Set<string> | null = null;
+/** The new names of renamed headers of the list: existing headers of these names are removed. */
+function replacedBy(edits: NameMap<string | null>, list: HeaderList): NameMap<string> {
+  const found: string[] = [];
   for (let i = 0; i < list.length; i += 2) {
-    const lower = list[i]!.toLowerCase();
-    const to = renamed.get(lower);
-    if (to !== undefined && !removed.has(lower)) (found ??= new Set()).add(to.toLowerCase());
+    const to = edits.get(list[i]!);
+    if (typeof to === "string") found.push(to);
   }
-  return found ?? NONE;
+  return nameSet(found);
 }

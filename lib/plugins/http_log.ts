@@ -5,7 +5,7 @@
  * known form, are left out.
  */
 import type { Clock } from "../base/clock.ts";
-import { TOKEN } from "../config/fields.ts";
+import { TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
 import { DeliveryQueue } from "../http/delivery_queue.ts";
@@ -91,14 +91,14 @@ export const httpLog = definePlugin({
 
 type Config = Parameters<typeof httpLog.create>[0];
 
-function queueFor(config: Config, { clock, log, scope }: Tools): DeliveryQueue {
+function queueFor(config: Config, { clock, log, scope, client }: Tools): DeliveryQueue {
   const { method, contentType, timeoutMs } = config;
   const headers = ["Content-Type", contentType, ...Object.entries(config.headers).flat()];
   const inLines = /^application\/x-ndjson\b/i.test(contentType);
   return new DeliveryQueue({
     clock,
     request: { url: new URL(config.httpEndpoint), method, headers, timeoutMs },
-    tls: clientTls(config.tls),
+    client: client({ maxConnections: 1, tls: clientTls(config.tls) }),
     receiver: "the server",
     encode: (entries) => Buffer.from(inLines ? entries.join("\n") + "\n" : `[${entries.join(",")}]`),
     batchSize: config.batchSize,

@@ -5,7 +5,7 @@
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { HttpClient, type ClientTls } from "../http/client.ts";
+import type { Client } from "../http/client.ts";
 import type { Call } from "../http/exchange.ts";
 import { keysOf, type Algorithm, type KeySet } from "./jwt_keys.ts";
 import { hostOf } from "./endpoint.ts";
@@ -18,13 +18,12 @@ interface JwksSourceOptions {
   readonly log: Log;
   /** Names the plugin in the log. */
   readonly plugin: string;
-  /** Default: the issuer is verified against the system's CA certificates. */
-  readonly tls?: ClientTls | undefined;
+  /** Asks the issuer, and is closed with the source. */
+  readonly client: Client;
 }
 
 export class JwksSource implements KeptState {
   readonly #options: JwksSourceOptions;
-  readonly #client: HttpClient;
   #keys: KeySet | null = null;
   /** SHA-256 of the text that the keys were read from. */
   #digest = "";
@@ -38,7 +37,6 @@ export class JwksSource implements KeptState {
 
   constructor(options: JwksSourceOptions) {
     this.#options = options;
-    this.#client = new HttpClient({ clock: options.clock, maxConnections: 1, tls: options.tls });
   }
 
   /** The current keys; null before the first fetch. */
@@ -71,7 +69,7 @@ export class JwksSource implements KeptState {
   close(): void {
     this.#isClosed = true;
     this.#abortUnawaited();
-    this.#client.close();
+    this.#options.client.close();
   }
 
   #abortUnawaited(): void {
@@ -90,10 +88,10 @@ export class JwksSource implements KeptState {
 
   /** Never rejects. */
   async #fetchKeys(signal: AbortSignal): Promise<void> {
-    const { url, algorithms, clock, log, plugin } = this.#options;
+    const { url, algorithms, clock, log, plugin, client } = this.#options;
     try {
       const headers = ["Accept", "application/jwk-set+json, application/json"];
-      const { status, body } = await this.#client.ask({ url: new URL(url), headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES, signal });
+      const { status, body } = await client.ask({ url: new URL(url), headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES, signal });
       if (status !== 200) throw new Error(`it answered with status ${status}`);
       const digest = hash("sha256", body);
       if (digest !== this.#digest || this.#keys === null) {

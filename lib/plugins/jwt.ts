@@ -4,6 +4,7 @@
  * Only the configuration decides about algorithms and keys, and `crit` is refused (RFC 8725): the token does not influence how it is verified. A
  * refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
  */
+import type { Clock } from "../base/clock.ts";
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
 import { anyOf, array, boolean, file, integer, number, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
@@ -11,7 +12,7 @@ import { CLIENT_TLS } from "../config/model.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { claimReader, listText } from "./claims.ts";
+import { claimReader, claimText, utf8 } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
 import type { Algorithm, KeySet } from "./jwt_keys.ts";
@@ -115,6 +116,7 @@ export const jwt = definePlugin({
   name: "jwt",
   schema: schema as Schema<Config>,
   guards: true,
+  identifies: true,
   create(config, tools) {
     const algorithms = algorithmsOf(config);
     const source = keySource(config, algorithms, tools);
@@ -122,6 +124,7 @@ export const jwt = definePlugin({
     const readToken = tokenReader(typeof config.from === "string" ? [config.from] : config.from);
     const withClaims = headerReplacer(Object.values(config.claimsToHeaders ?? {}));
     const refuse = refusals(tools.gatewayName);
+    const assumed = tools.verifiedClaims === null ? null : assumedVerdict(config, tools.verifiedClaims, tools.clock);
     return (next) => {
       const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
         if (typeof verdict === "string") return refuse(exchange, verdict);
@@ -130,6 +133,7 @@ export const jwt = definePlugin({
         else exchange.call.personal = true;
         return next(exchange.with({ identity: identity ?? exchange.identity, claims, ...withClaims(exchange, headers) }));
       };
+      if (assumed !== null) return (exchange) => settle(exchange, assumed());
       return (exchange) => {
         const token = readToken(exchange);
         if (token === undefined) return refuse(exchange, "missing");
@@ -148,13 +152,13 @@ export const jwt = definePlugin({
 function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): Pick<JwksSource, "current" | "more"> {
   const { secret, publicKey: pem, jwksFile, jwksUri } = config;
   if (jwksUri !== undefined) {
-    const { clock, log, scope } = tools;
+    const { clock, log, scope, client } = tools;
     const { protocol, hostname } = new URL(jwksUri);
     if (protocol === "http:" && !LOOPBACK.test(hostname)) {
       log.warn("jwt fetches keys over plain HTTP: an attacker on the network can replace them", { plugin: scope.key, host: hostOf(jwksUri) });
     }
     const tls = clientTls(config.tls);
-    return tools.keep("keys", { jwksUri, algorithms, tls }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key, tls }));
+    return tools.keep("keys", { jwksUri, algorithms, tls }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key, client: client({ maxConnections: 1, tls }) }));
   }
   // The schema has checked all of them: none is an error text.
   type Key = Exclude<ReturnType<typeof publicKey>, string>;
@@ -217,6 +221,17 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock, kee
     return verdict;
   };
 }
+
+/** For tests of a configuration: checks these claims instead of a token, with an `exp` where they have none. */
+function assumedVerdict(config: Config, given: JwtClaims, clock: Clock): () => Verdict {
+  const examine = examiner(config);
+  return () => {
+    const now = clock.wall();
+    return examine({ exp: Math.floor(now / 1000) + ASSUMED_LIFETIME_S, ...given }, now, []);
+  };
+}
+
+const ASSUMED_LIFETIME_S = 3600;
 
 /** Media types in any case, with or without "application/" (RFC 7515 §4.1.9). */
 function typeCheck(accepted: readonly string[]): (typ: unknown) => boolean {
@@ -288,13 +303,11 @@ function headerText(claim: unknown): string | null | undefined {
   if (claim === undefined) return undefined;
   const items = Array.isArray(claim) ? (claim as unknown[]) : [claim];
   if (!items.every((item) => typeof item === "string" || typeof item === "number" || typeof item === "boolean")) return null;
-  const written = Array.isArray(claim) ? listText(items.map(String)) : String(claim);
-  if (CONTROL.test(written)) return null;
-  return BEYOND_ASCII.test(written) ? Buffer.from(written).toString("latin1") : written;
+  const written = claimText(claim);
+  return CONTROL.test(written) ? null : utf8(written);
 }
 
 const CONTROL = /[\x00-\x1f\x7f]/;
-const BEYOND_ASCII = /[^\x00-\x7f]/;
 
 /** Error code and detail of each refusal. */
 const REFUSALS = {

@@ -55,6 +55,7 @@ export const keyAuth = definePlugin({
   name: "key_auth",
   schema,
   guards: true,
+  identifies: true,
   create({ key, keys = [], hideCredentials }, { gatewayName, scope }) {
     const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
     const credentials = entries.map((entry) => ({ identity: entry.id, digest: digestOf(entry) }));

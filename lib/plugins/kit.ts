@@ -35,7 +35,7 @@ export function kindProblem(value: unknown): string | undefined {
   if (![check, show, jsonSchema].every((part) => typeof part === "function")) return `plugin ${name}: "schema" is none: make it with schema.object({ … })`;
   if (typeof create !== "function") return `plugin ${name}: "create" is no function`;
   if (takes !== undefined && takes !== "preflights") return `plugin ${name}: "takes" is ${shown(takes)}; it may be "preflights" only`;
-  for (const role of ["guards", "stores"] as const) {
+  for (const role of ["guards", "identifies", "stores"] as const) {
     if (!["undefined", "boolean"].includes(typeof roles[role])) return `plugin ${name}: "${role}" is ${shown(roles[role])}; it is true or false`;
   }
   return roles.guards === true && roles.stores === true ? `plugin ${name}: it cannot guard and store: make two kinds of it` : undefined;

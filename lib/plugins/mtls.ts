@@ -4,7 +4,7 @@
  */
 import { array, object, optional, string } from "../config/schema.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
-import { headerValue, quotedString, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { nameSet, quotedString, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
 
@@ -24,6 +24,7 @@ export const mtls = definePlugin({
   name: "mtls",
   schema,
   guards: true,
+  identifies: true,
   create(config, tools) {
     const isAllowed = config.allow === undefined ? () => true : allowing(config.allow);
     // Runs once per connection.
@@ -42,7 +43,9 @@ export const mtls = definePlugin({
       if (verdict.why !== null) return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
       const identity = certificate.commonName ?? certificate.fingerprint;
       exchange.call.notes.identity = identity;
-      return next(exchange.with({ identity, headers: [...withoutOwn(exchange.headers), ...verdict.headers] }));
+      const replaced = withoutHeaders(exchange.headers, OWN);
+      replaced.push(...verdict.headers);
+      return next(exchange.with({ identity, headers: replaced }));
     };
   },
 });
@@ -89,8 +92,5 @@ function escaped(text: string, unsafe: RegExp, mark: string): string {
   return text.replace(unsafe, (character) => Buffer.from(character).toString("hex").toUpperCase().replace(/../g, `${mark}$&`));
 }
 
-/** Removes the headers of an earlier instance, which would occur twice. */
-function withoutOwn(headers: HeaderList): HeaderList {
-  if (headerValue(headers, "x-client-cert-fingerprint") === undefined) return headers;
-  return ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"].reduce(withoutHeader, headers);
-}
+/** Those of an earlier instance would occur twice. */
+const OWN = nameSet(["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"]);

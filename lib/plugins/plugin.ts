@@ -5,6 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
 import type { Infer, Schema } from "../config/schema.ts";
+import type { Client, HttpClientOptions } from "../http/client.ts";
 import type { Middleware } from "../http/handler.ts";
 import type { Counters } from "../store/counters.ts";
 
@@ -38,6 +39,13 @@ export interface Tools {
    * `keep("verdicts", config, () => verdicts.part())`, so that its memory is released.
    */
   readonly verdicts: SharedMemory;
+  /**
+   * A new client for requests of the plugin's own. A plugin must use it for all of them: in tests of a configuration it gets their
+   * `answers`, and nothing is dialled. Use `keep("client", settings, () => client(settings))`, so that its connections are closed.
+   */
+  client(options?: Omit<HttpClientOptions, "clock">): Client;
+  /** In a test with `as.jwt`: the claims of a token whose signature counts as valid. Null otherwise, and always in a running gateway. */
+  readonly verifiedClaims: Readonly<Record<string, unknown>> | null;
 }
 
 export interface KeptState {
@@ -63,6 +71,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   readonly takes?: "preflights";
   /** Whether it decides who may send requests: by credentials, address or otherwise. Default: false. */
   readonly guards?: boolean;
+  /** Whether it sets `exchange.identity`, by which `rate_limit` can count. Default: false. */
+  readonly identifies?: boolean;
   /**
    * Whether it stores replies to answer later requests. It runs after the last guard of its route, wherever it is configured, so that only
    * admitted clients get stored replies. A kind cannot both guard and store. Default: false.

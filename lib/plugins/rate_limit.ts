@@ -2,6 +2,7 @@
  * The plugin kind `rate_limit`: admits each caller at most N requests per second, minute and hour.
  */
 import { callerAddress } from "../base/cidr.ts";
+import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -24,7 +25,7 @@ const schema = object(
     limit_hour: optional(integer({ min: 1, max: MOST, describe: "Allowed requests in any hour." })),
     limit_by: withDefault(
       string({
-        pattern: /^(client_ip|credential|all|header:[!#$%&'*+.^_`|~0-9A-Za-z-]+)$/,
+        pattern: new RegExp(`^(client_ip|credential|all|header:[${TOKEN_CHARACTERS}]+)$`),
         hint: '"client_ip", "credential", "all" or "header:<name>"',
         describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",
       }),

@@ -1,7 +1,7 @@
 /**
  * The plugin kind `request_termination`: answers every request with the same reply, without an upstream.
  */
-import { TOKEN } from "../config/fields.ts";
+import { TOKEN } from "../base/http_grammar.ts";
 import { integer, object, optional, record, string, withDefault } from "../config/schema.ts";
 import { isHopByHop } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";

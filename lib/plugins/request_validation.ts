@@ -11,7 +11,7 @@ import { Fault } from "../base/errors.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import { describeNode, nodeAt, positionAt, type Json, type JsonNode } from "../config/json.ts";
 import { INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
-import { pump } from "../http/body.ts";
+import { BODILESS, pump } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -171,8 +171,6 @@ const MOST_HELD = 268_435_456;
 const IDLE_MS = 60_000;
 /** Chunks that are kept before they are joined. */
 const MOST_LOOSE = 256;
-/** Methods whose requests need no body (RFC 9110 §9.3); a body that is present is checked. */
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
 function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined, withHeaders: boolean): number {
   let bytes = (body?.length ?? 0) + query.length;

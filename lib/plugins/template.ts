@@ -9,8 +9,9 @@ import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
 import { hasReference, maskLiterals, resolveReferences } from "../config/references.ts";
 import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
+import { trimmed } from "../http/body_reader.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { claimReader, listText } from "./claims.ts";
+import { claimReader, claimText, utf8 } from "./claims.ts";
 
 /** Returns the value for one exchange. */
 export type Template = (exchange: Exchange) => string;
@@ -144,17 +145,11 @@ function routeParams(at: Path, { root, sources }: CheckContext): readonly string
   return names;
 }
 
-function claimText(claim: unknown): string {
-  if (claim === undefined || claim === null) return "";
-  if (Array.isArray(claim)) return listText(claim.map(claimText));
-  return typeof claim === "object" ? JSON.stringify(claim) : String(claim);
-}
-
 function compileHeader(parts: readonly Part[]): Template | string {
   for (const part of parts) {
     if ("text" in part && CONTROLS.test(part.text)) return "contains a control character or line break, which a header cannot contain";
   }
-  return joined(parts.map((part) => ("text" in part ? utf8(part.text) : (exchange) => headerText(part.read(exchange)))), trimmed);
+  return joined(parts.map((part) => ("text" in part ? utf8(part.text) : (exchange) => headerText(part.read(exchange)))), withoutBlanks);
 }
 
 const CONTROLS = /[\x00-\x08\x0a-\x1f\x7f]/;
@@ -164,23 +159,8 @@ function headerText(text: string): string {
   return NOT_PLAIN.test(text) ? utf8(text.replace(/[\x00-\x08\x0a-\x1f\x7f]/g, "?")) : text;
 }
 
-/** Header lists have one character per byte. */
-function utf8(text: string): string {
-  return NOT_PLAIN.test(text) ? Buffer.from(text, "utf8").toString("latin1") : text;
-}
-
 /** Blanks around a value are not part of it (RFC 9110 §5.5). `trim` would also cut 0xA0, the last byte of "à" in UTF-8. */
-function trimmed(text: string): string {
-  let start = 0;
-  let end = text.length;
-  while (start < end && isBlank(text.charCodeAt(start))) start++;
-  while (end > start && isBlank(text.charCodeAt(end - 1))) end--;
-  return text.slice(start, end);
-}
-
-function isBlank(code: number): boolean {
-  return code === 0x20 || code === 9;
-}
+const withoutBlanks = (text: string) => trimmed(text, 0, text.length);
 
 function compileLocation(parts: readonly Part[]): Template | string {
   let before = "";

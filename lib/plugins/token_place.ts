@@ -1,12 +1,13 @@
 /**
  * Reads an access token from the configured places: the header Authorization (RFC 6750 §2.1), a cookie or the query.
  */
+import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { string } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 
 export const TOKEN_PLACE = string({
-  pattern: /^(header|(cookie|query):[!#$%&'*+.^_`|~0-9A-Za-z-]+)$/,
+  pattern: new RegExp(`^(header|(cookie|query):[${TOKEN_CHARACTERS}]+)$`),
   hint: '"header", "cookie:<name>" or "query:<name>"',
   describe: "A place to look for the token.",
 });

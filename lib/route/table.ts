@@ -56,7 +56,7 @@ export interface RouteTable<T> {
 }
 
 /** An entry with its patterns read. */
-interface Route<T> {
+export interface Route<T> {
   readonly entry: TableEntry<T>;
   /** The entry's. Equal lists are one list: with ten thousand routes, each object that a look-up visits is a cache miss. */
   readonly methods: readonly string[];
@@ -78,9 +78,7 @@ interface Placeholder {
 /** Compiles entries whose patterns `checkRoutes` has passed; throws on a broken one. */
 export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T> {
   const trees = new HostTrees<Route<T>>();
-  // Of routes that share a pattern, the one with the longer base_path comes first.
-  const routes = routesOf(entries).sort((a, b) => b.baseLength - a.baseLength);
-  for (const route of routes) for (const list of trees.routesAt(route.entry.hosts, route.segments)) list.push(route);
+  for (const route of routesOf(entries)) for (const list of trees.routesAt(route.entry.hosts, route.segments)) list.push(route);
 
   return {
     find(authority, method, path, encodedSlash) {
@@ -113,10 +111,11 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
   };
 }
 
-function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
+/** The entries with their patterns read. Of routes that share a pattern, the one with the longer base_path comes first. */
+export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
   const bases = new Map<string, readonly Segment[]>();
   const lists = new Map<string, readonly string[]>();
-  return entries.map((entry) => {
+  const routes = entries.map((entry) => {
     let base = bases.get(entry.basePath);
     if (base === undefined) bases.set(entry.basePath, (base = segmentsOf(entry.basePath, "base_path", [])));
     const segments = base.concat(segmentsOf(entry.path, "path", base));
@@ -125,6 +124,7 @@ function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
     lists.set(names, methods);
     return { entry, methods, target: entry.target, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
   });
+  return routes.sort((a, b) => b.baseLength - a.baseLength);
 }
 
 function placeholdersOf(segments: readonly Segment[]): readonly Placeholder[] {
@@ -149,7 +149,7 @@ function segmentsOf(text: string, field: "base_path" | "path", base: readonly Se
 }
 
 /** The route of a pattern that accepts the method. HEAD goes to the route that declares it, else to the route of GET. */
-function routeFor<T>(routes: readonly Route<T>[], method: string): Route<T> | undefined {
+export function routeFor<R extends Pick<Route<unknown>, "methods">>(routes: readonly R[], method: string): R | undefined {
   for (const route of routes) {
     const { methods } = route;
     if (methods.includes(method)) return route;
@@ -159,13 +159,13 @@ function routeFor<T>(routes: readonly Route<T>[], method: string): Route<T> | un
 }
 
 /** The methods that the routes of a pattern name. */
-function methodsOf<T>(routes: readonly Route<T>[]): string[] {
+export function methodsOf<T>(routes: readonly Route<T>[]): string[] {
   const methods = new Set(routes.flatMap((route) => route.methods));
   return [...(methods.has("GET") ? methods.add("HEAD") : methods)];
 }
 
 /** The routes that at least one method can reach: routes of a service with a longer base_path may hide a route entirely. */
-function reachable<T>(routes: readonly Route<T>[]): readonly Route<T>[] {
+export function reachable<T>(routes: readonly Route<T>[]): readonly Route<T>[] {
   const found = [...methodsOf(routes), ANY_OTHER_METHOD].map((method) => routeFor(routes, method));
   return [...new Set(found.filter((route) => route !== undefined))];
 }
@@ -207,7 +207,7 @@ function decodedReading<T>(trees: HostTrees<Route<T>>, authority: string, path: 
 }
 
 /** Compares as text: the greater of two is more specific. `/a/{x}/{rest*}` is "210". */
-function rankOf<T>({ segments }: Route<T>): string {
+export function rankOf<T>({ segments }: Route<T>): string {
   return segments.map(({ kind }) => (kind === "literal" ? "2" : kind === "one" ? "1" : "0")).join("");
 }
 

@@ -11,11 +11,9 @@ import type { Segment } from "./pattern.ts";
 export class HostTrees<R> {
   readonly #trees = new Map<string, PatternTree<R>>([["", new PatternTree()]]);
 
-  /** The lists of routes that share a pattern, one for each host; no hosts stand for all. The caller fills them. */
+  /** The lists of routes that share a pattern, one for each of `hostKeys`. The caller fills them. */
   routesAt(hosts: readonly string[], segments: readonly Segment[]): R[][] {
-    // A host may be written twice.
-    const keys = new Set(hosts.length === 0 ? [""] : hosts.map((host) => hostOf(host.startsWith("*.") ? host.slice(1) : host)));
-    return Array.from(keys, (key) => {
+    return hostKeys(hosts).map((key) => {
       let tree = this.#trees.get(key);
       if (tree === undefined) this.#trees.set(key, (tree = new PatternTree()));
       return tree.routesAt(segments);
@@ -45,8 +43,13 @@ export class HostTrees<R> {
   }
 }
 
+/** The keys of a service's hosts, each once; no hosts stand for all. */
+export function hostKeys(hosts: readonly string[]): readonly string[] {
+  return hosts.length === 0 ? [""] : [...new Set(hosts.map((host) => hostOf(host.startsWith("*.") ? host.slice(1) : host)))];
+}
+
 /** a.b.c -> .b.c -> .c -> "" */
-function nextKey(key: string): string {
+export function nextKey(key: string): string {
   const dot = key.indexOf(".", 1);
   return dot < 0 ? "" : key.slice(dot);
 }

@@ -14,13 +14,13 @@
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { ERRORS } from "../base/errors.ts";
+import { ERRORS, ignore } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
 import { clientErrorDetail, head as headText, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
-import { isLive, type Limits, type Uploads } from "./limits.ts";
+import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
 import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
@@ -28,7 +28,6 @@ import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./requ
 
 /** The objects shared by all client connections of a gateway. */
 export interface ConnectionServer extends Http1Options {
-  readonly uploads: Uploads;
   readonly drain: Drain;
   /** The connection has closed. */
   readonly gone: (connection: ClientConnection) => void;
@@ -185,7 +184,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
         this.#isContinued && (this.#phase === "waiting" || !isLive(headers)) && body.readableFlowing === true && !this.#socket.isPaused(),
       tooSlow: () => this.#tooLate("the body arrives too slowly"),
     };
-    this.#endUpload = this.#server.uploads.watch(upload, minBodyBytesPerS);
+    this.#endUpload = watchUpload(this.#server.sweep, upload, minBodyBytesPerS);
   }
 
   // Replying.
@@ -389,5 +388,3 @@ const CLOSE = "Connection: close\r\n";
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
 const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
 const NOTHING = Buffer.alloc(0);
-
-function ignore(): void {}

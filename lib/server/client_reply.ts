@@ -5,14 +5,15 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { Fault, messageOf } from "../base/errors.ts";
+import { FIELD_LINE } from "../base/http_grammar.ts";
 import { writeChunk } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
-import { headerValue, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { headerValue, isWritable, NameMap, nameSet, sameName, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { LentBody, ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { Delivery } from "./delivery.ts";
-import type { Http1Options } from "./http1.ts";
+import { head, type Http1Options } from "./http1.ts";
 import { breakOff } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
 
@@ -75,8 +76,7 @@ export function framingOf({ method, httpVersion, upgrade }: Framed, { status, he
 export function statedLength(headers: HeaderList): number {
   let length = Infinity;
   for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!;
-    if (name.length !== 14 || name.toLowerCase() !== "content-length") continue;
+    if (!sameName(headers[i]!, "content-length")) continue;
     const value = headers[i + 1]!;
     if (length !== Infinity || value.length > 15 || !DIGITS.test(value)) return NaN;
     length = Number(value);
@@ -88,16 +88,12 @@ const DIGITS = /^[0-9]+$/;
 
 /** End-to-end headers of a reply with one request id, without a framing that a plugin has left in them. The caller may append to the list. */
 export function replyHeaders({ headers, requestId }: Reply, callId: string): string[] {
-  const kept: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!;
-    if (name.length === 12 && name.toLowerCase() === "x-request-id") continue;
-    if (name.length === 17 && name.toLowerCase() === "transfer-encoding") continue;
-    kept.push(name, headers[i + 1]!);
-  }
+  const kept = withoutHeaders(headers, REPLACED);
   kept.push("X-Request-Id", requestId ?? callId);
   return kept;
 }
+
+const REPLACED = nameSet(["x-request-id", "transfer-encoding"]);
 
 /**
  * A body in memory has a known length, whatever its headers say: bytes beyond a stated length would be read as the next reply. Where there
@@ -145,16 +141,14 @@ export function replyText(reply: ReplyHead, requestId: string, framing: BodyFram
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
     let value = headers[i + 1]!;
-    if (((KNOWN_LENGTHS >>> name.length) & 1) === 1) {
-      const lower = name.toLowerCase();
-      if (OWN.has(lower) || (lower === "trailer" && framing !== "chunked")) continue;
-      if (lower === "date") hasDate = true;
-      else if (lower === "content-length") {
-        if (hasLength) continue;
-        hasLength = true;
-        if (typeof framing === "number") value = String(framing);
-        else if (!DIGITS.test(value)) throw new TypeError(`the Content-Length "${value}" is not a number`);
-      }
+    const kind = KINDS.get(name);
+    if (kind === "own" || (kind === "trailer" && framing !== "chunked")) continue;
+    if (kind === "date") hasDate = true;
+    else if (kind === "length") {
+      if (hasLength) continue;
+      hasLength = true;
+      if (typeof framing === "number") value = String(framing);
+      else if (!DIGITS.test(value)) throw new TypeError(`the Content-Length "${value}" is not a number`);
     }
     // A colon in a name would move the rest of the name into the value, which the check of the whole text cannot detect.
     if (name.includes(":")) throw new TypeError(`the name of the header "${name}" has a colon`);
@@ -187,22 +181,18 @@ export function dateLine(wall: number): string {
   return dateText;
 }
 
-/** Headers that the gateway sets itself. */
-const OWN = new Set(["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"]);
-/** A bit for each length, modulo 32, of the names that are checked. */
-const KNOWN_LENGTHS = [...OWN, "date", "content-length", "trailer"].reduce((bits, { length }) => bits | (1 << length), 0);
+/** Headers that are checked; "own": the gateway sets them itself. */
+const KINDS = new NameMap<"own" | "date" | "length" | "trailer">([
+  ...["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"].map((name) => [name, "own"] as const),
+  ["date", "date"],
+  ["content-length", "length"],
+  ["trailer", "trailer"],
+]);
 
 /** The end of a chunked body: the last chunk and the trailers. Trailers that HTTP cannot carry are left out; the body is whole without them. */
 export function lastChunk(trailers: HeaderList): string {
-  let text = "";
-  for (let i = 0; i < trailers.length; i += 2) {
-    if (trailers[i]!.includes(":")) return LAST_CHUNK;
-    text += `${trailers[i]!}: ${trailers[i + 1]!}\r\n`;
-  }
-  return FIELDS.test(text) && linesOf(text) === trailers.length / 2 ? `0\r\n${text}\r\n` : LAST_CHUNK;
+  return head("0", isWritable(trailers) ? trailers : NONE);
 }
-
-const LAST_CHUNK = "0\r\n\r\n";
 
 function linesOf(text: string): number {
   let found = 0;
@@ -211,8 +201,7 @@ function linesOf(text: string): number {
 }
 
 /** No character beyond a byte, no control character but the tab (RFC 9110 §5.5, RFC 9112 §4). */
-const HEAD = /^HTTP\/1\.1 [1-9]\d\d [\t\x20-\x7e\x80-\xff]*\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
-const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+const HEAD = new RegExp(String.raw`^HTTP/1\.1 [1-9]\d\d [\t\x20-\x7e\x80-\xff]*\r\n(?:${FIELD_LINE})*$`);
 
 /**
  * Writes replies to an HTTP/1 client of our own codec: small ones at the end of a round of the event loop, streams as they arrive.

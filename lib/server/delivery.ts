@@ -4,7 +4,7 @@
  */
 import type { Duplex, Readable } from "node:stream";
 import type { Clock, DeadlineTimer, HasDeadline } from "../base/clock.ts";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { acknowledgedBytes } from "./linger.ts";
@@ -109,5 +109,3 @@ export class Delivery implements Sink, HasDeadline {
     this.#recipient.cut("overdue");
   }
 }
-
-function ignore(): void {}

@@ -10,6 +10,7 @@ import {
   hasToken,
   isHopByHop,
   MOST_CONNECTION_OPTIONS,
+  nameSet,
   plainConnection,
   sameName,
   type HeaderList,
@@ -40,7 +41,7 @@ export interface Framing {
 /** As `global.underscore_headers` says; undefined is "drop". */
 export type Underscores = "drop" | "allow" | undefined;
 
-/** One pass over the headers; most names are known by their length. */
+/** One pass over the headers. */
 export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores?: Underscores): Framing {
   let host: string | undefined;
   let hosts = 0;
@@ -57,33 +58,31 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
     const name = headers[i]!;
     const value = headers[i + 1]!;
     if (!dropsHeaders && isDropped(name, underscores)) dropsHeaders = true;
-    switch (name.length) {
-      case 4:
-        if (!sameName(name, "host")) break;
+    switch (KNOWN.get(name)) {
+      case "host":
         host = value;
         hosts++;
         break;
-      case 6:
-        if (sameName(name, "expect")) expect = joined(expect, value);
+      case "expect":
+        expect = joined(expect, value);
         break;
-      case 7:
-        if (sameName(name, "upgrade")) upgrade = joined(upgrade, value);
+      case "upgrade":
+        upgrade = joined(upgrade, value);
         break;
-      case 10:
-        if (!sameName(name, "connection")) break;
+      case "connection":
         connection = joined(connection, value);
         options += connectionOptions(value);
         if (!plainConnection(value)) namesHeaders = true;
         break;
-      case 14:
-        if (sameName(name, "content-length")) length = length === undefined ? value : TWO;
+      case "content-length":
+        length = length === undefined ? value : TWO;
         break;
-      case 16:
+      case "proxy-connection":
         // Not a standard header (RFC 9112 §C.2.2); parsers that know it ignore all bytes after this request.
-        if (sameName(name, "proxy-connection") && hasToken(value, "close")) proxyCloses = true;
+        if (hasToken(value, "close")) proxyCloses = true;
         break;
-      case 17:
-        if (sameName(name, "transfer-encoding")) coding = coding === undefined ? value : TWO;
+      case "transfer-encoding":
+        coding = coding === undefined ? value : TWO;
     }
   }
   const isOld = httpVersion === "1.0";
@@ -101,6 +100,8 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
     refusal: isCrowded ? CROWDED : (refuseFraming(host, hosts, length, coding, httpVersion) ?? refuseMethod(method, asks && bodyLength !== 0)),
   };
 }
+
+const KNOWN = nameSet(["host", "expect", "upgrade", "connection", "content-length", "proxy-connection", "transfer-encoding"]);
 
 /** Stands for more than one value; refused as a value, too. */
 const TWO = "two values";

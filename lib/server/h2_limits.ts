@@ -58,9 +58,6 @@ export const PINGS: Rate = { burst: 2_000, perSecond: 1_000 };
  */
 export const MAX_UNREPORTED = 64;
 
-/** How often each connection is checked for what no event reports, in milliseconds. */
-export const LOOK_MS = 1_000;
-
 /**
  * After a connection error nghttp2 sends its GOAWAY, stops reading and writing, and node reports nothing: open streams would stay for ever.
  * If data to send remains unsent, the second check ends the connection. Otherwise a connection that is silent for SILENCE_MS is sent a

@@ -2,7 +2,6 @@
  * Serves one request over HTTP/2: receives it, has it answered, and gives it up when it arrives too slowly or its client resets it.
  */
 import http2, { type ServerHttp2Stream } from "node:http2";
-import type { Clock } from "../base/clock.ts";
 import { countBytes } from "../http/body.ts";
 import { resetStream } from "../http/h2_streams.ts";
 import { headerValue } from "../http/headers.ts";
@@ -10,16 +9,13 @@ import { problem, type Reply } from "../http/reply.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
 import type { Http1Options, Responder } from "./http1.ts";
-import { isLive, type Limits, type Uploads } from "./limits.ts";
+import { isLive, watchUpload, type Limits } from "./limits.ts";
 import type { Inbound } from "./receive.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
 /** The objects shared by all requests of a listener. */
-export interface H2Server extends Pick<Http1Options, "receiving" | "answer" | "ended" | "delivery" | "join"> {
-  readonly clock: Clock;
-  readonly uploads: Uploads;
-}
+export type H2Server = Pick<Http1Options, "clock" | "sweep" | "receiving" | "answer" | "ended" | "delivery" | "join">;
 
 export class H2Request implements Responder {
   readonly #stream: ServerHttp2Stream;
@@ -98,7 +94,7 @@ export class H2Request implements Responder {
         },
         tooSlow: () => this.#tooSlow("the body arrives too slowly"),
       };
-      stream.once("close", this.#server.uploads.watch(upload, minBodyBytesPerS));
+      stream.once("close", watchUpload(this.#server.sweep, upload, minBodyBytesPerS));
     }
     if (requestTimeoutMs > 0) {
       const timer = this.#server.clock.after(requestTimeoutMs, () => {

@@ -3,16 +3,19 @@
  */
 import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, type ServerOptions } from "node:http2";
 import type { Socket } from "node:net";
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
+import type { Sweep } from "./sweep.ts";
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = http2.constants;
 
 export interface SessionsOptions {
   readonly clock: Clock;
   readonly log: Log;
+  readonly sweep: Sweep;
   /** In force for new connections. */
   readonly limits: () => Limits;
   /** Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if that is less. */
@@ -28,9 +31,6 @@ export class H2Sessions {
   readonly #options: SessionsOptions;
   readonly #sessions = new Set<Session>();
   #isDraining = false;
-  /** One timer for all connections, running only while there are some. */
-  #timer: Timer | null = null;
-  #checkedAt = 0;
 
   constructor(options: SessionsOptions) {
     this.#options = options;
@@ -42,22 +42,17 @@ export class H2Sessions {
 
   /** Serves HTTP/2 on a connection; bytes that were read from it and put back are included. */
   add(socket: Socket): void {
-    const { clock, limits, log } = this.#options;
+    const { limits, log, sweep } = this.#options;
     // A client that has closed its side has disconnected: its streams would get no event for that.
     socket.allowHalfOpen = false;
     const inForce = limits();
     const http2Session = http2.performServerHandshake(socket, optionsFor(inForce));
     const session = new Session(http2Session, socket, inForce, this.#options);
     this.#sessions.add(session);
-    if (this.#timer === null) {
-      this.#checkedAt = clock.now();
-      this.#timer = clock.after(h2.LOOK_MS, this.#check);
-    }
+    const endLooks = sweep.watch((now, elapsedMs) => session.check(now, elapsedMs));
     http2Session.once("close", () => {
       this.#sessions.delete(session);
-      if (this.#sessions.size > 0) return;
-      this.#timer?.cancel();
-      this.#timer = null;
+      endLooks();
     });
     http2Session.on("error", (error) => log.debug("HTTP/2 connection failed", { error: error.message }));
     if (this.#isDraining) session.drain();
@@ -79,15 +74,6 @@ export class H2Sessions {
     this.#isDraining = true;
     for (const session of this.#sessions) session.destroy();
   }
-
-  readonly #check = (): void => {
-    const now = this.#options.clock.now();
-    // A pause of our own, with bytes waiting in the sockets, is not counted against the clients.
-    const elapsed = Math.min(now - this.#checkedAt, 2 * h2.LOOK_MS);
-    this.#checkedAt = now;
-    for (const session of this.#sessions) session.check(now, elapsed);
-    this.#timer = this.#sessions.size > 0 ? this.#options.clock.after(h2.LOOK_MS, this.#check) : null;
-  };
 }
 
 function optionsFor(limits: Limits): ServerOptions {
@@ -275,5 +261,3 @@ class Session {
 const TOO_MUCH = new Error("the client sends too many control frames or resets");
 const SLOW_HEAD = new Error("a request head did not arrive in time");
 const SILENT = new Error("the client does not answer a PING or reads nothing");
-
-function ignore(): void {}

@@ -16,6 +16,7 @@ import type { DeliveryOptions } from "./delivery.ts";
 import type { Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
+import type { Sweep } from "./sweep.ts";
 
 /** Sends the reply to one request. */
 export interface Responder {
@@ -28,6 +29,7 @@ export interface Responder {
 export interface Http1Options {
   readonly clock: Clock;
   readonly writeBatch: WriteBatch;
+  readonly sweep: Sweep;
   readonly log: Log;
   /** The rules in force at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;

@@ -6,13 +6,13 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { readFraming } from "./framing.ts";
 import { clientErrorDetail, Drain, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
-import { isLive, Uploads, type Limits } from "./limits.ts";
+import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
 import { RequestQueue } from "./node_request_queue.ts";
@@ -39,7 +39,6 @@ export class NodeHttp1 implements Http1 {
   /** Connections without a request so far: before Node 26, node does not count them as idle. */
   readonly #fresh = new Set<Socket>();
   readonly #queue = new RequestQueue();
-  readonly #uploads: Uploads;
   readonly #drain: Drain;
   /** The current request of each connection, upgrades excluded. */
   readonly #current = new WeakMap<Duplex, Current>();
@@ -56,7 +55,6 @@ export class NodeHttp1 implements Http1 {
   constructor(options: Http1Options, serveUpgrade: (socket: Socket) => void) {
     this.#options = options;
     this.#serveUpgrade = serveUpgrade;
-    this.#uploads = new Uploads(options.clock);
     this.#drain = new Drain(options.clock, () => this.#endIdle());
   }
 
@@ -98,7 +96,7 @@ export class NodeHttp1 implements Http1 {
       awaited: () => isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers)),
       tooSlow: () => this.#giveUp(socket, exchange, TOO_SLOW),
     };
-    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : this.#uploads.watch(upload, minBodyBytesPerS);
+    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : watchUpload(this.#options.sweep, upload, minBodyBytesPerS);
     response.once("close", () => {
       endUpload();
       if (response.writableFinished) call.close();
@@ -320,5 +318,3 @@ function isLongTarget(packet: Buffer | undefined, maxUriBytes: number): boolean 
 
 /** The error that node reports for a head that is too slow. One object for all: it is made once, since its stack is of no use. */
 const TOO_SLOW: NodeJS.ErrnoException = Object.assign(new Error("the body arrives too slowly"), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
-
-function ignore(): void {}

@@ -3,10 +3,11 @@
  */
 import type { Server, Socket } from "node:net";
 import { callerAddress } from "../base/cidr.ts";
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
 import { hasHeader, type HeaderList } from "../http/headers.ts";
+import type { Sweep } from "./sweep.ts";
 
 export type Limits = Config["global"]["limits"];
 
@@ -113,62 +114,24 @@ export function isLive(headers: HeaderList): boolean {
 const GRACE_MS = 10_000;
 /** How long a body that came faster may stall: an upload that stalls holds a connection to its upstream. */
 const MOST_AHEAD_MS = 60_000;
-const LOOK_MS = 1_000;
 
-interface WatchedUpload {
-  readonly upload: Upload;
-  readonly leastBytesPerS: number;
-  /** How long the gateway has waited for the client, in milliseconds. */
-  waitedMs: number;
-  /** How far the body is ahead of the minimum rate, in milliseconds. */
-  aheadMs: number;
-  /** Bytes that had arrived at the last check. */
-  counted: number;
-}
-
-/** One timer for all uploads, running only while there are some. */
-export class Uploads {
-  readonly #clock: Clock;
-  readonly #watched = new Set<WatchedUpload>();
-  #timer: Timer | null = null;
-  #lookedAt = 0;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** Watches an upload; the function returned ends that. */
-  watch(upload: Upload, leastBytesPerS: number): () => void {
-    const entry: WatchedUpload = { upload, leastBytesPerS, waitedMs: 0, aheadMs: 0, counted: 0 };
-    this.#watched.add(entry);
-    if (this.#timer === null) {
-      this.#lookedAt = this.#clock.now();
-      this.#timer = this.#clock.after(LOOK_MS, this.#look);
-    }
-    return () => {
-      this.#watched.delete(entry);
-      if (this.#watched.size > 0) return;
-      this.#timer?.cancel();
-      this.#timer = null;
-    };
-  }
-
-  readonly #look = (): void => {
-    const now = this.#clock.now();
-    // A pause of our own, with bytes waiting in the sockets, is not counted against the clients.
-    const elapsed = Math.min(now - this.#lookedAt, 2 * LOOK_MS);
-    this.#lookedAt = now;
-    for (const entry of this.#watched) {
-      if (!entry.upload.awaited()) continue;
-      const received = entry.upload.received();
-      const earnedMs = ((received - entry.counted) * 1000) / entry.leastBytesPerS;
-      entry.counted = received;
-      entry.waitedMs += elapsed;
-      entry.aheadMs = Math.min(entry.aheadMs + earnedMs, MOST_AHEAD_MS) - elapsed;
-      if (entry.waitedMs <= GRACE_MS || entry.aheadMs >= 0) continue;
-      this.#watched.delete(entry);
-      entry.upload.tooSlow();
-    }
-    this.#timer = this.#watched.size > 0 ? this.#clock.after(LOOK_MS, this.#look) : null;
-  };
+/** Watches an upload until the function returned is called, or until it has been given up. */
+export function watchUpload(sweep: Sweep, upload: Upload, leastBytesPerS: number): () => void {
+  /** How long the gateway has waited for the client. */
+  let waitedMs = 0;
+  /** How far the body is ahead of the minimum rate. */
+  let aheadMs = 0;
+  let counted = 0;
+  const end = sweep.watch((_now, elapsedMs) => {
+    if (!upload.awaited()) return;
+    const received = upload.received();
+    const earnedMs = ((received - counted) * 1000) / leastBytesPerS;
+    counted = received;
+    waitedMs += elapsedMs;
+    aheadMs = Math.min(aheadMs + earnedMs, MOST_AHEAD_MS) - elapsedMs;
+    if (waitedMs <= GRACE_MS || aheadMs >= 0) return;
+    end();
+    upload.tooSlow();
+  });
+  return end;
 }

@@ -6,7 +6,7 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import type { Notes } from "../http/exchange.ts";
@@ -18,8 +18,9 @@ import { detectProtocol } from "./h2c.ts";
 import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, refuseBare, type Http1, type Responder } from "./http1.ts";
 import { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
-import { ConnectionLimit, guard, Uploads } from "./limits.ts";
+import { ConnectionLimit, guard } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
+import { Sweep } from "./sweep.ts";
 import { TlsServers, type TlsFiles } from "./tls.ts";
 
 export interface ListenerOptions {
@@ -76,18 +77,19 @@ export class Listener {
     this.#connectionLimit = new ConnectionLimit(receiving, log, clock);
     this.connections = this.#connectionLimit;
     const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
-    const shared = { clock, log, writeBatch, delivery, receiving, answer: this.#answer, ended, join };
+    const sweep = new Sweep(clock);
+    const shared = { clock, log, writeBatch, sweep, delivery, receiving, answer: this.#answer, ended, join };
     const wire = createWireHttp1(shared);
     this.#http1 = { wire, node: new NodeHttp1(shared, wire.serve) };
     this.onRequest = this.#http1.node.onRequest;
     this.onUpgrade = this.#http1.node.onUpgrade;
-    const h2Server = { ...shared, uploads: new Uploads(clock) };
     this.#http2 = new H2Sessions({
       clock,
       log,
+      sweep,
       limits: () => receiving().limits,
       keepAliveMs: KEEP_ALIVE_MS,
-      onStream: (stream, block, endOfStream, onReset) => void new H2Request(stream, block, endOfStream, onReset, h2Server),
+      onStream: (stream, block, endOfStream, onReset) => void new H2Request(stream, block, endOfStream, onReset, shared),
     });
   }
 
@@ -276,5 +278,3 @@ const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 function addressesOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }
-
-function ignore(): void {}

@@ -11,7 +11,7 @@ import type { RequestFacts } from "../http/request_facts.ts";
 import { limitedBody } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
-import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
+import { headerValue, sameName, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
 import { readFraming, tooManyLines, withoutDropped, type Framing, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
@@ -178,7 +178,7 @@ function givenScheme(headers: HeaderList, own: "http" | "https"): "http" | "http
 function clientAddress(headers: HeaderList, remoteAddress: string, isTrusted: (address: string) => boolean): string {
   let client = remoteAddress;
   for (let i = headers.length - 2; i >= 0; i -= 2) {
-    if (headers[i]!.length !== 15 || headers[i]!.toLowerCase() !== "x-forwarded-for") continue;
+    if (!sameName(headers[i]!, "x-forwarded-for")) continue;
     const hops = headers[i + 1]!.split(",");
     for (let hop = hops.length - 1; hop >= 0; hop--) {
       const address = plainAddress(hopAddress(hops[hop]!.trim()));

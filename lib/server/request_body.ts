@@ -2,7 +2,7 @@
  * The body of a request while it arrives on a connection of our own codec, with back-pressure and within its limit.
  */
 import { Readable } from "node:stream";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
 
@@ -45,5 +45,3 @@ export class RequestBody extends Readable {
     done(error);
   }
 }
-
-function ignore(): void {}

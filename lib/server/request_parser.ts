@@ -10,6 +10,7 @@
  */
 import http from "node:http";
 import type { ErrorCode } from "../base/errors.ts";
+import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { BodyReader, trimmed, type BodySink } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { malformed, readFraming, tooManyLines, type Refusal, type Underscores } from "./framing.ts";
@@ -212,7 +213,7 @@ const TARGET = String.raw`(?:/[\x21-\x7e]*|[A-Za-z]+://${AUTHORITY}(?:[/?][\x21-
 const LINE = String.raw`(?:[A-Z][A-Z-]* ${TARGET}|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`;
 const REQUEST_LINE = new RegExp(`^${LINE}`);
 /** A complete head. Every head that it matches, `GRAMMAR` accepts too. */
-const HEAD = new RegExp(String.raw`${LINE}(?:[!#$%&'*+.^_\x60|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n`, "y");
+const HEAD = new RegExp(String.raw`${LINE}(?:${FIELD_LINE})*\r\n`, "y");
 /** The methods that node's own parser accepts: an unknown method is a mistake, or a request smuggling attempt. */
 const METHODS: ReadonlySet<string> = new Set(http.METHODS);
 
@@ -234,6 +235,8 @@ function row(part: Part): number {
   return PARTS.indexOf(part) * 256;
 }
 
+const NAME_BYTE = new RegExp(`[${TOKEN_CHARACTERS}]`);
+
 /**
  * The bytes that may follow in each part of a head, and the part that these lead to (RFC 9112 §3, §5): CR LF at each line's end, no line
  * folding (§5.2), no white space before a colon (§5.1), no control characters in values (RFC 9110 §5.5).
@@ -247,9 +250,9 @@ const GRAMMAR: readonly (readonly [part: Part, bytes: RegExp, next: Part])[] = [
   ["version", /[HTP/1.0]/, "version"],
   ["version", /\r/, "request line end"],
   ["request line end", /\n/, "line start"],
-  ["line start", /[!#$%&'*+.^_`|~0-9A-Za-z-]/, "name"],
+  ["line start", NAME_BYTE, "name"],
   ["line start", /\r/, "head end"],
-  ["name", /[!#$%&'*+.^_`|~0-9A-Za-z-]/, "name"],
+  ["name", NAME_BYTE, "name"],
   ["name", /:/, "value"],
   ["value", /[\t\x20-\x7e\x80-\xff]/, "value"],
   ["value", /\r/, "line end"],

@@ -4,6 +4,7 @@
 import dns from "node:dns";
 import net from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 
 export interface Address {
@@ -195,5 +196,3 @@ function systemLookup(host: string): Promise<readonly Address[]> {
 const FIRST_RETRY_MS = 1000;
 /** Each look-up is up to a tenth early, so that names that were looked up together drift apart. */
 const JITTER = 0.1;
-
-function ignore(): void {}

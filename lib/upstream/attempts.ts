@@ -2,7 +2,7 @@
  * The innermost handler of a service's routes: circuit breaker, choice of an upstream, tries, and faults turned into replies.
  */
 import type { Readable } from "node:stream";
-import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -228,5 +228,3 @@ const DETAILS: { readonly [code in ErrorCode]?: string } = {
   body_too_large: "The request body is larger than this gateway accepts.",
   bad_request: "The request body ended before its announced end.",
 };
-
-function ignore(): void {}

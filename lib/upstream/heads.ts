@@ -4,6 +4,8 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
+import { FIELD_LINE, FIELD_VALUE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
   connectionOptions,
@@ -12,8 +14,9 @@ import {
   headerValue,
   headerValues,
   HOP_BY_HOP,
-  isHopByHop,
   MOST_CONNECTION_OPTIONS,
+  NameMap,
+  nameSet,
   withoutHeader,
   withoutNamed,
   type HeaderList,
@@ -57,7 +60,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
   for (let i = 0; i < received.length; i += 2) {
     const name = received[i]!;
     const value = received[i + 1]!;
-    const kind = kindOf(name);
+    const kind = KINDS.get(name) ?? 0;
     if (kind === LENGTH) {
       // The length of a body that a plugin has removed is not sent.
       if (framing === "none" && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
@@ -98,8 +101,6 @@ function framingOf({ body, headers }: Exchange): "length" | "chunked" {
   return "length";
 }
 
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
-
 /** Kinds of headers that do not reach the upstream as they are; all but the first two only in some requests. */
 const ALWAYS = 1;
 const TE = 2;
@@ -109,7 +110,7 @@ const KEY = 8;
 const TRACE = 16;
 const TRAILER = 32;
 
-const KINDS = new Map<string, number>([
+const KINDS = new NameMap<number>([
   ...[...HOP_BY_HOP, "host", "x-request-id", "forwarded", "x-real-ip"].map((name) => [name, ALWAYS] as const),
   ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => [`x-forwarded-${end}`, ALWAYS] as const),
   ["te", TE],
@@ -119,14 +120,6 @@ const KINDS = new Map<string, number>([
   ["tracestate", TRACE],
   ["trailer", TRAILER],
 ]);
-
-const LENGTHS_OF_KINDS = [...KINDS.keys()].reduce((bits, name) => bits | (1 << name.length), 0);
-
-/** Most names already differ from all of them in length. */
-function kindOf(name: string): number {
-  const isCandidate = name.length < 32 && ((LENGTHS_OF_KINDS >> name.length) & 1) === 1;
-  return isCandidate ? (KINDS.get(name.toLowerCase()) ?? 0) : 0;
-}
 
 /**
  * States the origin of the request. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
@@ -213,8 +206,8 @@ export function fieldLines(list: HeaderList): string {
 }
 
 /** No character outside Latin-1, no control character other than the tab. */
-const START = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e\x80-\xff]+ HTTP\/1\.1\r\n$/;
-const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+const START = new RegExp(String.raw`^[${TOKEN_CHARACTERS}]+ [\x21-\x7e\x80-\xff]+ HTTP/1\.1\r\n$`);
+const FIELDS = new RegExp(`^(?:${FIELD_LINE})*$`);
 
 // Responses.
 
@@ -252,7 +245,8 @@ export function replyOf(method: string, response: ResponseHead, via: string, bod
   const isEmpty = isBodiless(method, status) || headerValue(headers, "content-length") === "0";
   // Read to its end although it is empty: only then the connection is free.
   if (isEmpty && !Buffer.isBuffer(body)) body.resume();
-  const reason = PHRASE.test(response.statusMessage!) ? response.statusMessage! : "";
+  // Node reads phrases more leniently than it writes them (RFC 9112 §4).
+  const reason = FIELD_VALUE.test(response.statusMessage!) ? response.statusMessage! : "";
   const sent = isEmpty ? null : body;
   return trailers === undefined ? { status, reason, headers, body: sent } : { status, reason, headers, body: sent, trailers };
 }
@@ -279,9 +273,6 @@ export function informationHeaders(status: number, headers: HeaderList): HeaderL
   return status === 100 ? [] : withoutHeader(endToEnd(headers), "content-length");
 }
 
-/** RFC 9112 §4; Node reads phrases more leniently than it writes them. */
-const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;
-
 /**
  * Drops fields that trailers must not contain (RFC 9110 §6.5.1): framing, routing, authentication and content fields. A recipient that
  * merges trailers into the headers would otherwise let a client overwrite headers that were checked.
@@ -289,13 +280,14 @@ const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;
 export function trailerFields(list: HeaderList): HeaderList {
   const kept: string[] = [];
   for (let i = 0; i < list.length; i += 2) {
-    const name = list[i]!.toLowerCase();
-    if (!isHopByHop(name) && !NOT_IN_TRAILERS.has(name) && !name.startsWith("x-forwarded-")) kept.push(list[i]!, list[i + 1]!);
+    const name = list[i]!;
+    if (!NOT_IN_TRAILERS.has(name) && !/^x-forwarded-/i.test(name)) kept.push(name, list[i + 1]!);
   }
   return kept;
 }
 
-const NOT_IN_TRAILERS = new Set([
+const NOT_IN_TRAILERS = nameSet([
+  ...HOP_BY_HOP,
   "authorization",
   "cache-control",
   "content-encoding",

@@ -6,6 +6,7 @@ import http2 from "node:http2";
 import type { Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import { connect, connectFailure, readyEvent, tlsOptions } from "./connect.ts";
 import type { ConnectionPoolOptions } from "./connection_pool.ts";
@@ -174,5 +175,3 @@ const FIRST_WITHIN_MS = 1000;
 const JITTER = 0.1;
 const MAX_HEADER_PAIRS = 1000;
 const MAX_INFORMATIONAL = 20;
-
-function ignore(): void {}

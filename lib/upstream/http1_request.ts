@@ -2,7 +2,7 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
@@ -372,5 +372,3 @@ const NO_BYTES = Buffer.alloc(0);
 /** From this size on, a copy into separate memory costs more than a stream. */
 const LENT_BYTES = 16 * 1024;
 const NO_TRAILERS: readonly string[] = [];
-
-function ignore(): void {}

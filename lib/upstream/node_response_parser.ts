@@ -3,6 +3,7 @@
  */
 import http, { type IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
+import { ignore } from "../base/errors.ts";
 import { hasToken, headerValue, headerValues } from "../http/headers.ts";
 import { invalidity } from "./heads.ts";
 import { keepAliveMs, MAX_RESPONSE_HEAD_BYTES, type ResponseSink } from "./response_parser.ts";
@@ -87,5 +88,3 @@ export class NodeResponseParser {
     return null;
   }
 }
-
-function ignore(): void {}

@@ -2,8 +2,9 @@
  * Parses the responses of one HTTP/1 connection strictly: it refuses responses that two parsers could read in two ways.
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
+import { FIELD_LINE } from "../base/http_grammar.ts";
 import { BodyReader, NO_TRAILERS, trimmed, type BodySink } from "../http/body_reader.ts";
-import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS } from "../http/headers.ts";
+import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, nameSet } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 
 /** Receives the parsed parts in order. */
@@ -134,23 +135,21 @@ export class ResponseParser {
       const value = trimmed(text, colon + 1, end);
       headers.push(name, value);
       at = end + 2;
-      switch (name.length) {
-        case 7:
-          if (name.toLowerCase() === "upgrade") this.#upgrades = true;
+      switch (KNOWN.get(name)) {
+        case "upgrade":
+          this.#upgrades = true;
           break;
-        case 10: {
-          const lower = name.toLowerCase();
-          if (lower === "connection") this.#connection = this.#connection === null ? value : `${this.#connection},${value}`;
-          else if (lower === "keep-alive") this.#keepAlive = keepAliveMs(value);
+        case "connection":
+          this.#connection = this.#connection === null ? value : `${this.#connection},${value}`;
           break;
-        }
-        case 14:
-          if (name.toLowerCase() !== "content-length") break;
+        case "keep-alive":
+          this.#keepAlive = keepAliveMs(value);
+          break;
+        case "content-length":
           if (this.#length !== null) return "the upstream sent more than one Content-Length";
           this.#length = value;
           break;
-        case 17:
-          if (name.toLowerCase() !== "transfer-encoding") break;
+        case "transfer-encoding":
           if (this.#coding !== null) return "the upstream used a transfer coding other than chunked";
           this.#coding = value;
       }
@@ -214,6 +213,7 @@ export class ResponseParser {
   }
 }
 
+const KNOWN = nameSet(["upgrade", "connection", "keep-alive", "content-length", "transfer-encoding"]);
 const UNFINISHED = "unfinished";
 
 const START = "HTTP/1.";
@@ -223,7 +223,7 @@ const USUAL_HEAD_BYTES = 1024;
  * RFC 9112 §2.2, §4, §5 without their leniency: no bare CR or LF, no folding, no space before a colon, no control characters. A reason
  * phrase that cannot be passed on is left out by `replyOf`.
  */
-const HEAD = /^HTTP\/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n$/;
+const HEAD = new RegExp(String.raw`^HTTP/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n(?:${FIELD_LINE})*\r\n$`);
 const BARE_CR_OR_LF = /(?:^|[^\r])\n|\r[^\n]/;
 /** So few digits that arithmetic stays exact. */
 const LENGTH = /^\d{1,15}$/;

@@ -5,7 +5,7 @@ import http2, { type ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
 import type { Timer } from "../base/clock.ts";
-import { Fault } from "../base/errors.ts";
+import { Fault, ignore } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
 import { connectFailure, readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
@@ -343,5 +343,3 @@ const MAX_HEADER_PAIRS = 1000;
 const STREAM_WINDOW_BYTES = 256 * 1024;
 const SESSION_WINDOW_BYTES = 4 * 1024 * 1024;
 const MAX_SESSION_MEGABYTES = 64;
-
-function ignore(): void {}

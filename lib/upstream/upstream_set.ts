@@ -31,12 +31,11 @@ export class Peer implements Destination<Connections>, Candidate {
   turn = 0;
 
   constructor(id: string, pool: Connections, health: Health) {
-    const { host, port, protocol } = pool.options;
-    const name = host.includes(":") ? `[${host}]` : host;
+    const { host, port } = pool.options;
     this.id = id;
     this.host = host;
     this.port = port;
-    this.authority = port === (protocol === "https" || protocol === "h2" ? 443 : 80) ? name : `${name}:${port}`;
+    this.authority = authorityOf(pool.options);
     this.pool = pool;
     this.health = health;
   }
@@ -63,6 +62,12 @@ export class Peer implements Destination<Connections>, Candidate {
     // A timeout in the middle of a body may be the client's fault, if it does not read.
     if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.failed(fault.message);
   }
+}
+
+/** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
+export function authorityOf({ host, port, protocol }: { readonly host: string; readonly port: number; readonly protocol: string }): string {
+  const name = host.includes(":") ? `[${host}]` : host;
+  return port === (protocol === "https" || protocol === "h2" ? 443 : 80) ? name : `${name}:${port}`;
 }
 
 /** An upstream and its settings in a configuration. */

@@ -212,7 +212,7 @@ describe("the end of a stream", () => {
 
 describe("a reader that does not read", () => {
   /** A status of about 1 MB, so that few of them fill every buffer on the way. */
-  const large = (digest: string): GatewayStatus => ({ ...STATUS, digest, warnings: [{ code: "more", message: "x".repeat(1 << 20), service: null, route: null }] });
+  const large = (digest: string): GatewayStatus => ({ ...STATUS, digest, warnings: [{ code: "more", path: null, message: "x".repeat(1 << 20), example: null, remedy: "", service: null, route: null }] });
 
   /** One who reads, and one who does not yet, of at most two. */
   async function slow() {

@@ -13,7 +13,7 @@ async function loggedIn() {
   const asked: Question[] = [];
   const explain = (question: Question) => {
     asked.push(question);
-    return EXPLANATION;
+    return Promise.resolve(EXPLANATION);
   };
   const running = await startAdmin({ source: { ...source, explain } });
   const cookie = await running.session();
@@ -34,6 +34,25 @@ describe("POST /gateway/explain", () => {
   });
 
   it.each([
+    ['"text"', "text"],
+    ['""', ""],
+    ['{"a":[1]}', '{"a":[1]}'],
+    ["[]", "[]"],
+    ["7", "7"],
+    ["false", "false"],
+  ])("POST /gateway/explain accepts the client's address, headers of several lines, and a body, which is text or else JSON: %s", async (body, text) => {
+    const { post, asked } = await loggedIn();
+    expect((await post(`{"method":"POST","url":"/","headers":{"a":["1","2"]},"client_ip":"2001:db8::1","body":${body}}`)).status).toBe(200);
+    expect(asked).toEqual([{ method: "POST", url: "/", headers: { a: ["1", "2"] }, clientIp: "2001:db8::1", body: text }]);
+  });
+
+  it("POST /gateway/explain accepts null for no client_ip and no body", async () => {
+    const { post, asked } = await loggedIn();
+    expect((await post('{"method":"POST","url":"/","client_ip":null,"body":null}')).status).toBe(200);
+    expect(asked).toEqual([{ method: "POST", url: "/", headers: {} }]);
+  });
+
+  it.each([
     ["no JSON", "{", "bad_request", /^The body is not JSON: /],
     ["nothing", "", "bad_request", /^The body is not JSON: /],
     ["no UTF-8", Buffer.from('{"method":"\xff"}', "latin1"), "bad_request", /^The body is not UTF-8\.$/],
@@ -44,7 +63,11 @@ describe("POST /gateway/explain", () => {
     ["a method that is no text", '{"method":1,"url":"/"}', "request_invalid", /^"method" is missing, or not a string/],
     ["headers that are a list", '{"method":"GET","url":"/","headers":[]}', "request_invalid", /^"headers" is not an object/],
     ["a header that is no text", '{"method":"GET","url":"/","headers":{"a":1}}', "request_invalid", /^"headers" is not an object/],
-    ["a field too many", '{"method":"GET","url":"/","body":""}', "request_invalid", /^"body" is not a known field/],
+    ["a header that is a list of something else", '{"method":"GET","url":"/","headers":{"a":["b",1]}}', "request_invalid", /^"headers" is not an object/],
+    ["a client_ip that is a name", '{"method":"GET","url":"/","client_ip":"localhost"}', "request_invalid", /^"client_ip" is not an IP address such as "203\.0\.113\.9"/],
+    ["a client_ip that is a number", '{"method":"GET","url":"/","client_ip":7}', "request_invalid", /^"client_ip" is not an IP address/],
+    ["a client_ip that is a range", '{"method":"GET","url":"/","client_ip":"10.0.0.0/8"}', "request_invalid", /^"client_ip" is not an IP address/],
+    ["a field too many", '{"method":"GET","url":"/","from":""}', "request_invalid", /^"from" is not a known field: the fields are "method", "url", "headers", "client_ip" and "body"/],
   ] as [string, string | Buffer, string, RegExp][])("gives 400 that says what is wrong for %s", async (_, body, code, detail) => {
     const { post, asked } = await loggedIn();
     const got = await post(body);

@@ -6,7 +6,8 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, Point, TryFigures } from "../../lib/index.ts";
+import type { DryRun } from "../../lib/gateway/proof/dry_run.ts";
+import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 
 export const USER = "ädmin";
@@ -82,6 +83,7 @@ export const STATUS: GatewayStatus = {
   lastReload: null,
   lastChange: null,
   counters: null,
+  tests: { passed: 1, failed: 0 },
   pluginFaults: [],
   certificates: [],
   warnings: [],
@@ -106,13 +108,14 @@ export const EXPLANATION: Explanation = {
   status: null,
   code: null,
   reasons: ["Because."],
+  candidates: [{ service: "a", route: "r", verdict: "takes the request" }],
   path: "/a/x",
   service: "a",
   route: "r",
   pattern: "/a/x",
   params: {},
   forwarded: "/x",
-  plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" } }],
+  plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, verdict: "answers 401 key_missing" }],
   strategy: "round_robin",
   upstreams: [{ id: "u", host: "h", port: 1, weight: 1, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, share: 1 }],
 };
@@ -123,6 +126,12 @@ export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
   digest: "0123456789ab",
   outcome: "taken",
   changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added" }],
+};
+
+export const TESTS: LastTests = {
+  at: Date.UTC(2026, 0, 2),
+  digest: "0123456789ab",
+  report: { passed: 1, failed: 0, tests: [{ name: "t", passed: true, expected: { status: 401 }, found: { status: 401 }, differences: [] }] },
 };
 
 export const HEALTH: GatewayHealth = {
@@ -138,6 +147,22 @@ export const HEALTH: GatewayHealth = {
   ],
 };
 
+export const DRY_RUN: DryRun = {
+  outcome: "accepted",
+  issues: [],
+  warnings: [],
+  tests: { passed: 2, failed: 0 },
+  untested: null,
+  diff: {
+    guardsLost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],
+    added: [],
+    removed: [],
+    changed: [],
+    other: [],
+  },
+  requests: { checked: 7, otherRoute: 2, noRoute: 1, examples: [] },
+};
+
 export const source: AdminSource = {
   proxyConfig: () => PROXY_CONFIG,
   settings: () => SETTINGS,
@@ -145,9 +170,11 @@ export const source: AdminSource = {
   status: () => STATUS,
   health: () => HEALTH,
   stats: () => STATS,
-  explain: () => EXPLANATION,
+  tests: () => TESTS,
+  explain: () => Promise.resolve(EXPLANATION),
   metrics: () => Readable.from(["# metrics\n"]),
   reload: () => Promise.resolve(TAKEN),
+  dryRun: () => Promise.resolve(DRY_RUN),
 };
 
 export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {

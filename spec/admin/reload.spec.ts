@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LastReload } from "../../lib/index.ts";
-import { source, startAdmin, STATUS, TAKEN, UI } from "./harness.ts";
+import { DRY_RUN, source, startAdmin, STATUS, TAKEN, UI } from "./harness.ts";
 
 async function loggedIn(changes: Parameters<typeof startAdmin>[0] = {}) {
   const running = await startAdmin(changes);
@@ -68,6 +68,80 @@ describe("POST /gateway/reload", () => {
   });
 });
 
+describe("POST /gateway/reload?dry_run=true", () => {
+  const DRY = "/gateway/reload?dry_run=true";
+
+  /** A source that keeps the texts of dry runs. */
+  function trying() {
+    const texts: (string | null)[] = [];
+    const { asked, source: counting } = reloading();
+    const dryRun = async (text: Buffer | null) => {
+      texts.push(text === null ? null : text.toString());
+      return DRY_RUN;
+    };
+    return { texts, asked, source: { ...counting, dryRun } };
+  }
+
+  it("tries the file, or the text in the body, and does not reload", async () => {
+    const { texts, asked, source } = trying();
+    const { ask, headers } = await loggedIn({ source });
+    const json = { ...headers, "content-type": "application/json; charset=utf-8" };
+    expect((await ask("POST", DRY, { headers })).json).toMatchObject({ outcome: "accepted" });
+    expect((await ask("POST", DRY, { headers: json, body: '{"services":[' })).status).toBe(200);
+    expect([texts, asked.count]).toEqual([[null, '{"services":['], 0]);
+  });
+
+  it("returns the outcome in snake_case", async () => {
+    const { ask, headers } = await loggedIn();
+    expect((await ask("POST", DRY, { headers })).json).toEqual({
+      outcome: "accepted",
+      issues: [],
+      warnings: [],
+      tests: { passed: 2, failed: 0 },
+      untested: null,
+      diff: {
+        guards_lost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],
+        added: [],
+        removed: [],
+        changed: [],
+        other: [],
+      },
+      requests: { checked: 7, other_route: 2, no_route: 1, examples: [] },
+    });
+    const refused = { ...DRY_RUN, outcome: "refused" as const, issues: ["gw.json:1:1  wrong"], tests: null, diff: null, requests: null };
+    const other = await loggedIn({ source: { ...source, dryRun: () => Promise.resolve(refused) } });
+    expect((await other.ask("POST", DRY, { headers: other.headers })).json).toEqual(refused);
+  });
+
+  it.each(["dryrun=true", "dry_run", "dry_run=1", "dry_run=true&x=1", "x"])("refuses the query ?%s, which must not become a reload", async (query) => {
+    const { texts, asked, source } = trying();
+    const { ask, headers } = await loggedIn({ source });
+    const got = await ask("POST", `/gateway/reload?${query}`, { headers });
+    expect(got.json).toMatchObject({ code: "request_invalid", detail: "The only query parameter is dry_run=true or dry_run=false." });
+    expect([texts, asked.count]).toEqual([[], 0]);
+    expect((await ask("POST", "/gateway/reload?dry_run=false", { headers })).status).toBe(200);
+    expect([texts, asked.count]).toEqual([[], 1]);
+  });
+
+  it("refuses a text of another type, and one that is too large", async () => {
+    const { texts, source } = trying();
+    const { ask, headers } = await loggedIn({ source });
+    const other = await ask("POST", DRY, { headers: { ...headers, "content-type": "text/plain" }, body: "{}" });
+    expect([other.status, other.json.detail]).toEqual([400, "Send the configuration as application/json."]);
+    const large = await ask("POST", DRY, { headers: { ...headers, "content-type": "application/json" }, body: "x".repeat(16 * 1024 * 1024 + 1) });
+    expect([large.status, large.json.detail]).toEqual([413, "The body may have at most 16777216 bytes."]);
+    expect(texts).toEqual([]);
+  });
+
+  it("does nothing without a token, or for a foreign page", async () => {
+    const { texts, source } = trying();
+    const { ask, headers } = await loggedIn({ source });
+    expect((await ask("POST", DRY)).status).toBe(401);
+    expect((await ask("POST", DRY, { headers: { ...headers, origin: "https://evil.example" } })).status).toBe(403);
+    expect(texts).toEqual([]);
+  });
+});
+
 describe("GET /gateway/status", () => {
   it("returns the state of the gateway in snake_case", async () => {
     const { get } = await loggedIn();
@@ -83,6 +157,7 @@ describe("GET /gateway/status", () => {
       last_reload: null,
       last_change: null,
       counters: null,
+      tests: { passed: 1, failed: 0 },
       plugin_faults: [],
       certificates: [],
       warnings: [],

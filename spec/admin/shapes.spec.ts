@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { explanationView, healthView, statsView, statsWithHistoryView, statusView } from "../../lib/admin/views.ts";
+import { explanationView, healthView, statsView, statsWithHistoryView, statusView, testsView } from "../../lib/admin/views.ts";
 import type * as api from "../../lib/manager/assets/admin_types.ts";
-import { EXPLANATION, HEALTH, startAdmin, STATS, STATUS, TAKEN } from "./harness.ts";
+import { EXPLANATION, HEALTH, startAdmin, STATS, STATUS, TAKEN, TESTS } from "./harness.ts";
 
 /** That this compiles is the promise: what the interface says is what the pages of the management UI read. */
 const status: api.Status = statusView({ ...STATUS, lastReload: TAKEN });
@@ -9,16 +9,17 @@ const health: api.Health = healthView(HEALTH);
 const stats: api.Stats = statsView(STATS);
 const all: api.StatsWithHistory = statsWithHistoryView(STATS);
 const explanation: api.Explanation = explanationView(EXPLANATION);
+const tests: api.TestRun = testsView(TESTS);
 
 describe("the JSON that the pages of the management UI read", () => {
   it("the JSON that the pages of the management UI read has certificates and warnings in the status, with times as in RFC 3339", () => {
     const view = statusView({
       ...STATUS,
       certificates: [{ where: "SERVER_CERT_PATH", path: "/c.pem", names: [], commonName: "till", notAfter: Date.UTC(2027, 0, 1) }],
-      warnings: [{ code: "circuit_open", message: "Open.", service: "s", route: null }],
+      warnings: [{ code: "circuit_open", path: "services.s", message: "Open.", example: null, remedy: "Wait.", service: "s", route: null }],
     });
     expect(view.certificates).toEqual([{ where: "SERVER_CERT_PATH", path: "/c.pem", names: [], common_name: "till", not_after: "2027-01-01T00:00:00.000Z" }]);
-    expect(view.warnings).toEqual([{ code: "circuit_open", message: "Open.", service: "s", route: null }]);
+    expect(view.warnings).toEqual([{ code: "circuit_open", path: "services.s", message: "Open.", example: null, remedy: "Wait.", service: "s", route: null }]);
     expect(status.last_reload?.outcome).toBe("taken");
   });
 
@@ -37,6 +38,12 @@ describe("the JSON that the pages of the management UI read", () => {
     const got = await ask("GET", "/gateway/stats", { headers: { cookie: await session() } });
     expect([got.status, got.json]).toEqual([200, all]);
     expect((await ask("GET", "/gateway/stats")).status).toBe(401);
+  });
+
+  it("the JSON that the pages of the management UI read has the last run of tests with its counts, and none where none has run", () => {
+    expect([tests.passed, tests.failed]).toEqual([TESTS.report.passed, TESTS.report.failed]);
+    expect(tests.tests.map(({ name }) => name)).toEqual(TESTS.report.tests.map(({ name }) => name));
+    expect(testsView(null) satisfies api.TestRun).toMatchObject({ passed: 0, failed: 0, tests: [] });
   });
 
   it("the JSON that the pages of the management UI read has the upstreams of an explanation as in the health, with their share", () => {

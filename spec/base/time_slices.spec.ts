@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTimeSlices } from "../../lib/base/time_slices.ts";
+import { createTimeSlices, paced } from "../../lib/base/time_slices.ts";
 
 const turn = () => new Promise<void>((resolve) => void setImmediate(resolve));
 
@@ -30,5 +30,24 @@ describe("slices of long work", () => {
     await turn();
     await nextSlice();
     expect(await Promise.all([nextSlice(), nextSlice()])).toEqual([undefined, undefined]);
+  });
+});
+
+describe("paced", () => {
+  it("work in small steps waits for the next slice only once the current one has lasted for 5 ms", async () => {
+    let slices = 0;
+    const slice = paced(async () => void slices++);
+    const work = (ms: number) => {
+      const end = performance.now() + ms;
+      while (performance.now() < end);
+    };
+    await slice();
+    expect(slices).toBe(0);
+    work(6);
+    await slice();
+    expect(slices).toBe(1);
+    work(6);
+    await slice();
+    expect(slices).toBe(2);
   });
 });

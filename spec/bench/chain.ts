@@ -4,6 +4,7 @@ import { nodeFrom } from "../../lib/config/json.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { systemClock } from "../../lib/base/clock.ts";
+import { HttpClient } from "../../lib/http/client.ts";
 import { Call, Exchange } from "../../lib/http/exchange.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -70,7 +71,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   if (checked === INVALID) throw new Error(`${kind.name}: ${issues.map(({ message }) => message).join("; ")}`);
   const scope = { level: "route", key: kind.name, id: null, service: "s", route: "r" } as const;
   const tools = { clock: systemClock, log: silentLog, counters: memoryCounters(systemClock), gatewayName: "edge-gateway", scope };
-  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), verdicts: new SharedMemory(1024 * 1024) }) };
+  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ clock: systemClock }), verifiedClaims: null }) };
 }
 
 /** Each request gets its own Exchange, as in the gateway; every row includes that cost. */

@@ -13,6 +13,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   http1_fuzz: [async () => (await import("./http1_fuzz.ts")).http1Fuzz, "[CASES] [SEED]"],
   limiter: [async () => (await import("./limiter.ts")).limiter, "[ROUNDS]"],
   metrics: [async () => (await import("./metrics.ts")).metrics, ""],
+  overlaps: [async () => (await import("./overlaps.ts")).overlaps, ""],
   overload: [async () => (await import("./overload.ts")).overload, "[SECONDS]"],
   peers: [async () => (await import("./peers.ts")).peers, "[SCENARIO,…] [--rounds N] [--seconds N] [--only NAME,…] [--help]"],
   profile: [async () => (await import("./profile.ts")).profile, "[SCENARIO] [--seconds N] [--top N] [--of NAME] [--help]"],
@@ -20,6 +21,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   router: [async () => (await import("./router.ts")).router, "[ROUNDS]"],
   soak: [async () => (await import("./soak.ts")).soak, "[SECONDS]"],
   start: [async () => (await import("./start.ts")).start, "[STARTS]"],
+  tests: [async () => (await import("./tests.ts")).tests, "[ROUNDS]"],
   trace: [async () => (await import("./trace.ts")).trace, "[REQUESTS]"],
 };
 

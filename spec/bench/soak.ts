@@ -44,7 +44,7 @@ async function soakAt(origin: Origin, seconds: number, collect: () => void, reso
   const tally: Tally = { done: new Map(), wrong: [] };
   const heaps: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
-    gateway.reload(config(`soak ${round}`));
+    await gateway.reload(config(`soak ${round}`));
     await together(ports, tally, seconds / ROUNDS, round + 1);
     await atRest(gateway, origin, () => clock.pending().length === ofItsOwn);
     heaps.push(await heapAtRest(collect));

@@ -3,16 +3,21 @@ import { readArguments, refuseOtherFlags } from "../../lib/cli/arguments.ts";
 import { SETTINGS } from "../../lib/config/settings_table.ts";
 
 const COMMANDS = ["run", "demo", "validate"];
-const read = (...words: string[]) => readArguments(words, COMMANDS);
+const OWN = {
+  json: { value: null, help: "Print JSON." },
+  from: { value: "IP", help: "The address." },
+  header: { value: "'Name: value'", help: "A header.", letter: "H", isRepeated: true },
+};
+const read = (...words: string[]) => readArguments(words, COMMANDS, OWN);
 
 describe("readArguments", () => {
   it("uses run without a command", () => {
-    expect(read()).toEqual({ command: "run", isNamed: false, flags: {}, operands: [] });
-    expect(read("--config", "gw.json")).toEqual({ command: "run", isNamed: false, flags: { config: "gw.json" }, operands: [] });
+    expect(read()).toEqual({ command: "run", isNamed: false, flags: {}, repeated: {}, operands: [] });
+    expect(read("--config", "gw.json")).toEqual({ command: "run", isNamed: false, flags: { config: "gw.json" }, repeated: {}, operands: [] });
   });
 
   it("accepts flags before and behind the command, as --name value and as --name=value", () => {
-    expect(read("--a", "1", "validate", "--b=2=3", "file")).toEqual({ command: "validate", isNamed: true, flags: { a: "1", b: "2=3" }, operands: ["file"] });
+    expect(read("--a", "1", "validate", "--b=2=3", "file")).toEqual({ command: "validate", isNamed: true, flags: { a: "1", b: "2=3" }, repeated: {}, operands: ["file"] });
   });
 
   it("reads a flag before another flag, or at the end, without a value", () => {
@@ -35,9 +40,33 @@ describe("readArguments", () => {
   });
 
   it("reads --help, -h, --version and -v without values", () => {
-    expect(read("--help", "validate")).toEqual({ command: "validate", isNamed: true, flags: { help: true }, operands: [] });
+    expect(read("--help", "validate")).toEqual({ command: "validate", isNamed: true, flags: { help: true }, repeated: {}, operands: [] });
     expect(read("-h").flags).toEqual({ help: true });
-    expect(read("-v", "demo")).toEqual({ command: "demo", isNamed: true, flags: { version: true }, operands: [] });
+    expect(read("-v", "demo")).toEqual({ command: "demo", isNamed: true, flags: { version: true }, repeated: {}, operands: [] });
+  });
+
+  it("readArguments collects the values of a flag that may be repeated, in both spellings and in their order", () => {
+    const { flags, repeated, operands } = read("validate", "-H", "A: 1", "--header", "B: 2", "--header=-C: 3", "x");
+    expect([repeated, flags.header, operands]).toEqual([{ header: ["A: 1", "B: 2", "-C: 3"] }, "-C: 3", ["x"]]);
+  });
+
+  it("readArguments reads a flag that takes no value without the word behind it", () => {
+    expect(read("--json", "validate", "file")).toMatchObject({ command: "validate", flags: { json: true }, operands: ["file"] });
+  });
+
+  it.each([
+    [["validate", "--json=true"], "--json takes no value"],
+    [["validate", "--help=run"], "--help takes no value"],
+    [["validate", "--from"], "--from needs a value: IP"],
+    [["validate", "--from="], "--from needs a value: IP"],
+    [["validate", "--from", "--json"], "--from needs a value: IP"],
+    [["validate", "-H"], "--header needs a value: 'Name: value'"],
+    [["validate", "--from", "1.1.1.1", "--from", "1.1.1.1"], "--from is given twice"],
+    [["validate", "--json", "--json"], "--json is given twice"],
+    [["validate", "-HA: 1"], "-HA: 1 is not a known flag; flags are written --name value, --help lists them"],
+    [["validate", "-f", "1.1.1.1"], "-f is not a known flag; flags are written --name value, --help lists them"],
+  ])("fails with exit code 2 for %j", (words, message) => {
+    expect(() => read(...words)).toThrow(expect.objectContaining({ message, exitCode: 2 }));
   });
 
   it.each([
@@ -60,6 +89,13 @@ describe("refuseOtherFlags", () => {
 
   it("accepts the flags of the settings", () => {
     expect(() => refuseOtherFlags(read("validate", "--config", "x"), settings)).not.toThrow();
+  });
+
+  it("accepts the command's own flags, suggests them, and refuses those of other commands", () => {
+    const { json } = OWN;
+    expect(() => refuseOtherFlags(read("validate", "--json"), settings, { json })).not.toThrow();
+    expect(() => refuseOtherFlags(read("validate", "--jsn"), settings, { json })).toThrow("--jsn is not a known flag; did you mean --json?");
+    expect(() => refuseOtherFlags(read("validate", "-H", "A: 1"), settings, { json })).toThrow("--header is not a known flag");
   });
 
   it.each([

@@ -6,7 +6,7 @@ import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settin
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  it.each(["run", "demo", "manager", "validate", "reload", "schema", "hash-password", "help"])("lists the command %s", (verb) => {
+  it.each(["run", "demo", "manager", "validate", "explain", "reload", "schema", "hash-password", "help"])("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 
@@ -26,8 +26,11 @@ describe("--help", () => {
     ["run", ["--config", "--http-port", "--manager", "ADMIN_PASSWORD"], ["--admin-url", "--ca PATH"]],
     ["demo", ["--http-port", "--manager-port"], ["--config"]],
     ["manager", ["--manager-port", "--manager-backend-api-url", "--admin-hosts", "--server-cert-path", "--log-level"], ["--config", "--http-port", "--manager true"]],
-    ["validate", ["--config", "[FILE]"], ["--http-port", "--admin"]],
-    ["reload", ["--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
+    ["validate", ["--config", "[FILE]", "--strict", "--no-tests", "--json"], ["--http-port", "--admin", "--junit"]],
+    ["test", ["--config", "[FILE]", "--only TEXT", "--json", "--junit FILE", "Exit codes: 0 all tests pass, 1 a test fails, 2 "], ["--http-port", "--strict"]],
+    ["explain", ["METHOD URL [FLAGS]", "-H, --header 'Name: value'", "--from IP", "--admin URL", "--json\n", "--config", "--admin-url", "--ca"], ["--http-port", "--admin-hosts"]],
+    ["diff", ["OLD NEW", "--json", "Exit codes: 0 nothing differs, 1 something differs, 2 "], ["--config"]],
+    ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["schema", ["--config"], ["--http-port"]],
     ["hash-password", ["standard input"], ["--"]],
   ] as const)("lists for %s its own flags and no others", (verb, own, others) => {

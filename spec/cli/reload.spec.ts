@@ -87,7 +87,7 @@ describe("edge-gateway reload", () => {
 
   it.each([
     [["reload"], {}, "ADMIN_USER is not set"],
-    [["reload", "gw.json"], CREDENTIALS, 'too many arguments for "reload": the gateway reloads'],
+    [["reload", "gw.json"], CREDENTIALS, "the gateway reloads the file that it was started with; another FILE is for --dry-run"],
     [["reload", "--insecure"], CREDENTIALS, "--insecure is not a known flag"],
     [["reload"], { ADMIN_USER: "a", ADMIN_PASSWORD: "scrypt$x" }, "is a hash"],
     [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "no such file"],
@@ -106,6 +106,110 @@ describe("edge-gateway reload", () => {
     const logged = logLines(stderr()).filter(({ message }) => String(message).startsWith("reload refused"));
     expect(logged.map(({ by }) => by)).toEqual(["file", "admin"]);
     expect(answer.stderr.split("\n")[0]).toBe((logged[1]!.issues as string[])[0]);
+  });
+});
+
+describe("edge-gateway reload --dry-run", () => {
+  const KEY = { name: "key_auth", config: { key: "k" } };
+  const [items, rest] = [{ name: "items", path: "/items", plugins: [KEY] }, { name: "rest", path: "/{rest*}" }];
+  const current = oneService(9, { routes: [items, rest] });
+
+  /** A gateway with the configuration `current` that has had two requests. */
+  async function asked() {
+    const running = await runningProgram(current, [], CREDENTIALS);
+    for (const path of ["/a/items", "/a/x?token=secret"]) await fetch(`http://127.0.0.1:${running.port}${path}`).then((response) => response.arrayBuffer());
+    const dryRun = (...words: string[]) => program(["reload", "--dry-run", ...words], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
+    return { ...running, dryRun };
+  }
+
+  it("prints what FILE would change and what recent requests would meet, exits 0, and changes nothing", async () => {
+    const { dryRun, stderr, port, started } = await asked();
+    const file = fileWith({ ...oneService(9, { routes: [{ name: "items", path: "/items" }] }), tests: [{ name: "t", request: { url: "/a/items" }, expect: { status: 200 } }] });
+    const { code, stdout, stderr: errors } = await dryRun(file);
+    expect([code, errors]).toEqual([0, ""]);
+    expect(stdout.split("\n")).toEqual([
+      "guards lost:",
+      "  s / items: key_auth (GET http://any-host/a/items)",
+      "routes removed:",
+      "  s / rest",
+      "routes changed:",
+      "  s / items: plugin key_auth removed",
+      "of the last 2 requests, 0 would get another route and 1 none:",
+      `  GET http://127.0.0.1:${port}/a/x: no route instead of s / rest`,
+      `${file} would be accepted (1 of 1 test passed); nothing has been changed`,
+      "",
+    ]);
+    expect((await fetch(`http://127.0.0.1:${port}/a/items`)).status).toBe(401);
+    const status = await asAdmin({ url: String(started.admin), user: "anna", password: "secret", ca: null }, (ask) => ask("GET", "/gateway/status"));
+    expect(status.json).toMatchObject({ digest: started.digest, last_reload: null });
+    expect(logLines(stderr()).map(({ message }) => message)).toContain("dry run of a reload requested by an administrator");
+    expect(stderr()).not.toContain("configuration reloaded");
+  });
+
+  it("prints the errors of FILE with their places, and exits 1", async () => {
+    const { dryRun } = await asked();
+    const file = fileWith('{\n"services": 1}');
+    const { code, stdout, stderr } = await dryRun(file);
+    expect([code, stdout]).toEqual([1, ""]);
+    expect(stderr.split("\n")).toEqual([expect.stringMatching(/gw\.json:2:13 +services +expected an array/), `${file} would be refused; nothing has been changed`, ""]);
+    expect(stderr.startsWith(`${file}:2:13`)).toBe(true);
+  });
+
+  it("tries the gateway's own file without FILE", async () => {
+    // Files that references name are not watched, so nothing is reloaded before the command asks.
+    const key = fileWith("k1", "key.txt");
+    const test = { name: "needs k1", request: { url: "/a/x", headers: { apiKey: "k1" } }, expect: { status: 200 } };
+    const config = { ...oneService(9, { plugins: [{ name: "key_auth", config: { key: `\${file:${key}}` } }] }), tests: [test] };
+    const running = await runningProgram(config, [], CREDENTIALS);
+    const dryRun = () => program(["reload", "--dry-run"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
+    const lines = ["of the last 0 requests none would get another route", "the gateway's configuration file would be accepted (1 of 1 test passed); nothing has been changed", ""];
+    expect(await dryRun()).toMatchObject({ code: 0, stdout: lines.join("\n"), stderr: "" });
+    writeFileSync(key, "k2");
+    const { code, stdout, stderr } = await dryRun();
+    expect([code, stdout]).toEqual([1, ""]);
+    expect(stderr).toContain('tests[0]  "needs k1" failed: status: expected 200, found 401');
+    expect(stderr).toContain("guards lost:\n  s / /{rest*}, root: key_auth (configured differently)");
+  });
+
+  it("says that tests were not run, and why", async () => {
+    const { dryRun } = await asked();
+    const file = fileWith({ ...oneService(9, { plugins: [{ name: "key_auth", config: { key: "${env:PATH}" } }] }), tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }] });
+    const { code, stdout } = await dryRun(file);
+    expect(code).toBe(0);
+    expect(stdout).toContain("The tests were not run: the text has references, whose content they could read out. Run them with edge-gateway test FILE.\n");
+    expect(stdout).toContain(`${file} would be accepted if its tests pass; nothing has been changed\n`);
+  });
+
+  it("exits 1 with the gateway's reason when FILE is too large for it", async () => {
+    const { dryRun } = await asked();
+    const { code, stdout, stderr } = await dryRun(fileWith(" ".repeat(17 * 1024 * 1024)));
+    expect([code, stdout]).toEqual([1, ""]);
+    expect(stderr).toMatch(/^edge-gateway: \S+ refused the request: The body may have at most 16777216 bytes\.\n$/);
+  });
+
+  it("exits 1 for a gateway that does not know dry runs, and one without an admin interface", async () => {
+    const { url } = await fake({ "/gateway/reload?dry_run=true": [200, { digest: "0123456789ab", changed: false, changes: [] }] });
+    const { code, stderr } = await program(["reload", "--dry-run", "--admin-url", url], { environment: CREDENTIALS }).ended;
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/it is not the admin interface of a gateway that knows this command\n$/)]);
+    const nobody = await program(["reload", "--dry-run", "--admin-url", `http://127.0.0.1:${await closedPort()}`], { environment: CREDENTIALS }).ended;
+    expect([nobody.code, nobody.stderr]).toEqual([1, expect.stringContaining("is the gateway running, with ADMIN_USER and a password set")]);
+  });
+
+  it.each([
+    [["nowhere.json"], "cannot read the configuration nowhere.json (FILE): no such file"],
+    [["a.json", "b.json"], 'too many arguments for "reload"'],
+    [["--dry-run=yes"], "--dry-run is given twice"],
+    [["--strict"], "--strict is not a known flag"],
+  ])("--dry-run %j exits 2", async (words, message) => {
+    const { code, stdout, stderr } = await program(["reload", "--dry-run", ...words], { environment: CREDENTIALS }).ended;
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toContain(message);
+  });
+
+  it("refuses an empty FILE, which would stand for the gateway's own; exit 2", async () => {
+    const file = fileWith("");
+    const { code, stderr } = await program(["reload", "--dry-run", file], { environment: CREDENTIALS }).ended;
+    expect([code, stderr]).toEqual([2, `edge-gateway: ${file} is empty\n`]);
   });
 });
 

@@ -1,7 +1,8 @@
+import { writeFileSync } from "node:fs";
 import { request as tlsRequest } from "node:https";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { warnOfNode } from "../../lib/cli/announce.ts";
+import { logWarnings, warnOfNode } from "../../lib/cli/announce.ts";
 import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { collector } from "../support/collector.ts";
 import { backend, oneService } from "../support/gateway.ts";
@@ -191,15 +192,29 @@ describe("a start", () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
     const running = await runningProgram(oneService(9, { plugins: [{ name: "mtls" }] }, { certificates }));
-    await running.says(/the plugin mtls refuses every request.*\n/);
+    await running.says(/The plugin mtls refuses every request.*\n/);
     const warned = logLines(running.stderr()).filter(({ level }) => level === "warn").map(({ message }) => message);
-    expect(warned).toEqual([expect.stringMatching(/^global\.certificates are not used/), expect.stringMatching(/^the plugin mtls refuses every request/)]);
+    expect(warned).toEqual([expect.stringMatching(/^global\.certificates are not used/), expect.stringMatching(/^The plugin mtls refuses every request/)]);
   });
 
-  it("a start warns of a limit by a header that any client can choose", async () => {
-    const running = await runningProgram(oneService(9, { plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] }));
-    await running.says(/A rate_limit of service .* counts callers by the header X-Tenant.*\n/);
-    expect(logLines(running.stderr()).filter(({ level }) => level === "warn")).toHaveLength(1);
+  it("a start logs each warning about the configuration, as does a reload, with code, path, example and remedy", async () => {
+    const withLimit = (path: string) => oneService(9, { routes: [{ path, plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] }] } as never);
+    const running = await runningProgram(withLimit("/x"));
+    await running.says(/counts callers by the header X-Tenant.*\n/);
+    writeFileSync(running.file, JSON.stringify(withLimit("/y")));
+    await running.says(/configuration reloaded[^]*counts callers by the header X-Tenant.*\n/);
+    const told = { level: "warn", code: "limit_by_any_header", message: expect.stringMatching(/^The plugin rate_limit of route/), remedy: expect.stringMatching(/^Move it behind/) };
+    expect(logLines(running.stderr()).filter(({ level }) => level === "warn")).toEqual([
+      expect.objectContaining({ ...told, path: "services.s.routes./x.plugins.rate_limit", example: "GET http://localhost/a/x" }),
+      expect.objectContaining({ ...told, path: "services.s.routes./y.plugins.rate_limit", example: "GET http://localhost/a/y" }),
+    ]);
+  });
+
+  it("a start logs at most 100 warnings, and how many more there are", () => {
+    const warned: string[] = [];
+    const one = { code: "token_for_anyone", path: null, message: "m", example: null, remedy: "r", service: null, route: null } as const;
+    logWarnings({ ...silentLog, warn: (message) => void warned.push(message) }, Array.from({ length: 103 }, () => one));
+    expect([warned.length, warned.at(-1)]).toEqual([101, "3 more warnings: edge-gateway validate lists all of them"]);
   });
 
   it("a start does not warn of certificates and mtls that are useful or switched off", async () => {

@@ -49,6 +49,7 @@ describe("configSchema", () => {
       global: {
         name: "edge-gateway",
         underscoreHeaders: "drop",
+        acceptWarnings: [],
         plugins: [],
         pluginModules: [],
         trustedProxies: [],
@@ -394,7 +395,7 @@ describe("plugins", () => {
 describe("configJsonSchema", () => {
   it("describes plugins by their name, once", () => {
     const document = JSON.parse(JSON.stringify(configJsonSchema(kinds)));
-    expect(Object.keys(document.$defs).sort()).toEqual(["Plugin", "Route", "Service", "Upstream"]);
+    expect(Object.keys(document.$defs).sort()).toEqual(["Plugin", "Route", "Service", "Test", "Upstream"]);
     expect(document.properties.$schema).toEqual({});
     expect(document.$defs.Plugin.allOf[0]).toEqual({
       if: { properties: { name: { const: "key_auth" } }, required: ["name"] },

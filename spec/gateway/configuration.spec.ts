@@ -118,7 +118,7 @@ describe("reload", () => {
     const [one, two] = [await backend((_q, response) => response.end("one")), await backend((_q, response) => response.end("two"))];
     const { gateway, port } = await running(oneService(one.port));
     const { digest } = gateway;
-    const reloaded = gateway.reload(oneService(two.port));
+    const reloaded = await gateway.reload(oneService(two.port));
     const changes = [
       { kind: "upstream", name: `service "s" / upstream "127.0.0.1:${two.port}"`, change: "added" },
       { kind: "upstream", name: `service "s" / upstream "127.0.0.1:${one.port}"`, change: "removed" },
@@ -126,7 +126,7 @@ describe("reload", () => {
     expect(reloaded).toEqual({ digest: gateway.digest, changed: true, changes });
     expect(gateway.digest).not.toBe(digest);
     expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("two");
-    expect(gateway.reload(oneService(two.port))).toEqual({ digest: gateway.digest, changed: false, changes: [] });
+    expect(await gateway.reload(oneService(two.port))).toEqual({ digest: gateway.digest, changed: false, changes: [] });
   });
 
   it("reload reads the file again if no configuration is given", async () => {
@@ -135,7 +135,7 @@ describe("reload", () => {
     const gateway = createGateway({ configFile: file });
     expect((await gateway.inject({ path: "/b/x" })).status).toBe(404);
     writeFileSync(file, JSON.stringify(oneService(origin.port, { base_path: "/b" })));
-    expect(gateway.reload().changed).toBe(true);
+    expect((await gateway.reload()).changed).toBe(true);
     expect((await gateway.inject({ path: "/b/x" })).status).toBe(200);
     await gateway.close(0);
   });
@@ -144,7 +144,7 @@ describe("reload", () => {
     const origin = await backend();
     const { gateway, port } = await running(oneService(origin.port));
     const { digest, shownConfig } = gateway;
-    expect(thrown(() => gateway.reload(wrong))).toBeInstanceOf(ConfigError);
+    await expect(gateway.reload(wrong)).rejects.toBeInstanceOf(ConfigError);
     expect(gateway.digest).toBe(digest);
     expect(gateway.shownConfig).toBe(shownConfig);
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
@@ -163,7 +163,7 @@ describe("reload", () => {
       plugins: [limit(100), { name: "fragile", config: { broken: true } }],
       pool: { max_connections: 1, keepalive_idle_ms: 5 },
     });
-    expect(thrown(() => gateway.reload(broken))).toMatchObject({ message: expect.stringContaining("the fragile thing broke") as string });
+    await expect(gateway.reload(broken)).rejects.toMatchObject({ message: expect.stringContaining("the fragile thing broke") as string });
     const second = await ask(port, { path: "/a/x" });
     expect(second.headers.ratelimit).toContain("r=1");
     expect(second.headers["ratelimit-policy"]).toContain("q=3");
@@ -181,7 +181,7 @@ describe("reload", () => {
     const { gateway, port } = await running(config("old"), { plugins: [marking(trail)] });
     const answer = ask(port, { path: "/a/x" });
     await eventually(() => origin.seen.length === 1, "one request at the upstream");
-    gateway.reload(config("new"));
+    await gateway.reload(config("new"));
     finish();
     expect((await answer).headers["x-trail"]).toBe("old");
     const next = ask(port, { path: "/a/x" });
@@ -201,7 +201,7 @@ describe("reload", () => {
     const client = await connect(gateway.port);
     client.send(HANDSHAKE);
     await client.until("\r\n\r\n");
-    gateway.gateway.reload({ services: [] });
+    await gateway.gateway.reload({ services: [] });
     client.send("still here");
     await client.until("still here");
     client.socket.destroy();
@@ -220,7 +220,7 @@ describe("the access log over a reload", () => {
     const { gateway, port } = await running(config(before), { accessLog: (text) => void written.push(text) });
     const answer = ask(port, { path: "/a/x" });
     await eventually(() => answers.length === 1, "one request to answer");
-    gateway.reload(config(after));
+    await gateway.reload(config(after));
     answers[0]!();
     expect((await answer).status).toBe(200);
     await gateway.close(2_000);

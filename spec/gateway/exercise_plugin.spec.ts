@@ -86,4 +86,21 @@ describe("exercisePlugin", () => {
     await close();
     expect(told).toEqual(["+1", "+2", "-1", "-2"]);
   });
+
+  it("exercisePlugin answers requests of the plugin's own by their URLs, and gives it verified claims", async () => {
+    const asking = definePlugin({
+      name: "asking",
+      schema: schema.object({}),
+      create(_config, { client, verifiedClaims }) {
+        return (next) => async (exchange) => {
+          const answers = ["http://one.example", "http://two.example/x"].map((url) => client().ask({ url: new URL(url), timeoutMs: 1_000, maxBytes: 10 }));
+          const texts = await Promise.all(answers.map((answer) => answer.then(({ status, body }) => `${status} ${String(body)}`, (error: Error) => error.message)));
+          return next(exchange.with({ headers: ["X-Texts", texts.join(", "), "X-Sub", String(verifiedClaims?.sub)] }));
+        };
+      },
+    });
+    const { send } = exercisePlugin(asking, {}, { answers: [{ url: "http://one.example/", body: "hello" }], verifiedClaims: { sub: "ada" } });
+    const { forwarded } = await send();
+    expect(forwarded!.headers).toEqual(["X-Texts", "200 hello, the test has no answer of http://two.example/x", "X-Sub", "ada"]);
+  });
 });

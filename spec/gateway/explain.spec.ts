@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { createGateway, definePlugin, schema, type Explanation, type Question } from "../../lib/index.ts";
+import { createGateway, type Explanation, type Question } from "../../lib/index.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { closedPort } from "../support/origin.ts";
@@ -26,11 +26,11 @@ const SHOP: ConfigInput = {
 };
 
 const gateway = createGateway({ config: SHOP, environment: { KEY: "s3cret-key" } });
-const explain = (method: string, url: string, headers?: Question["headers"]): Explanation => gateway.explain({ method, url, ...(headers && { headers }) });
+const explain = (method: string, url: string, headers?: Question["headers"]): Promise<Explanation> => gateway.explain({ method, url, ...(headers && { headers }) });
 
 describe("explain for a request that matches", () => {
-  it("explain returns service, route, pattern, parameters, the forwarded path, and the upstreams with their shares", () => {
-    expect(explain("GET", "/shop/items/7?x=1")).toMatchObject({
+  it("explain returns service, route, pattern, parameters, the forwarded path, and the upstreams with their shares", async () => {
+    expect(await explain("GET", "/shop/items/7?x=1")).toMatchObject({
       outcome: "matched",
       status: null,
       code: null,
@@ -45,21 +45,21 @@ describe("explain for a request that matches", () => {
     });
   });
 
-  it("explain reports why the route matches, and which less specific routes match as well", () => {
-    const { reasons } = explain("GET", "/shop/items/7");
+  it("explain reports why the route matches, and which less specific routes match as well", async () => {
+    const { reasons } = await explain("GET", "/shop/items/7");
     expect(reasons[0]).toBe('/shop/items/7 matches service "shop" (base_path /shop), route "item" (/items/{id}).');
-    expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) matches as well, but is less specific: a literal segment comes before/);
-    expect(explain("DELETE", "/shop/items/7").reasons).toContain("No other route matches it: a literal segment would come before {name}, and {name} before {name*}.");
+    expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) matches as well, but is less specific than route "item" of service "shop": a literal segment comes before/);
+    expect((await explain("DELETE", "/shop/items/7")).reasons).toContain("No other route matches it: a literal segment would come before {name}, and {name} before {name*}.");
   });
 
-  it("explain lists the plugins that run, in their order, without disabled ones and without secrets", () => {
-    const explanation = explain("GET", "/shop/items/7");
+  it("explain lists the plugins that run, in their order, without disabled ones and without secrets", async () => {
+    const explanation = await explain("GET", "/shop/items/7");
     expect(explanation.plugins.map(({ level, name, id }) => [level, name, id])).toEqual([["global", "key_auth", "door"], ["service", "acl", null], ["route", "rate_limit", null]]);
     expect(explanation.plugins[0]!.config).toMatchObject({ key: "${env:KEY}" });
     expect(JSON.stringify(explanation)).not.toContain("s3cret");
   });
 
-  it("explain reports when a route loses because of its host", () => {
+  it("explain reports when a route loses because of its host", async () => {
     const services = [["*.example.com", "/v1/users"], ["*.a.example.com", "/v1/{name}"], ["x.a.example.com", "/{rest*}"], [null, "/v1/users"]].map(([host, path], i) => ({
       name: `s${i}`,
       base_path: "/",
@@ -68,27 +68,27 @@ describe("explain for a request that matches", () => {
       routes: [{ name: "r", path: path! }],
     }));
     const own = createGateway({ config: { services } });
-    const why = (host: string) => own.explain({ method: "GET", url: `http://${host}/v1/users` }).reasons.filter((reason) => reason.includes("less specific")).map((reason) => /"(s\d)".*specific: (.*)$/.exec(reason)!.slice(1));
+    const why = async (host: string) => (await own.explain({ method: "GET", url: `http://${host}/v1/users` })).reasons.filter((reason) => reason.includes("less specific")).map((reason) => /"(s\d)".*specific than [^:]*: (.*)$/.exec(reason)!.slice(1));
     const [hosts, all] = ["an exact host comes before a host with *., and a longer host with *. before a shorter one.", "services for certain hosts come first."];
-    expect(why("X.a.example.com:80")).toEqual([["s0", hosts], ["s1", hosts], ["s3", all]]);
-    expect(why("y.a.example.com")).toEqual([["s0", hosts], ["s3", all]]);
+    expect(await why("X.a.example.com:80")).toEqual([["s1", hosts], ["s0", hosts], ["s3", all]]);
+    expect(await why("y.a.example.com")).toEqual([["s0", hosts], ["s3", all]]);
   });
 
-  it("explain takes the host from the url, or from the headers", () => {
-    for (const asked of [explain("GET", "http://api.example.com/v1/users"), explain("GET", "/v1/users", { Host: "API.example.com:8008" })]) {
+  it("explain takes the host from the url, or from the headers", async () => {
+    for (const asked of [await explain("GET", "http://api.example.com/v1/users"), await explain("GET", "/v1/users", { Host: "API.example.com:8008" })]) {
       expect([asked.service, asked.pattern, asked.forwarded]).toEqual(["api", "/v1/users", "/v1/users"]);
       expect(asked.reasons).toContain("The service is for the hosts api.example.com: it comes before services for all hosts.");
     }
   });
 
-  it("explain shows the normal form of the path", () => {
-    const asked = explain("GET", "/shop//items/%37");
+  it("explain shows the normal form of the path", async () => {
+    const asked = await explain("GET", "/shop//items/%37");
     expect([asked.path, asked.route]).toEqual(["/shop/items/7", "item"]);
     expect(asked.reasons).toContain("The path is matched and forwarded in its normal form, /shop/items/7.");
   });
 
-  it("explain reports that HEAD uses the route for GET", () => {
-    expect(explain("HEAD", "/shop/items/7").reasons).toContain("A route that accepts GET also accepts HEAD.");
+  it("explain reports that HEAD uses the route for GET", async () => {
+    expect((await explain("HEAD", "/shop/items/7")).reasons).toContain("A route that accepts GET also accepts HEAD.");
   });
 });
 
@@ -98,8 +98,8 @@ describe("explain for a request that is refused", () => {
     ["/shop/%zz", 400, "path_ambiguous", /hexadecimal digits/],
     ["*", 400, "bad_request", /neither a path/],
     [`/shop/${"x".repeat(20_000)}`, 414, "uri_too_long", /may have/],
-  ])("explain refuses the target %s", (url, status, code, reason) => {
-    const asked = explain("GET", url);
+  ])("explain refuses the target %s", async (url, status, code, reason) => {
+    const asked = await explain("GET", url);
     expect(asked).toMatchObject({ outcome: "refused", status, code, service: null, forwarded: null, plugins: [], upstreams: [] });
     expect(asked.reasons[0]).toMatch(reason);
   });
@@ -109,69 +109,124 @@ describe("explain for a request that is refused", () => {
     ["CONNECT", "CONNECT", {}],
     ["a host that is none", "GET", { Host: "a b" }],
     ["a header that could not be sent", "GET", { "X-A": "a\r\nb" }],
-  ] as [string, string, Record<string, string>][])("explain answers 400 for %s", (_, method, headers) => {
-    expect(explain(method, "/shop/items/7", headers)).toMatchObject({ outcome: "refused", status: 400, code: "bad_request" });
+  ] as [string, string, Record<string, string>][])("explain answers 400 for %s", async (_, method, headers) => {
+    expect(await explain(method, "/shop/items/7", headers)).toMatchObject({ outcome: "refused", status: 400, code: "bad_request" });
   });
 
-  it("explain lists, for a 404 below a base_path, the routes there and suggests one", () => {
-    const { status, code, path, reasons } = explain("POST", "/shop");
+  it("explain lists, for a 404 below a base_path, the routes there and suggests one", async () => {
+    const { status, code, path, reasons } = await explain("POST", "/shop");
     expect([status, code, path]).toEqual([404, "route_not_found", "/shop"]);
     expect(reasons[0]).toBe("No service and route of this gateway match the path.");
     expect(reasons[1]).toBe('/shop begins as base_path /shop of service "shop" does, but matches none of its routes as a whole: /shop/items/{id}, /shop/{rest*}.');
-    expect(explain("GET", "/v1/user", { Host: "api.example.com" }).reasons[1]).toMatch(/: \/v1\/users\. Did you mean \/v1\/users\?$/);
+    expect((await explain("GET", "/v1/user", { Host: "api.example.com" })).reasons[1]).toMatch(/: \/v1\/users\. Did you mean \/v1\/users\?$/);
   });
 
-  it("explain lists, for a 404 elsewhere, the base_paths and suggests one", () => {
-    expect(explain("GET", "/shpo/items/7").reasons[1]).toBe("/shpo/items/7 begins with the base_path of no service: there are /shop, /. Did you mean /shop?");
+  it("explain lists, for a 404 elsewhere, the base_paths and suggests one", async () => {
+    expect((await explain("GET", "/shpo/items/7")).reasons[1]).toBe("/shpo/items/7 begins with the base_path of no service: there are /shop, /. Did you mean /shop?");
   });
 
-  it("explain names, for a 404 because of the host, the hosts of the route", () => {
-    expect(explain("GET", "/v1/users", { Host: "other.example" }).reasons[1]).toBe(
+  it("explain names, for a 404 because of the host, the hosts of the route", async () => {
+    expect((await explain("GET", "/v1/users", { Host: "other.example" })).reasons[1]).toBe(
       'Route "v1" of service "api" (/v1/users) matches the path, but is for the hosts api.example.com only.',
     );
   });
 
-  it("explain reports, for a 404 without services, that there are none", () => {
-    expect(createGateway({ config: { services: [] } }).explain({ method: "GET", url: "/" }).reasons[1]).toBe("The configuration has no services.");
+  it("explain reports, for a 404 without services, that there are none", async () => {
+    expect((await createGateway({ config: { services: [] } }).explain({ method: "GET", url: "/" })).reasons[1]).toBe("The configuration has no services.");
   });
 
-  it("explain names, for a 405, the methods of the route", () => {
-    const { status, code, reasons } = explain("PUT", "/shop/items/7");
+  it("explain names, for a 405, the methods of the route", async () => {
+    const { status, code, reasons } = await explain("PUT", "/shop/items/7");
     expect([status, code]).toEqual([405, "method_not_allowed"]);
     expect(reasons).toEqual([
       "This path accepts DELETE, GET, HEAD.",
       'Route "item" of service "shop" (/shop/items/{id}) matches the path, but accepts GET, DELETE.',
     ]);
-    expect(explain("delete", "/shop/items/7").reasons[1]).toMatch(/accepts GET, DELETE\. Upper and lower case are not the same in methods: write DELETE\.$/);
+    expect((await explain("delete", "/shop/items/7")).reasons[1]).toMatch(/accepts GET, DELETE\. Upper and lower case are not the same in methods: write DELETE\.$/);
+  });
+});
+
+describe("the candidates of explain", () => {
+  const verdicts = async (question: Question, from = gateway) =>
+    (await from.explain(question)).candidates.map(({ service, route, verdict }) => `${service}/${route} ${verdict}`);
+  const upstreams = [{ host: "127.0.0.1", port: 9 }];
+
+  it("the candidates of explain begin with the route that takes the request, then the less specific routes that match as well", async () => {
+    const rest = 'matches as well, but is less specific than route "item" of service "shop": a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first';
+    expect(await verdicts({ method: "GET", url: "/shop/items/7" })).toEqual(["shop/item takes the request", `shop/rest ${rest}`]);
+  });
+
+  it("the candidates of explain include routes of other methods, with their methods", async () => {
+    expect(await verdicts({ method: "DELETE", url: "/shop/items/7" })).toEqual(["shop/item takes the request", "shop/rest matches the path, but accepts only GET"]);
+    expect(await verdicts({ method: "PUT", url: "/shop/items/7" })).toEqual(["shop/item matches the path, but accepts GET, DELETE", "shop/rest matches the path, but accepts only GET"]);
+  });
+
+  it("the candidates of explain include routes for other hosts, with their hosts, whether another route takes the request or none", async () => {
+    expect(await verdicts({ method: "GET", url: "/v1/users" })).toEqual(["api/v1 matches the path, but is for the hosts api.example.com only"]);
+    const services = ["one", "two"].map((name) => ({ name, base_path: "/", ...(name === "one" && { hosts: ["one.example"] }), upstreams, routes: [{ name: "r", path: "/x" }] }));
+    const own = createGateway({ config: { services } });
+    expect(await verdicts({ method: "GET", url: "/x" }, own)).toEqual(["two/r takes the request", "one/r matches the path, but is for the hosts one.example only"]);
+    expect(await verdicts({ method: "GET", url: "http://one.example/x" }, own)).toEqual([
+      "one/r takes the request",
+      'two/r matches as well, but is less specific than route "r" of service "one": services for certain hosts come first',
+    ]);
+  });
+
+  it("the candidates of explain are the routes below the base_path when no pattern matches, and none outside of every base_path", async () => {
+    expect(await verdicts({ method: "POST", url: "/shop" })).toEqual(["shop/item has another path: /shop/items/{id}", "shop/rest has another path: /shop/{rest*}"]);
+    expect(await verdicts({ method: "GET", url: "/nowhere" })).toEqual([]);
+    expect(await verdicts({ method: "GET", url: "/shop/%zz" })).toEqual([]);
+  });
+
+  it("the candidates of explain include the routes because of which a spelling is refused, also if only the decoded path matches them", async () => {
+    const services = [
+      { name: "in", base_path: "/admin", upstreams, routes: [{ name: "users", path: "/users" }] },
+      { name: "out", base_path: "/", upstreams, encoded_slashes: "allow" as const, path_parameters: "allow" as const, routes: [{ name: "rest", path: "/{rest*}" }] },
+    ];
+    const own = createGateway({ config: { services } });
+    const rest = "out/rest would accept it, but is less specific: host and path alone decide";
+    expect(await verdicts({ method: "GET", url: "/admin%2Fusers" }, own)).toEqual([rest, 'in/users would match the path with “/” for %2F, and its service does not allow %2F ("encoded_slashes")']);
+    expect(await verdicts({ method: "GET", url: "/admin;x/users" }, own)).toEqual([
+      rest,
+      'in/users would match the path without its parameters after “;”, and its service does not allow such paths on other routes ("path_parameters")',
+    ]);
+    expect(await verdicts({ method: "GET", url: "/shop/items/a%2Fb" })).toContain('shop/item matches the path, but its service does not allow %2F ("encoded_slashes")');
+  });
+
+  it("explain lists at most 100 candidates, at most five of them for other hosts", async () => {
+    const routes = Array.from({ length: 120 }, (_, i) => ({ name: `r${i}`, path: `/${["x", "{a}"][i & 1]!}/${"x/".repeat(i >> 1)}{rest*}` }));
+    const url = `/x${"/x".repeat(70)}`;
+    const own = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams, routes }] } });
+    expect((await own.explain({ method: "GET", url })).candidates).toHaveLength(100);
+    const hosts = Array.from({ length: 9 }, (_, i) => ({ name: `s${i}`, base_path: "/", hosts: [`h${i}.example`], upstreams, routes: [{ path: "/x" }] }));
+    expect((await createGateway({ config: { services: hosts } }).explain({ method: "GET", url: "/x" })).candidates).toHaveLength(5);
   });
 });
 
 describe("the effects of explain", () => {
-  it("explain sends nothing, runs no plugin, counts nothing, and leaves nothing in flight", async () => {
-    let runs = 0;
-    const watching = definePlugin({ name: "watching", schema: schema.object({}), create: () => (next) => (exchange) => (runs++, next(exchange)) });
+  it("explain sends nothing, counts nothing, and leaves nothing in flight", async () => {
     const { port, seen } = await backend();
-    const { gateway: own } = await running(oneService(port, { plugins: [{ name: "watching", config: {} }] } as never), { plugins: [watching] });
-    for (const url of ["/a/x", "/nowhere", "/a/%2e"]) own.explain({ method: "GET", url });
-    expect([runs, seen.length, own.inFlight, own.stats.total.inFlight, own.stats.point.requests]).toEqual([0, 0, 0, 0, 0]);
+    const { gateway: own } = await running(oneService(port, { plugins: [{ name: "rate_limit", config: { limit_min: 5 } }] }));
+    for (const url of ["/a/x", "/nowhere", "/a/%2e"]) await own.explain({ method: "GET", url });
+    expect([seen.length, own.inFlight, own.stats.total.inFlight, own.stats.point.requests]).toEqual([0, 0, 0, 0]);
     expect(own.stats.services[0]!.routes.map(({ inFlight }) => inFlight)).toEqual([0, 0]);
     expect(readMetrics(own.metrics()).all("edge_gateway_http_requests_total")).toEqual([]);
-    for (const headers of [{ "Content-Length": "5" }, { "transfer-encoding": "chunked" }]) expect(own.explain({ method: "POST", url: "/a/x", headers }).outcome).toBe("matched");
+    for (const headers of [{ "Content-Length": "5" }, { "transfer-encoding": "chunked" }]) expect((await own.explain({ method: "POST", url: "/a/x", headers })).outcome).toBe("matched");
   });
 
   it("explain reports ejected upstreams, services without a usable upstream, and open circuits", async () => {
     const [bad, good] = [await closedPort(), await backend()];
     const { gateway: own } = await running(oneService([bad, good.port], { health: { passive: { max_failures: 1 } } }));
     for (let i = 0; i < 2; i++) await own.inject({ path: "/a/x" });
-    expect(own.explain({ method: "GET", url: "/a/x" }).upstreams.map(({ state, share }) => [state, share])).toEqual([["ejected", 0], ["unknown", 1]]);
+    expect((await own.explain({ method: "GET", url: "/a/x" })).upstreams.map(({ state, share }) => [state, share])).toEqual([["ejected", 0], ["unknown", 1]]);
     const breaker = { min_requests: 1, error_ratio: 0.1 };
     const { gateway: broken } = await running(oneService(bad, { circuit_breaker: breaker, upstreams: [{ host: "127.0.0.1", port: bad, weight: 1 }] }));
     await broken.inject({ path: "/a/x" });
-    const { upstreams, reasons } = broken.explain({ method: "GET", url: "/a/x" });
+    const { upstreams, reasons } = await broken.explain({ method: "GET", url: "/a/x" });
     expect(upstreams.map(({ share }) => share)).toEqual([0]);
     expect(reasons.at(-1)).toMatch(/^The circuit of the service is open/);
     const idle = createGateway({ config: oneService(9, { upstreams: [{ host: "127.0.0.1", port: 9, weight: 0 }] }) });
-    expect(idle.explain({ method: "GET", url: "/a/x" }).reasons.at(-1)).toMatch(/^No upstream of the service can be used/);
+    expect((await idle.explain({ method: "GET", url: "/a/x" })).reasons.at(-1)).toMatch(/^No upstream of the service can be used/);
   });
 
   it("explain and inject agree on the status or the route of every request", async () => {
@@ -180,7 +235,7 @@ describe("the effects of explain", () => {
     const { gateway: own } = await running(config);
     for (const method of ["GET", "HEAD", "POST", "DELETE", "OPTIONS"]) {
       for (const path of ["/a/x", "/a/x/", "/a/b/y", "/a/b%2Fc/y", "/a/../a/x", "/b", "/a//x", "http://h/a/x", "/a/x#f"]) {
-        const { outcome, status } = own.explain({ method, url: path });
+        const { outcome, status } = await own.explain({ method, url: path });
         const got = await own.inject({ method, path });
         expect([method, path, outcome === "matched" ? 200 : status]).toEqual([method, path, got.status]);
       }
@@ -227,7 +282,7 @@ describe("the effects of explain", () => {
       Object.assign(headers, ...list(0, 2, () => pick(fields)), wrong === "field" ? pick(wrongFields) : {});
       if (wrong === "many") for (let n = 0; n < 20; n++) headers[`x-${n}`] = "";
       const method = pick(methods);
-      const asked = own.explain({ method, url, headers });
+      const asked = await own.explain({ method, url, headers });
       const client = await connect(at);
       client.send(Buffer.from(`${method} ${url} HTTP/1.1\r\n${Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n`, "latin1"));
       const text = await client.until(/HTTP\/1\.1 (?:20.[^]*?\r\n\r\n|[45][^]*"code":"\w+")/);
@@ -241,8 +296,22 @@ describe("the effects of explain", () => {
     expect([...seen].sort()).toEqual(["200 ", "204 ", "400 bad_request", "400 path_ambiguous", "404 route_not_found", "405 method_not_allowed", "413 body_too_large", "414 uri_too_long", "417 expectation_failed", "431 headers_too_large"]);
   });
 
-  it("explain reports that HTTP/1.1 answers 400 to a method that its parser does not know", () => {
-    for (const method of ["BREW", "get"]) expect(explain(method, "/shop/items/7").reasons.at(-1)).toBe(`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`);
-    expect(explain("PROPFIND", "/shop/items/7").reasons.join()).not.toContain("HTTP/2");
+  it("explain refuses a body that is not as long as its Content-Length, too large, or framed otherwise", async () => {
+    const { gateway: own } = await running(oneService(9, {}, { limits: { max_body_bytes: 10 } }));
+    const asked = async (body: string, headers: Question["headers"] = {}) => {
+      const { status, code, outcome } = await own.explain({ method: "POST", url: "/a/x", headers, body });
+      return status === null ? outcome : `${status} ${code}`;
+    };
+    expect(await asked("four")).toBe("matched");
+    expect(await asked("four", { "Content-Length": "4" })).toBe("matched");
+    expect(await asked("four", { "Content-Length": "5" })).toBe("400 bad_request");
+    expect(await asked("four", { "Content-Length": ["4", "4"] })).toBe("400 bad_request");
+    expect(await asked("more than ten")).toBe("413 body_too_large");
+    expect(await asked("four", { "Transfer-Encoding": "chunked" })).toBe("400 bad_request");
+  });
+
+  it("explain reports that HTTP/1.1 answers 400 to a method that its parser does not know", async () => {
+    for (const method of ["BREW", "get"]) expect((await explain(method, "/shop/items/7")).reasons.at(-1)).toBe(`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`);
+    expect((await explain("PROPFIND", "/shop/items/7")).reasons.join()).not.toContain("HTTP/2");
   });
 });

@@ -97,7 +97,7 @@ describe("close", () => {
     const { gateway } = await running(oneService(9), { clock });
     await gateway.close();
     const pending = clock.pending;
-    expect(() => gateway.reload(oneService(9, { health: { enabled: true } }))).toThrow("the gateway has been closed");
+    await expect(gateway.reload(oneService(9, { health: { enabled: true } }))).rejects.toThrow("the gateway has been closed");
     expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: ["the gateway has been closed"] });
     expect(gateway.rereadFiles()).toBe(false);
     expect(clock.pending).toBe(pending);
@@ -243,8 +243,8 @@ describe("handler and upgrade in a host's own server", () => {
     const client = await connect(port);
     client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
     await client.until("part");
-    gateway.reload({ services: [] });
-    gateway.reload({ services: [] });
+    await gateway.reload({ services: [] });
+    await gateway.reload({ services: [] });
     expect(await gateway.close(5)).toBe("cut");
     await client.closed();
     await eventually(() => origin.connections.open === 0, "no open connection at the upstream");

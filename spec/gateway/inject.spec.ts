@@ -60,6 +60,8 @@ describe("inject", () => {
   it.each([
     ["a target beyond 8192 bytes", { path: `/a/${"x".repeat(9000)}` }, 414],
     ["more than 200 header lines", { path: "/a/x", headers: Array.from({ length: 402 }, () => "x") }, 431],
+    ["a head of more bytes than allowed", { path: "/a/x", headers: { "X-Long": "x".repeat(70_000) } }, 431],
+    ["an expectation that cannot be met", { path: "/a/x", headers: { Expect: "tea" } }, 417],
     ["a Host that is none", { path: "/a/x", headers: { Host: "a b" } }, 400],
   ])("refuses %s, like a listener", async (_what, request, status) => {
     expect((await mounted(oneService(9)).inject(request)).status).toBe(status);

@@ -143,9 +143,9 @@ describe("plugin faults", () => {
 
   it("plugin faults leave the counts when their plugin instance is removed, and keep them for instances that a reload keeps", async () => {
     const { gateway } = await ask500([throwing, ...around], ["faulty"]);
-    gateway.reload(oneService(9, { plugins: [{ name: "looks" }, { name: "faulty" }] }));
+    await gateway.reload(oneService(9, { plugins: [{ name: "looks" }, { name: "faulty" }] }));
     expect(gateway.status.pluginFaults).toMatchObject([{ plugin: "faulty", count: 1 }]);
-    gateway.reload(oneService(9, { plugins: [{ name: "looks" }] }));
+    await gateway.reload(oneService(9, { plugins: [{ name: "looks" }] }));
     expect(gateway.status.pluginFaults).toEqual([]);
   });
 
@@ -177,7 +177,7 @@ describe("plugin faults", () => {
     const fine = plugin("fine", (next) => next);
     const gateway = createGateway({ config: oneService(9, { plugins: [{ name: "fine" }] }), plugins: [odd, fine] });
     const { digest } = gateway;
-    expect(() => gateway.reload(wrong)).toThrow(message);
+    await expect(gateway.reload(wrong)).rejects.toThrow(message);
     expect(gateway.digest).toBe(digest);
   });
 

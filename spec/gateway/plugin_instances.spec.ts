@@ -32,9 +32,9 @@ function holding(close: () => void | Promise<void> = () => {}) {
 describe("the state that a plugin instance keeps", () => {
   it("a plugin instance keeps its state over reloads as long as its settings are the same", async () => {
     const { events, gateway, config } = holding();
-    gateway.reload({ ...config("a"), global: { name: "other" } });
+    await gateway.reload({ ...config("a"), global: { name: "other" } });
     expect(events).toEqual(["+a"]);
-    gateway.reload(config("b"));
+    await gateway.reload(config("b"));
     expect(events).toEqual(["+a", "+b", "-a"]);
     expect((await gateway.inject({ path: "/a/x" })).text()).toBe("b");
     await gateway.close(0);
@@ -42,9 +42,9 @@ describe("the state that a plugin instance keeps", () => {
 
   it("the state of a plugin instance is closed when the instance is removed", async () => {
     const { events, gateway, config } = holding();
-    gateway.reload(config("a", "a"));
+    await gateway.reload(config("a", "a"));
     expect(events).toEqual(["+a", "+a"]);
-    gateway.reload(config("a"));
+    await gateway.reload(config("a"));
     expect(events).toEqual(["+a", "+a", "-a"]);
     await gateway.close(0);
     expect(events).toEqual(["+a", "+a", "-a", "-a"]);
@@ -52,7 +52,7 @@ describe("the state that a plugin instance keeps", () => {
 
   it("state that was made for a refused configuration is closed at once, and the state in force stays", async () => {
     const { events, gateway, config } = holding();
-    expect(() => gateway.reload(config("a", "b!"))).toThrow("it does not work");
+    await expect(gateway.reload(config("a", "b!"))).rejects.toThrow("it does not work");
     expect(events).toEqual(["+a", "+b", "-b"]);
     expect((await gateway.inject({ path: "/a/x" })).text()).toBe("a");
     await gateway.close(0);

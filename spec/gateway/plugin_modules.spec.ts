@@ -100,6 +100,7 @@ describe("a plugin module", () => {
     ["whose plugin has no schema", 'export default { name: "hello" };', /plugin hello: "schema" is none: make it with schema\.object/],
     ["whose plugin has no create", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}) });', /plugin hello: "create" is no function/],
     ["whose plugin guards something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, guards: "all" });', /"guards" is "all"; it is true or false/],
+    ["whose plugin identifies something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, identifies: "sub" });', /"identifies" is "sub"; it is true or false/],
     ["whose plugin stores something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, stores: 1 });', /"stores" is a number; it is true or false/],
     ["whose plugin guards and stores", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, guards: true, stores: true });', /cannot guard and store: make two kinds of it/],
     ["whose plugin takes something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, takes: "all" });', /"takes" is "all"/],
@@ -187,7 +188,7 @@ describe("plugin modules over reloads", () => {
     save(config([{ path: "m.mjs", sha256: sha256(saying("ho")) }, { path: "kept.mjs", sha256: sha256(counting("steady")) }]));
     await gateway.loadModules();
     expect(await text()).toBe("hi");
-    expect(gateway.reload().changed).toBe(true);
+    expect((await gateway.reload()).changed).toBe(true);
     expect(await text()).toBe("ho");
     expect(globalThis).toHaveProperty("counted_steady", 1);
     expect(gateway.files).toEqual([`${path}/m.mjs`, `${path}/kept.mjs`]);
@@ -204,7 +205,7 @@ describe("plugin modules over reloads", () => {
     put("m.mjs", saying("ho"));
     save(config([{ path: "m.mjs", sha256: change?.((changed) => put("m.mjs", changed)) ?? sha256(saying("ho")) }]));
     if (change !== null) await gateway.loadModules();
-    expect(() => gateway.reload()).toThrow(ConfigError);
+    await expect(gateway.reload()).rejects.toThrow(ConfigError);
     expect(await text()).toBe("hi");
     expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", digest });
   });
@@ -216,10 +217,10 @@ describe("plugin modules over reloads", () => {
     writeFileSync(`${path}/m.mjs`, text);
     const value = config([{ path: `${path}/m.mjs`, sha256: sha256(text) }]);
     await gateway.loadModules(value);
-    expect(() => gateway.reload(value)).toThrow(/no such file/);
+    await expect(gateway.reload(value)).rejects.toThrow(/no such file/);
     writeFileSync(`${path}/needed`, "");
     await gateway.loadModules(value);
-    gateway.reload(value);
+    await gateway.reload(value);
     expect((await gateway.inject({ path: "/a/x" })).text()).toBe("hi");
   });
 
@@ -229,7 +230,7 @@ describe("plugin modules over reloads", () => {
     put("m.mjs", "export default 1;");
     expect(gateway.rereadFiles()).toBe(false);
     expect(await text()).toBe("hi");
-    expect(() => gateway.reload()).toThrow(/is not the digest of/);
+    await expect(gateway.reload()).rejects.toThrow(/is not the digest of/);
     expect(await text()).toBe("hi");
   });
 });

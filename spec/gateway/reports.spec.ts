@@ -25,26 +25,27 @@ describe("status", () => {
       lastReload: null,
       lastChange: null,
       counters: null,
+      tests: null,
       pluginFaults: [],
       certificates: [],
       warnings: [],
     });
-    const { changes } = gateway.reload({ services: [] }, "signal");
+    const { changes } = await gateway.reload({ services: [] }, "signal");
     expect(gateway.status).toMatchObject({ loadedAt: made + 1_500, digest: gateway.digest, counts: { services: 0 } });
     expect(gateway.status.lastReload).toEqual({ at: made + 1_500, by: "signal", digest: gateway.digest, outcome: "taken", changes });
     clock.advance(500);
-    expect(() => gateway.reload(wrong)).toThrow(ConfigError);
+    await expect(gateway.reload(wrong)).rejects.toThrow(ConfigError);
     expect(gateway.status.loadedAt).toBe(made + 1_500);
     expect(gateway.status.lastReload).toMatchObject({ at: made + 2_000, by: "api", digest: gateway.digest, outcome: "refused" });
     expect((gateway.status.lastReload as { readonly issues: readonly string[] }).issues.length).toBeGreaterThan(2);
-    gateway.reload({ services: [] });
+    await gateway.reload({ services: [] });
     expect(gateway.status.lastReload).toMatchObject({ by: "api", outcome: "taken", changes: [] });
     expect(gateway.status.lastChange).toEqual({ at: made + 1_500, by: "signal", digest: gateway.digest, outcome: "taken", changes });
   });
 
   it("status reports why a plugin could not be created in a reload", async () => {
     const { gateway } = await running(oneService(9), { plugins: [fragile] });
-    expect(() => gateway.reload(oneService(9, { plugins: [{ name: "fragile", config: { broken: true } }] }))).toThrow("the fragile thing broke");
+    await expect(gateway.reload(oneService(9, { plugins: [{ name: "fragile", config: { broken: true } }] }))).rejects.toThrow("the fragile thing broke");
     expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringContaining("the fragile thing broke")] });
   });
 

@@ -72,7 +72,7 @@ describe("a reload", () => {
     const origin = await backend();
     const { gateway, port } = await running(oneService(origin.port));
     await ask(port, { path: "/a/1" });
-    gateway.reload(oneService(origin.port, { routes: [{ path: "/{other*}" }] }));
+    await gateway.reload(oneService(origin.port, { routes: [{ path: "/{other*}" }] }));
     await ask(port, { path: "/a/2" });
     expect(origin.connections).toEqual({ total: 1, open: 1 });
   });
@@ -82,7 +82,7 @@ describe("a reload", () => {
     const { gateway, port } = await running(oneService(old.port));
     await ask(port, { path: "/a/1" });
     expect(old.connections.open).toBe(1);
-    gateway.reload(oneService(next.port));
+    await gateway.reload(oneService(next.port));
     await eventually(() => old.connections.open === 0, "no open connection at the upstream");
     await ask(port, { path: "/a/2" });
     expect(next.seen).toHaveLength(1);
@@ -98,7 +98,7 @@ describe("a reload", () => {
     const { gateway, port } = await running(oneService(old.port));
     const answer = ask(port, { path: "/a/1" });
     await eventually(() => old.seen.length === 1, "one request at the upstream");
-    gateway.reload(oneService(next.port));
+    await gateway.reload(oneService(next.port));
     finish();
     expect((await answer).body.toString()).toBe("begun and finished");
     await eventually(() => old.connections.open === 0, "no open connection at the upstream");
@@ -110,9 +110,9 @@ describe("a reload", () => {
       oneService(origin.port, { plugins: [{ name: "rate_limit", id: "r", config: { limit_hour: 2 } }], routes: [{ name, path: `/{${name}*}` }] });
     const { gateway, port } = await running(limited("one"));
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    gateway.reload(limited("two"));
+    await gateway.reload(limited("two"));
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    gateway.reload(limited("three"));
+    await gateway.reload(limited("three"));
     expect((await ask(port, { path: "/a/x" })).status).toBe(429);
   });
 
@@ -121,7 +121,7 @@ describe("a reload", () => {
     const limited = (limit: number) => oneService(origin.port, { plugins: [{ name: "rate_limit", config: { limit_hour: limit } }] });
     const { gateway, port } = await running(limited(5));
     for (let i = 0; i < 3; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    gateway.reload(limited(3));
+    await gateway.reload(limited(3));
     expect((await ask(port, { path: "/a/x" })).status).toBe(429);
   });
 
@@ -131,9 +131,9 @@ describe("a reload", () => {
     const config = (path: string) => oneService(origins.map(({ port }) => port), { routes: [{ path }] });
     const { gateway, port } = await running(config("/{a*}"));
     await ask(port, { path: "/a/x" });
-    gateway.reload(config("/{b*}"));
+    await gateway.reload(config("/{b*}"));
     await ask(port, { path: "/a/x" });
-    gateway.reload(config("/{c*}"));
+    await gateway.reload(config("/{c*}"));
     await ask(port, { path: "/a/x" });
     expect(names).toEqual(["one", "two", "three"]);
   });
@@ -144,7 +144,7 @@ describe("a reload", () => {
     const clock = manualClock();
     const config = (most: number) => oneService(origin.port, { pool: { max_connections: most }, timeouts: { connect_ms: 500 } });
     const { gateway, port } = await running(config(2), { clock });
-    gateway.reload(config(1));
+    await gateway.reload(config(1));
     const first = ask(port, { path: "/a/1" });
     await eventually(() => answers.length === 1, "one request to answer");
     const pending = clock.pending;
@@ -161,7 +161,7 @@ describe("a reload", () => {
     const origin = await backend((_request, response) => void answers.push(response));
     const config = (most: number) => oneService(origin.port, { pool: { max_connections: most } });
     const { gateway, port } = await running(config(1));
-    gateway.reload(config(2));
+    await gateway.reload(config(2));
     const both = [ask(port, { path: "/a/1" }), ask(port, { path: "/a/2" })];
     await eventually(() => answers.length === 2, "two requests to answer");
     for (const answer of answers) answer.end();
@@ -177,7 +177,7 @@ describe("a reload", () => {
     const sockets = () => Object.values(agent.freeSockets).flatMap((list) => list ?? []);
     await eventually(() => sockets().length === 1, "one client connection");
     const [socket] = sockets();
-    gateway.reload(oneService(origin.port, { routes: [{ path: "/{other*}" }] }));
+    await gateway.reload(oneService(origin.port, { routes: [{ path: "/{other*}" }] }));
     await ask(port, { path: "/a/2", agent });
     await eventually(() => sockets().length === 1, "one client connection");
     expect(sockets()[0]).toBe(socket);

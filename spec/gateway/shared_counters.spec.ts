@@ -22,7 +22,7 @@ async function started(counters: Partial<CountersInput> = {}, limit: Record<stri
     for (let i = 0; i < count; i++) all.push((await ask(made.port, { path: "/a/x" })).status);
     return all;
   };
-  return { ...made, closed, log, statuses };
+  return { ...made, config, closed, log, statuses };
 }
 
 describe("a gateway whose shared counters cannot be reached", () => {
@@ -39,6 +39,16 @@ describe("a gateway whose shared counters cannot be reached", () => {
   it('counts a plugin with "counters": "memory" in memory whatever on_error says', async () => {
     const { statuses, gateway } = await started({ on_error: "deny" }, { counters: "memory" });
     expect(await statuses(3)).toEqual([200, 200, 429]);
+    expect(gateway.metrics()).toContain('\nedge_gateway_counters_errors_total{reason="connection"} 0\n');
+  });
+
+  it("explains a request, and runs its tests, with counters in memory: nothing is asked of the server", async () => {
+    const { gateway, config } = await started({ on_error: "deny" });
+    const { plugins } = await gateway.explain({ method: "GET", url: "/a/x" });
+    expect(plugins.map(({ verdict }) => verdict)).toEqual(["passes the request on"]);
+    const tests = [{ name: "the limit admits a request", request: { url: "/a/x" }, expect: { status: 200, headers: { RateLimit: '"minute";r=1;t=60' } } }];
+    await gateway.reload({ ...config, tests } as ConfigInput);
+    expect(gateway.status.tests).toEqual({ passed: 1, failed: 0 });
     expect(gateway.metrics()).toContain('\nedge_gateway_counters_errors_total{reason="connection"} 0\n');
   });
 

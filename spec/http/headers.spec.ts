@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
-  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, tokens, withAddedHeader, withHeader, withoutHeader, type HeaderList, withoutNamed,
+  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, NameMap, nameSet, tokens, withAddedHeader, withHeader, withoutHeader, type HeaderList, withoutNamed,
 } from "../../lib/http/headers.ts";
 import { random, type Random } from "../support/random.ts";
 
@@ -150,5 +150,21 @@ describe("tokens", () => {
   it("covers all lines of a header, in order, in lower case, without empty tokens", () => {
     expect(tokens(["Via", "1.1 A, ,1.0 b", "x", "y", "via", "C"], "via")).toEqual(["1.1 a", "1.0 b", "c"]);
     expect(tokens([], "via")).toEqual([]);
+  });
+});
+
+describe("a map by header name", () => {
+  it("finds names in any case, and no other name of the same length or of one that is 32 longer", () => {
+    const map = new NameMap([["Host", 0], ["te", null]]);
+    expect(["host", "HOST", "Te"].map((name) => map.get(name))).toEqual([0, 0, null]);
+    for (const other of ["", "hosts", "hose", "t", `host${"x".repeat(32)}`]) expect([map.get(other), map.has(other)]).toEqual([undefined, false]);
+  });
+
+  it("keeps the last value of a name that is given twice, in any case", () => {
+    expect(new NameMap([["A", 1], ["a", 2]]).get("A")).toBe(2);
+  });
+
+  it("a set of names gives each name as it was written, and an empty set gives none", () => {
+    expect([nameSet(["Age"]).get("AGE"), nameSet([]).has("")]).toEqual(["Age", false]);
   });
 });

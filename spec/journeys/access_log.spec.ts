@@ -96,7 +96,7 @@ describe("a reload of global.access_log", () => {
     for (const [path, next] of [["/a/1", { file: two }], ["/a/2", {}], ["/a/3", { enabled: false, file: one }], ["/a/4", { file: one }]] as const) {
       await ask(port, { path });
       await eventually(() => gateway.inFlight === 0, "no request being in flight");
-      gateway.reload(logged(origin.port, next));
+      await gateway.reload(logged(origin.port, next));
     }
     await ask(port, { path: "/a/5" });
     await gateway.close();
@@ -109,7 +109,7 @@ describe("a reload of global.access_log", () => {
     const file = join(folder, "access.log");
     const { gateway, port } = await running(logged(origin.port, { file }));
     const { digest } = gateway;
-    expect(() => gateway.reload(logged(origin.port, { file: join(folder, "none", "access.log") }))).toThrow(ConfigError);
+    await expect(gateway.reload(logged(origin.port, { file: join(folder, "none", "access.log") }))).rejects.toThrow(ConfigError);
     expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringMatching(/^global\.access_log\.file +cannot write to .*: there is no such folder$/)] });
     expect(gateway.digest).toBe(digest);
     await ask(port, { path: "/a/x" });
@@ -124,7 +124,7 @@ describe("a reload of global.access_log", () => {
     const one = join(emptyFolder(), "access.log");
     const listening = createGateway({ config: logged(9, { file: one }) });
     onTestFinished(async () => void (await listening.close(0)));
-    listening.reload(logged(9, { file: `${one}.2` }));
+    await listening.reload(logged(9, { file: `${one}.2` }));
     expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, false]);
     await listening.listen({ port: 0 });
     expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, true]);
@@ -142,7 +142,7 @@ describe("a reload of global.access_log", () => {
     expect((await gateway.inject({ path: "/none" })).status).toBe(404);
     expect(lines.filter((line) => line.includes("the access log's file cannot be opened"))).toHaveLength(1);
     mkdirSync(folder);
-    gateway.reload();
+    await gateway.reload();
     await gateway.inject({ path: "/none" });
     await gateway.close();
     expect(paths(join(folder, "access.log"))).toEqual(["/none"]);

@@ -99,12 +99,12 @@ describe("a reload that changes the guards of a route", () => {
     const { gateway, port } = await running(onRoute(origin.port, [], [CACHE]));
     const first = await get(port, { "User-Agent": "a crawler" });
     expect(await get(port)).toEqual({ ...first, isHit: true });
-    gateway.reload(onRoute(origin.port, [bot], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [bot], [CACHE]));
     expect(await get(port, { "User-Agent": "a crawler" })).toMatchObject({ status: 403, isHit: false });
     const guarded = await get(port);
     expect(guarded).toMatchObject({ status: 200, isHit: false });
     expect(guarded.body).not.toBe(first.body);
-    gateway.reload(onRoute(origin.port, [{ ...bot, config: { blacklist: ["crawler", "spider"] } }], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [{ ...bot, config: { blacklist: ["crawler", "spider"] } }], [CACHE]));
     expect(await get(port)).toMatchObject({ status: 200, isHit: false });
   });
 
@@ -112,11 +112,11 @@ describe("a reload that changes the guards of a route", () => {
     const origin = await counting();
     const { gateway, port } = await running(onRoute(origin.port, [bot], [CACHE]));
     await get(port);
-    gateway.reload(onRoute(origin.port, [bot, { name: "acl", enabled: false, config: { whitelist: ["192.0.2.1"] } }], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [bot, { name: "acl", enabled: false, config: { whitelist: ["192.0.2.1"] } }], [CACHE]));
     expect(await get(port)).toMatchObject({ status: 200, isHit: true });
-    gateway.reload(onRoute(origin.port, [bot, { name: "acl", config: { whitelist: ["192.0.2.1"] } }], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [bot, { name: "acl", config: { whitelist: ["192.0.2.1"] } }], [CACHE]));
     expect(await get(port)).toMatchObject({ status: 403, isHit: false });
-    gateway.reload(onRoute(origin.port, [{ name: "request_termination" }], [CACHE]));
+    await gateway.reload(onRoute(origin.port, [{ name: "request_termination" }], [CACHE]));
     expect(await get(port)).toMatchObject({ status: 503, isHit: false });
   });
 
@@ -138,6 +138,6 @@ describe("a reload that changes the guards of a route", () => {
 it("explain lists a cache where it runs: behind the last guard", async () => {
   const config = onRoute(9, [bot, { name: "rate_limit", config: { limit_min: 5 } }], [CACHE, { name: "key_auth", config: { key: "k" } }]);
   const { gateway } = await running(config);
-  const { plugins } = gateway.explain({ method: "GET", url: "/a/x" });
+  const { plugins } = await gateway.explain({ method: "GET", url: "/a/x" });
   expect(plugins.map(({ name }) => name)).toEqual(["key_auth", "bot_protection", "response_cache", "rate_limit"]);
 });

@@ -140,11 +140,11 @@ describe("a circuit breaker", () => {
     await open();
     backend.answer = works;
     const service = config.services[0]!;
-    gateway.reload({ ...config, services: [{ ...service, base_path: "/a", circuit_breaker: { ...circuit_breaker, open_ms: 2 * OPEN_MS } }] });
+    await gateway.reload({ ...config, services: [{ ...service, base_path: "/a", circuit_breaker: { ...circuit_breaker, open_ms: 2 * OPEN_MS } }] });
     clock.advance(OPEN_MS);
     expect(await several(2)).toEqual(["503 circuit_open", "503 circuit_open"]);
     const { circuit_breaker: _none, ...without } = service;
-    gateway.reload({ ...config, services: [without] });
+    await gateway.reload({ ...config, services: [without] });
     expect(await several(2)).toEqual(["200", "200"]);
   });
 
@@ -161,7 +161,7 @@ describe("a circuit breaker", () => {
     const { backend, config, gateway, open, one, port } = await bench();
     const other = await restartableBackend();
     const service = config.services[0]!;
-    gateway.reload({ ...config, services: [service, { ...service, name: "other", base_path: "/b", upstreams: [{ host: "127.0.0.1", port: other.port }] }] });
+    await gateway.reload({ ...config, services: [service, { ...service, name: "other", base_path: "/b", upstreams: [{ host: "127.0.0.1", port: other.port }] }] });
     await open();
     expect(await one()).toBe("503 circuit_open");
     expect((await ask(port, { path: "/b/x" })).status).toBe(200);

@@ -116,7 +116,7 @@ describe("the limit of 100 Connection options", () => {
     if (status === 400) expect(codeIn(text)).toBe("bad_request");
     else expect(upstream.seen[0]!.headers).not.toContain("h99");
     const headers = Object.fromEntries(lines.split("\r\n").map((line) => line.split(": ", 2)));
-    if (lines.split("Connection").length === 2) expect(gateway.explain({ method: "GET", url: "/a/x", headers }).outcome).toBe(status === 200 ? "matched" : "refused");
+    if (lines.split("Connection").length === 2) expect((await gateway.explain({ method: "GET", url: "/a/x", headers })).outcome).toBe(status === 200 ? "matched" : "refused");
   });
 
   it.each(["wire", "node"] as const)("answers 502 when an upstream response has more than 100 Connection options (%s)", async (upstream_client) => {

@@ -72,7 +72,7 @@ describe("a host that embeds the gateway", () => {
 
     // A reload to another value
     const changed = defineConfig({ ...configFor(origin.port), services: [] });
-    expect(gateway.reload(changed).changed).toBe(true);
+    expect((await gateway.reload(changed)).changed).toBe(true);
     expect((await ask(port, { path: "/orders/9" })).status).toBe(404);
     expect(await gateway.close()).toBe("drained");
   });

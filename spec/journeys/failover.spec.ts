@@ -247,12 +247,12 @@ describe("an upstream that a reload removes or drains", () => {
     const leaving = backends.find(({ id }) => begun.includes(`from ${id}`))!;
     const service = config.services[0]!;
     const upstreams = backends.map((each) => ({ host: "127.0.0.1", port: each.port, weight: each === leaving ? 0 : 1 }));
-    gateway.reload({ ...config, services: [{ ...service, upstreams }] });
+    await gateway.reload({ ...config, services: [{ ...service, upstreams }] });
     const given = await shares(20);
     expect(given[backends.indexOf(leaving)]).toBe(0);
     streaming!("ended");
     expect(await connection.closed()).toContain("ended");
-    gateway.reload(config);
+    await gateway.reload(config);
     expect(await shares(30)).toEqual([10, 10, 10]);
   });
 
@@ -261,10 +261,10 @@ describe("an upstream that a reload removes or drains", () => {
     const service = config.services[0]!;
     const only = (...which: number[]) =>
       gateway.reload({ ...config, services: [{ ...service, upstreams: which.map((i) => ({ host: "127.0.0.1", port: backends[i]!.port })) }] });
-    only(0);
+    await only(0);
     const load = closedLoop(port);
     for (const which of [[0, 1], [1], [1, 2], [2], [2, 0], [0, 1, 2]]) {
-      only(...which);
+      await only(...which);
       await load.more(40);
     }
     await load.stop();

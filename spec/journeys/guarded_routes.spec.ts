@@ -64,7 +64,7 @@ describe("a request that a guarded route does not accept", () => {
     const { answer, inner, outer, gateway } = await guarded();
     for (const method of ["GET", "POST"]) {
       expect(await answer(`${method} ${path}`), method).toMatchObject({ status: 400, code });
-      expect(gateway.explain({ method, url: path })).toMatchObject({ outcome: "refused", status: 400, code });
+      expect(await gateway.explain({ method, url: path })).toMatchObject({ outcome: "refused", status: 400, code });
     }
     expect([...inner.seen, ...outer.seen]).toEqual([]);
   });
@@ -127,11 +127,11 @@ describe("a CORS preflight", () => {
 
 it("explain names the route that decides, and the routes that would accept the request otherwise", async () => {
   const { gateway } = await guarded();
-  const why = (method: string, url: string) => gateway.explain({ method, url }).reasons.slice(1);
+  const why = async (method: string, url: string) => (await gateway.explain({ method, url })).reasons.slice(1);
   const rest = 'Route "rest" of service "outer" (/{rest*}) would accept it, but is less specific: host and path alone decide.';
-  expect(why("POST", "/admin/users")).toEqual(['Route "users" of service "inner" (/admin/users) matches the path, but accepts only GET.', rest]);
-  expect(why("GET", "/files/a%2Fb")).toEqual(['Route "file" of service "inner" (/files/{x}) matches the path, but its service does not allow %2F ("encoded_slashes").', rest]);
-  expect(why("GET", "/admin;x/users")).toEqual([
+  expect(await why("POST", "/admin/users")).toEqual(['Route "users" of service "inner" (/admin/users) matches the path, but accepts only GET.', rest]);
+  expect(await why("GET", "/files/a%2Fb")).toEqual(['Route "file" of service "inner" (/files/{x}) matches the path, but its service does not allow %2F ("encoded_slashes").', rest]);
+  expect(await why("GET", "/admin;x/users")).toEqual([
     'Route "users" of service "inner" (/admin/users) would match the path without its parameters after “;”, and its service does not allow such paths on other routes ("path_parameters").',
     rest,
   ]);

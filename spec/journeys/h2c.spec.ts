@@ -120,11 +120,11 @@ it("a reload enables and disables global.h2c for new connections", async () => {
   const origin = await backend();
   const { port, gateway } = await running(oneService(origin.port));
   expect(await speaksHttp2(port)).toBe(false);
-  gateway.reload(oneService(origin.port, {}, on));
+  await gateway.reload(oneService(origin.port, {}, on));
   const session = h2Session(port);
   const [first] = (await once(session.request({ ":path": "/a/x" }), "response")) as [Record<string, unknown>];
   expect(first[":status"]).toBe(200);
-  gateway.reload(oneService(origin.port));
+  await gateway.reload(oneService(origin.port));
   expect(await speaksHttp2(port)).toBe(false);
 });
 
@@ -139,7 +139,7 @@ describe("a reload with open HTTP/2 connections", () => {
     session.on("goaway", () => (hasGoaway = true));
     const stream = session.request({ ":path": "/a/x" });
     await eventually(() => answers.length === 1, "a request at the server");
-    gateway.reload(oneService(origin.port, {}, { ...on, ...after }));
+    await gateway.reload(oneService(origin.port, {}, { ...on, ...after }));
     // The answer to a PING arrives after any frame that the reload has sent.
     await new Promise((resolve) => session.ping(resolve));
     let body = "";

@@ -89,10 +89,10 @@ describe("active health checks", () => {
     const { one, config, gateway, clock, until, answers } = await checked();
     one.status = 500;
     await until("upstream unhealthy: its checks fail [one]");
-    gateway.reload({ ...config, global: { name: "other" } });
+    await gateway.reload({ ...config, global: { name: "other" } });
     expect(await answers(3)).toBe("222");
     const [service] = config.services;
-    gateway.reload({ services: [{ ...service!, health: { enabled: false } }] });
+    await gateway.reload({ services: [{ ...service!, health: { enabled: false } }] });
     expect([...(await answers(4))].sort().join("")).toBe("1122");
     // The timers of the statistics and of the codec's sweep of client connections, once a second.
     expect(clock.pending).toBe(codec === "wire" ? 2 : 1);
@@ -132,7 +132,7 @@ describe("host names of upstreams", () => {
     const config = oneService([], { upstreams: [{ host: "backend.test", port: origin.port }], health: HEALTH });
     const clock = manualClock();
     const gateway = createGateway({ config, clock, lookup: async (host) => (lookups.push(host), [{ address: "127.0.0.1", family: 4 }]) });
-    gateway.reload({ ...config, global: { name: "other" } });
+    await gateway.reload({ ...config, global: { name: "other" } });
     clock.advance(100_000);
     await new Promise((resolve) => setImmediate(resolve));
     expect({ lookups, checks: origin.checks, pending: clock.pending }).toEqual({ lookups: [], checks: 0, pending: 0 });

@@ -661,13 +661,13 @@ it("a reload changes the limits for later connections and requests", async () =>
   const long = get("/a/" + "x".repeat(200), "A: " + "x".repeat(2000));
   before.send(long);
   await before.until("ok");
-  gateway.reload(config({ max_uri_bytes: 100, max_header_bytes: 1024, max_body_bytes: 3, max_connections: 2 }));
+  await gateway.reload(config({ max_uri_bytes: 100, max_header_bytes: 1024, max_body_bytes: 3, max_connections: 2 }));
   const after = await client(port);
   after.send(get("/a/x", "A: " + "x".repeat(2000)));
   expect(statusesIn(await after.closed())).toEqual([431]);
   before.send(get("/a/" + "x".repeat(200)));
   expect(statusesIn(await before.closed())).toEqual([200, 414]);
   expect((await ask(port, { method: "POST", path: "/a/x", body: "four" })).status).toBe(413);
-  gateway.reload(config({}));
+  await gateway.reload(config({}));
   expect((await ask(port, { method: "POST", path: "/a/x", body: "four" })).status).toBe(200);
 });

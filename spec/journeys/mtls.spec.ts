@@ -101,7 +101,7 @@ describe("the plugin mtls", () => {
     expect(await statuses({})).toEqual([200, 401, 401]);
     expect(await statuses(ALICE)).toEqual([200, 200, 401]);
     expect(await statuses(CLIENT)).toEqual([200, 401, 200]);
-    gateway.reload({ ...config, global: { plugins: [allowing("alice")] } });
+    await gateway.reload({ ...config, global: { plugins: [allowing("alice")] } });
     expect(await statuses({})).toEqual([401, 401, 401]);
     expect(await statuses(ALICE)).toEqual([200, 200, 401]);
     expect(await statuses(CLIENT)).toEqual([401, 401, 401]);

@@ -88,7 +88,7 @@ describe("a gateway at max_requests_in_flight", () => {
     await Promise.all(accepted);
     const service = config.services[0]!;
     const upstreams = [dead, backend].map((each) => ({ host: "127.0.0.1", port: each.port }));
-    gateway.reload({ ...config, services: [{ ...service, upstreams, retries: {} }] });
+    await gateway.reload({ ...config, services: [{ ...service, upstreams, retries: {} }] });
     const load = closedLoop(port, MOST);
     await load.more(100);
     await load.stop();
@@ -97,9 +97,9 @@ describe("a gateway at max_requests_in_flight", () => {
 
   it("a gateway at max_requests_in_flight keeps the limit over a reload, and accepts more when the reload raises it", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
-    gateway.reload(config);
+    await gateway.reload(config);
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
-    gateway.reload({ ...config, global: { ...config.global, limits: { max_requests_in_flight: MOST + 1 } } });
+    await gateway.reload({ ...config, global: { ...config.global, limits: { max_requests_in_flight: MOST + 1 } } });
     const one = ask(port, { path: "/a/x" });
     await eventually(() => backend.requests === MOST + 1, "the accepted requests at the upstream");
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);

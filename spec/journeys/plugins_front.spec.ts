@@ -95,7 +95,7 @@ describe("basic_auth", () => {
     const config = withPlugins(origin.port, [{ ...plugin, config: { ...plugin.config, hide_credentials: true } }, limit]);
     const { port, gateway } = await running(config, { accessLog: (text) => void lines.push(text) });
     expect(await outcomes(port, { headers: { authorization: basic("ada", "quick") } })).toEqual(twice("200 ok"));
-    gateway.reload({ ...config, global: { h2c: true, name: "other" } });
+    await gateway.reload({ ...config, global: { h2c: true, name: "other" } });
     expect(await outcomes(port, { headers: { authorization: basic("ada", "quick") } })).toEqual(twice("429 rate_limited"));
     expect(await outcomes(port, { headers: { authorization: basic("bob", "plain") } })).toEqual(twice("200 ok"));
     expect(origin.seen.flatMap(({ headers }) => headers.filter((name) => /^authorization$/i.test(name)))).toEqual([]);
@@ -114,11 +114,11 @@ describe("acl", () => {
     const { port, gateway } = await running(withPlugins(origin.port, only("198.51.100.0/24")));
     expect(await outcomes(port, from("198.51.100.7"))).toEqual(twice("403 forbidden"));
     expect(await openWebSockets(port)).toEqual(twice("403"));
-    gateway.reload(withPlugins(origin.port, only("198.51.100.0/24"), {}, { trusted_proxies: ["127.0.0.1"] }));
+    await gateway.reload(withPlugins(origin.port, only("198.51.100.0/24"), {}, { trusted_proxies: ["127.0.0.1"] }));
     expect(await outcomes(port, from("198.51.100.7"))).toEqual(twice("200 ok"));
     expect(await outcomes(port, from("::ffff:198.51.100.7"))).toEqual(twice("200 ok"));
     expect(await outcomes(port, from("198.51.101.7"))).toEqual(twice("403 forbidden"));
-    gateway.reload(withPlugins(origin.port, only("127.0.0.0/8")));
+    await gateway.reload(withPlugins(origin.port, only("127.0.0.0/8")));
     expect(await outcomes(port)).toEqual(twice("200 ok"));
     expect(await openWebSockets(port)).toEqual(["101", "200"]);
   });
@@ -275,9 +275,9 @@ describe("request_termination", () => {
     const connection = await client(port);
     connection.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(100_000)) + "0\r\n\r\n" + get());
     await eventually(() => statusesIn(connection.text()).length === 2, "the second answer");
-    gateway.reload(withPlugins(origin.port, [{ name: "request_termination", config: { status: 204 } }]));
+    await gateway.reload(withPlugins(origin.port, [{ name: "request_termination", config: { status: 204 } }]));
     for (const { status, headers, body } of await both(port)) expect([status, headers["content-length"], headers["content-type"], body]).toEqual([204, undefined, undefined, ""]);
-    gateway.reload(withPlugins(origin.port, [{ name: "request_termination", enabled: false, config }]));
+    await gateway.reload(withPlugins(origin.port, [{ name: "request_termination", enabled: false, config }]));
     expect(await outcomes(port)).toEqual(twice("200 ok"));
     expect(origin.seen).toHaveLength(2);
   });
@@ -365,7 +365,7 @@ describe("cors", () => {
     const { port, gateway } = await running(withPlugins(upstream.port, open, {}, { plugins: strict }));
     const allowed = async (method: string) => (await both(port, { method, headers: { ...preflight, origin: "https://else.example" } })).map(({ headers }) => headers["access-control-allow-origin"]);
     for (const method of ["GET", "OPTIONS"]) expect(await allowed(method)).toEqual([undefined, undefined]);
-    gateway.reload(withPlugins(upstream.port, strict, {}, { plugins: open }));
+    await gateway.reload(withPlugins(upstream.port, strict, {}, { plugins: open }));
     for (const method of ["GET", "OPTIONS"]) expect(await allowed(method)).toEqual(twice("*"));
   });
 
@@ -382,7 +382,7 @@ describe("cors", () => {
     const config = withPlugins(upstream.port, [], { routes: [{ path: "/x", methods: ["PUT"], plugins: [plugin] }] });
     const { port, gateway } = await running(config);
     for (const next of [withPlugins(upstream.port, [plugin]), withPlugins(upstream.port, [], {}, { plugins: [plugin] }), config]) {
-      gateway.reload(next);
+      await gateway.reload(next);
       for (const { status, headers, body } of await both(port, { method: "OPTIONS", headers: preflight })) {
         expect([status, headers["access-control-allow-origin"], body]).toEqual([200, APP, "ok"]);
       }
@@ -411,14 +411,14 @@ describe("redirect", () => {
     const places = async (path: string) => (await both(port, { method: "POST", path, body: "x" })).map(({ status, headers, body }) => `${status} ${headers.location ?? body}`);
     expect(await places("/a/old/a%20b?c=d")).toEqual(twice("308 https://new.example/items/a%20b?from=old&c=d"));
     expect(await places("/a/x")).toEqual(twice("200 ok"));
-    gateway.reload(withPlugins(origin.port, to("https://${request.host}${request.path}")));
+    await gateway.reload(withPlugins(origin.port, to("https://${request.host}${request.path}")));
     expect(await places("/a//evil.example?")).toEqual(twice("308 https://127.0.0.1/a/evil.example"));
     expect(await openWebSockets(port)).toEqual(twice("308"));
     const old = await client(port);
     old.send("GET /a/evil.example HTTP/1.0\r\n\r\n");
     const received = await old.closed();
     expect([statusesIn(received), codeIn(received)]).toEqual([[400], "bad_request"]);
-    gateway.reload(withPlugins(origin.port, [], {}, { plugins: to("/{rest}") }));
+    await gateway.reload(withPlugins(origin.port, [], {}, { plugins: to("/{rest}") }));
     expect(await places("/a//evil.example")).toEqual(twice("308 /evil.example"));
     expect(origin.seen).toHaveLength(2);
   });

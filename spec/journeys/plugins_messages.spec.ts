@@ -94,7 +94,7 @@ describe("request_headers and response_headers", () => {
     expect(head).toMatch(/\r\nX-Out: 1\r\n/);
     expect(head).not.toMatch(/X-Inside/);
     expect(received).toMatch(/\r\nX-In: 1\r\n/);
-    gateway.reload(oneService(origin.port, { plugins: [plugin("response_headers", { set: { "X-Out": "2" } }), plugin("key_auth", { key: "k" })] }));
+    await gateway.reload(oneService(origin.port, { plugins: [plugin("response_headers", { set: { "X-Out": "2" } }), plugin("key_auth", { key: "k" })] }));
     connection.send("still there");
     await connection.until("still there");
     const { status, headers } = await ask(port, { path: "/a/x" });

@@ -145,10 +145,10 @@ describe("jwt", () => {
     const { gateway, port } = await running(oneService(origin.port, { plugins: [{ name: "jwt", config: { alg: "EdDSA", jwks_file: file } }] }));
     expect((await overHttp1(port, "/a/x", bearer(signedBy(old)))).status).toBe(200);
     write(fresh);
-    gateway.reload();
+    await gateway.reload();
     expect((await overHttp1(port, "/a/x", bearer(signedBy(old)))).status).toBe(401);
     expect((await overHttp1(port, "/a/x", bearer(signedBy(fresh)))).status).toBe(200);
-    gateway.reload(oneService(origin.port, { plugins: [JWT] }));
+    await gateway.reload(oneService(origin.port, { plugins: [JWT] }));
     expect((await overHttp1(port, "/a/x", bearer())).status).toBe(200);
   });
 
@@ -160,10 +160,10 @@ describe("jwt", () => {
     const signed = `${text}.${sign("sha256", Buffer.from(text), { key: pair.privateKey, dsaEncoding: "ieee-p1363" }).toString("base64url")}`;
     const config = (leeway_s: number) => oneService(origin.port, { plugins: [{ name: "jwt", config: { alg: "ES256", jwks_uri: `http://127.0.0.1:${issuer.port}/`, leeway_s } }] });
     const { gateway, port } = await running(config(1));
-    gateway.reload(config(2));
+    await gateway.reload(config(2));
     expect(issuer.connections.total).toBe(0);
     expect((await overHttp1(port, "/a/x", bearer(signed))).status).toBe(200);
-    gateway.reload(config(3));
+    await gateway.reload(config(3));
     expect((await overHttp1(port, "/a/x", bearer(signed))).status).toBe(200);
     expect(issuer.seen).toHaveLength(1);
     await gateway.close(0);
@@ -246,7 +246,7 @@ describe("forward_auth", () => {
     const { gateway, port } = await running(oneService(origin.port, { plugins: [plugin(authServer.port)] }));
     const waiting = overHttp1(port, "/a/x");
     const answer = await held.opened;
-    gateway.reload(oneService(origin.port));
+    await gateway.reload(oneService(origin.port));
     answer();
     expect((await waiting).status).toBe(200);
     await eventually(() => authServer.connections.open === 0, "the connections to the authorization server closing");
@@ -295,10 +295,10 @@ describe("http_log", () => {
     const config = oneService(origin.port, { plugins: [plugin(server.port, { flush_ms: 600_000 })] });
     const { gateway, port } = await running(config);
     await overHttp1(port, "/a/x");
-    gateway.reload({ ...config, global: { name: "other" } });
+    await gateway.reload({ ...config, global: { name: "other" } });
     await overHttp1(port, "/a/x");
     expect(server.seen).toEqual([]);
-    gateway.reload(oneService(origin.port));
+    await gateway.reload(oneService(origin.port));
     await eventually(() => entries(server).length === 2, "two log entries at the log server");
   });
 

@@ -83,7 +83,7 @@ describe("the plugin response_cache", () => {
       await overHttp1(port, { apiKey: "k" });
       expect((await overHttp1(port, { apiKey: "k" })).cacheStatus).toContain("; hit;");
       expect((await overHttp1(port)).status).toBe(401);
-      gateway.reload({ ...config, global: { ...config.global, name: "other" } });
+      await gateway.reload({ ...config, global: { ...config.global, name: "other" } });
       expect((await overHttp1(port, { apiKey: "k" })).cacheStatus).toMatch(/^other; hit;/);
       expect(origin.seen.length).toBe(before + 1);
     }

@@ -369,11 +369,11 @@ describe("server certificates by host name (SNI)", () => {
     const { gateway, port } = await secure(config());
     const session = await h2TlsSession(port);
     expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
-    gateway.reload(config(entry(paths, "shop", "shop.example.com")));
+    await gateway.reload(config(entry(paths, "shop", "shop.example.com")));
     expect(await shownFor(port, "shop.example.com")).toBe("CN=shop.example.com");
-    gateway.reload(config(entry(paths, "wild", "shop.example.com")));
+    await gateway.reload(config(entry(paths, "wild", "shop.example.com")));
     expect(await shownFor(port, "shop.example.com")).toBe("CN=*.example.com");
-    gateway.reload(config());
+    await gateway.reload(config());
     expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
     expect((await get(session, { ":path": "/a/x" })).status).toBe(200);
   });
@@ -382,7 +382,7 @@ describe("server certificates by host name (SNI)", () => {
     const paths = files();
     const { gateway, port } = await secure(oneService(9));
     const mixed = { hosts: ["shop.example.com"], cert: paths.shop_cert!, key: paths.wild_key! };
-    expect(() => gateway.reload(oneService(9, {}, { certificates: [entry(paths, "wild", "a.example.com"), mixed] }))).toThrow(/does not belong to the certificate/);
+    await expect(gateway.reload(oneService(9, {}, { certificates: [entry(paths, "wild", "a.example.com"), mixed] }))).rejects.toThrow(/does not belong to the certificate/);
     expect(await shownFor(port, "a.example.com")).toBe("CN=localhost");
   });
 

@@ -475,7 +475,7 @@ describe("global.server_timing", () => {
         stream.once("response", (headers) => resolve(headers["server-timing"]));
       });
     expect(await timing()).toMatch(/^gateway;dur=.*, plugins;dur=.*, upstream;dur=/);
-    gateway.reload(config(false));
+    await gateway.reload(config(false));
     expect(await timing()).toBeUndefined();
   });
 });

@@ -14,8 +14,8 @@ it("upstream_client selects the client, a reload changes it, and the admin inter
   const shown = () => (gateway.shownConfig as { services: { upstream_client: string }[] }).services[0]!.upstream_client;
   const status = async () => (await ask(port, { path: "/a/x" })).status;
   expect([shown(), await status()]).toEqual(["wire", 502]);
-  gateway.reload(oneService(upstream.port, { upstream_client: "node" }));
+  await gateway.reload(oneService(upstream.port, { upstream_client: "node" }));
   expect([shown(), await status()]).toEqual(["node", 200]);
-  gateway.reload(config);
+  await gateway.reload(config);
   expect([shown(), await status()]).toEqual(["wire", 502]);
 });

@@ -353,7 +353,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { side, received } = await open(port);
-    gateway.reload(oneService(9, { base_path: "/other" }, { h2c: true }));
+    await gateway.reload(oneService(9, { base_path: "/other" }, { h2c: true }));
     side.end("still here");
     await once(side, "end");
     expect(received().toString()).toBe("still here");

@@ -275,7 +275,7 @@ describe("the access log of a gateway", () => {
     const { gateway, port, until } = await logged(config(false));
     await ask(port, { path: "/a/silent" });
     await eventually(() => gateway.inFlight === 0, "no request being in flight");
-    gateway.reload(config(true));
+    await gateway.reload(config(true));
     await ask(port, { path: "/a/spoken" });
     expect((await until(1)).map(({ path }) => path)).toEqual(["/a/spoken"]);
   });

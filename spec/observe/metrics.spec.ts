@@ -150,7 +150,7 @@ describe("the stream of all metrics", () => {
     const slices: Buffer[] = [(await once(stream, "readable"), stream.read() as Buffer)];
     for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));
     expect(stream.readableLength).toBeLessThan(3 * 70 * 1024);
-    gateway.reload(oneService(9, { name: "another" }));
+    await gateway.reload(oneService(9, { name: "another" }));
     for await (const slice of stream) slices.push(slice as Buffer);
     const metrics = readMetrics(Buffer.concat(slices).toString());
     expect(metrics.all("edge_gateway_http_request_duration_seconds_count")).toHaveLength(300);
@@ -343,17 +343,17 @@ describe("metrics over reloads", () => {
     const count = (route: string) => read(gateway).one(REQUESTS, { route });
     for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
     clock.advance(5_000);
-    gateway.reload(named(port, "one"));
+    await gateway.reload(named(port, "one"));
     await gateway.inject({ path: "/a/one" });
     expect([count("one"), count("two")]).toEqual([2, undefined]);
     expect(gateway.metrics()).not.toContain("two");
     expect(read(gateway).one("edge_gateway_config_last_reload_success_timestamp_seconds")).toBe(Date.UTC(2026, 0, 1, 0, 0, 5) / 1000);
-    gateway.reload(named(port, "one", "two"));
+    await gateway.reload(named(port, "one", "two"));
     await gateway.inject({ path: "/a/two" });
     expect([count("one"), count("two")]).toEqual([2, 1]);
     expect(read(gateway).one("edge_gateway_upstream_duration_seconds_count", { upstream: `127.0.0.1:${port}` })).toBe(4);
     const other = await backend();
-    gateway.reload(named(other.port, "one"));
+    await gateway.reload(named(other.port, "one"));
     expect(gateway.metrics()).not.toContain(`127.0.0.1:${port}"`);
   });
 
@@ -363,12 +363,12 @@ describe("metrics over reloads", () => {
     await gateway.inject({ path: "/a/one" });
     const taken = read(gateway).one("edge_gateway_config_last_reload_success_timestamp_seconds");
     expect(read(gateway).one("edge_gateway_config_last_reload_successful")).toBe(1);
-    expect(() => gateway.reload({ services: [{}] } as never)).toThrow();
+    await expect(gateway.reload({ services: [{}] } as never)).rejects.toThrow();
     const metrics = read(gateway);
     expect(metrics.one("edge_gateway_config_last_reload_successful")).toBe(0);
     expect(metrics.one("edge_gateway_config_last_reload_success_timestamp_seconds")).toBe(taken);
     expect(metrics.one(REQUESTS, { route: "one" })).toBe(1);
-    gateway.reload(named(port, "one"));
+    await gateway.reload(named(port, "one"));
     expect(read(gateway).one("edge_gateway_config_last_reload_successful")).toBe(1);
   });
 });

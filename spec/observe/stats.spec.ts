@@ -154,7 +154,7 @@ describe("figures of the last minute", () => {
     const client = await connect(port);
     client.send("GET /a/one HTTP/1.1\r\nHost: a\r\n\r\n");
     await eventually(() => held.seen.length === 1, "one request at the upstream");
-    gateway.reload(named(held.port, "one", "two", "three"));
+    await gateway.reload(named(held.port, "one", "two", "three"));
     await ask(port, { path: "/a/two" });
     await ask(port, { path: "/nowhere" });
     const inFlight = () => {
@@ -174,8 +174,8 @@ describe("figures of the last minute", () => {
     const { gateway, clock } = await timed(named(port, "one", "two"));
     for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
     clock.advance(10_000);
-    gateway.reload(named(port, "one"));
-    gateway.reload(named(port, "one", "two"));
+    await gateway.reload(named(port, "one"));
+    await gateway.reload(named(port, "one", "two"));
     expect([routeOf(gateway, "one")!.requestsPerS, routeOf(gateway, "two")!.requestsPerS]).toEqual([0.1, 0]);
   });
 });

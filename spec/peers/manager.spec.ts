@@ -1,15 +1,14 @@
 /** The management UI as people meet it: the built gateway with its UI, in a real browser, from the login to the sign-out. */
 import { once } from "node:events";
-import { mkdirSync, renameSync, writeFileSync } from "node:fs";
-import http, { type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { faultsOf, launch, visit, type Browser, type Page } from "./browser.ts";
+import { faultsOf, launch, visit, type Browser } from "./browser.ts";
 import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
-import { CREDENTIALS, emptyFolder, startBuilt, type Built } from "./built.ts";
+import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
+import { heading, openLogin, openOverview, replaced, signIn, until, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -17,21 +16,8 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-/** Listens on `port`, answers 200, and can go away and come back. */
-async function upstream(port = 0): Promise<{ readonly port: number; readonly server: Server; end(): Promise<void> }> {
-  const server = http.createServer((_request, response) => response.end("ok"));
-  server.listen(port, "127.0.0.1");
-  await once(server, "listening");
-  const end = async () => {
-    if (!server.listening) return;
-    const closed = once(server, "close");
-    server.close();
-    server.closeAllConnections();
-    await closed;
-  };
-  onTestFinished(end);
-  return { port: (server.address() as AddressInfo).port, server, end };
-}
+const open = (config: ConfigInput, options?: Parameters<typeof openLogin>[2]) => openLogin(browser, config, options);
+const opened = (config: ConfigInput, options?: Parameters<typeof openOverview>[2]) => openOverview(browser, config, options);
 
 const CHECK_MS = 500;
 
@@ -54,45 +40,6 @@ function shop(ports: readonly number[]): ConfigInput {
       { name: "<script>alert(1)</script>", base_path: "/odd", upstreams: [{ host: "127.0.0.1", port: ports[0]! }], routes: [{ name: "a/b ?#%\"", path: "/" }] },
     ],
   };
-}
-
-interface Open extends Built {
-  readonly page: Page;
-  readonly errors: string[];
-  readonly origins: Set<string>;
-}
-
-async function open(config: ConfigInput, options: { readonly width?: number; readonly colorScheme?: "light" | "dark"; readonly environment?: Record<string, string> } = {}): Promise<Open> {
-  const built = await startBuilt(config, { MANAGER: "true", MANAGER_PORT: "0", ...options.environment });
-  const seen = await visit(browser, options);
-  await seen.page.goto(built.managerUrl!);
-  await heading(seen.page, "Sign in");
-  return { ...built, ...seen };
-}
-
-async function opened(config: ConfigInput, options: Parameters<typeof open>[1] = {}): Promise<Open> {
-  const all = await open(config, options);
-  await signIn(all.page);
-  await heading(all.page, "Overview");
-  await all.page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
-  // The one question that found no session.
-  expect(all.errors.splice(0)).toEqual([expect.stringContaining("401")]);
-  return all;
-}
-
-async function signIn(page: Page, password = CREDENTIALS.password): Promise<void> {
-  await page.getByLabel("Name").fill(CREDENTIALS.user);
-  await page.getByLabel("Password", { exact: true }).fill(password);
-  await page.getByLabel("Password", { exact: true }).press("Enter");
-}
-
-function heading(page: Page, text: string | RegExp): Promise<void> {
-  return page.getByRole("heading", { name: text }).first().waitFor();
-}
-
-/** Resolves once `expression` is true in the page. Asked from outside: the page's policy forbids what playwright's own waiting would do. */
-async function until(page: Page, expression: string): Promise<void> {
-  await expect.poll(() => page.evaluate(expression), { timeout: 20_000, interval: 50 }).toBe(true);
 }
 
 /** Requests one after the other until `stop`. */
@@ -119,6 +66,7 @@ const PAGES: readonly (readonly [name: string, hash: string, heading: string])[]
   ["upstream", "#/upstreams/shop/till-1", "Upstream till-1"],
   ["plugins", "#/plugins", "Plugins"],
   ["try", "#/try", "Try it"],
+  ["tests", "#/tests", "Tests"],
   ["configuration", "#/config", "Configuration"],
 ];
 
@@ -248,12 +196,6 @@ describe("the configuration page", () => {
     expect(errors.filter((each) => !each.includes("422") && !each.includes("409") && !each.includes("400"))).toEqual([]);
   });
 });
-
-/** In one step, as editors do it: a watcher never sees half of it. */
-function replaced(file: string, text: string): void {
-  writeFileSync(`${file}.new`, text);
-  renameSync(`${file}.new`, file);
-}
 
 describe("the pages of services, routes, upstreams and plugins", () => {
   it("support search and sorting, and draw a route with its plugins in running order", async () => {

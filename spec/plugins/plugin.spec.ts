@@ -32,9 +32,10 @@ describe("runningOrder", () => {
     expect(runningOrder(names.map(kindOf)).map(({ name }) => name).join(" ")).toBe(runs);
   });
 
-  it("knows the built-in kinds that guard, and those that store", () => {
-    const named = (role: "guards" | "stores") => builtinPlugins.filter((kind) => kind[role]).map(({ name }) => name).sort();
+  it("knows the built-in kinds that guard, those that identify the caller, and those that store", () => {
+    const named = (role: "guards" | "identifies" | "stores") => builtinPlugins.filter((kind) => kind[role]).map(({ name }) => name).sort();
     expect(named("guards")).toEqual(["acl", "basic_auth", "bot_protection", "forward_auth", "jwt", "key_auth", "mtls", "request_termination"]);
+    expect(named("identifies")).toEqual(["basic_auth", "jwt", "key_auth", "mtls"]);
     expect(named("stores")).toEqual(["response_cache"]);
   });
 });

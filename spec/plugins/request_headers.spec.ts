@@ -75,6 +75,7 @@ describe("configuration", () => {
     ["Expect", { remove: ["Expect"] }, /remove\[0\]: is part of how the request is sent/],
     ["X-Forwarded-For", { set: { "X-Forwarded-For": "x" } }, /is set by the gateway itself/],
     ["X-Request-Id", { rename: { "x-request-id": "x" } }, /is set by the gateway itself/],
+    ["X-Real-IP", { set: { "X-Real-IP": "${client.ip}" } }, /passes from trusted proxies only/],
     ["a certificate's header", { add: { "X_Client-Cert_Subject": "CN=root" } }, /is set by the plugin "mtls" only/],
     ["a name twice", { set: { "X-A": "1", "x-a": "2" } }, /set\["x-a"\]: occurs twice/],
     ["two names for one", { rename: { "X-A": "X-C", "X-B": "x-c" } }, /rename\["X-B"\]: gets the same name as X-A/],

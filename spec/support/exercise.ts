@@ -1,3 +1,4 @@
+import { HttpClient } from "../../lib/http/client.ts";
 import { Call, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -49,6 +50,8 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     counters: memoryCounters(clock),
     keep: (_name, _settings, make) => make(),
     verdicts: new SharedMemory(1024 * 1024),
+    client: (options) => new HttpClient({ clock, ...options }),
+    verifiedClaims: null,
     gatewayName: "edge-gateway",
     scope: { level: "route", key, id, service: "a", route: "b" },
     log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },

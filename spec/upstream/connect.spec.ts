@@ -81,7 +81,7 @@ describe("service.tls", () => {
     const gateway = createGateway({ config: config as never, log });
     const warned = () => lines.filter(({ level, fields, message }) => level === "warn" && fields?.["service"] === "s" && message.includes("not verified"));
     expect(warned()).toHaveLength(1);
-    gateway.reload();
+    await gateway.reload();
     expect(warned()).toHaveLength(2);
     await gateway.close(0);
   });

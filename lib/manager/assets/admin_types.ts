@@ -69,11 +69,18 @@ export interface Certificate {
   readonly not_after: string;
 }
 
-/** A warning for operators, in one sentence. */
+/** A warning for operators. Older gateways send no `path`, `example` and `remedy`. */
 export interface Warning {
-  /** "certificate_expires", "upstream_down", "circuit_open", "plugin_faults", "reload_refused", "certificates_unused", "mtls_idle", … */
+  /** "guard_bypassed", "certificate_expires", "upstream_down", "reload_refused", … */
   readonly code: string;
+  /** The item by names: "services.shop.routes.items"; null: the gateway. */
+  readonly path?: string | null;
+  /** The problem, in one sentence. */
   readonly message: string;
+  /** A request that shows the problem: "GET http://shop.example.com/items/x". */
+  readonly example?: string | null;
+  /** In one sentence. */
+  readonly remedy?: string;
   readonly service: string | null;
   readonly route: string | null;
 }
@@ -93,6 +100,8 @@ export interface Status {
   readonly plugin_faults: readonly { readonly plugin: string; readonly id: string | null; readonly level: string; readonly service: string | null; readonly route: string | null; readonly count: number }[];
   readonly certificates: readonly Certificate[];
   readonly warnings: readonly Warning[];
+  /** The last run of the configuration's tests; null: it has none. Older gateways send none. */
+  readonly tests?: { readonly passed: number; readonly failed: number } | null;
 }
 
 export interface UpstreamHealth {
@@ -178,6 +187,9 @@ export interface ExplainRequest {
   /** "/shop/items?x=1", or with scheme and host. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
+  /** Without it the gateway assumes 127.0.0.1. */
+  readonly client_ip?: string;
+  readonly body?: string;
 }
 
 /** Its reply; nothing is forwarded. */
@@ -196,10 +208,50 @@ export interface Explanation {
   readonly params: Readonly<Record<string, string>>;
   /** Path and query as the upstream gets them. */
   readonly forwarded: string | null;
+  /** Routes whose patterns fit the path, the most specific first, and near misses. Older gateways send none. */
+  readonly candidates?: readonly Candidate[];
   /** In the order in which they run. */
-  readonly plugins: readonly { readonly level: "global" | "service" | "route"; readonly name: string; readonly id: string | null; readonly config: Readonly<Record<string, unknown>> }[];
+  readonly plugins: readonly ExplainedPlugin[];
   readonly strategy: string | null;
   readonly upstreams: readonly (UpstreamHealth & { /** Share of the requests, 0 to 1. */ readonly share: number })[];
+}
+
+export interface Candidate {
+  readonly service: string;
+  readonly route: string;
+  /** "takes the request", "takes only POST", … */
+  readonly verdict: string;
+}
+
+export interface ExplainedPlugin {
+  readonly level: "global" | "service" | "route";
+  readonly name: string;
+  readonly id: string | null;
+  readonly config: Readonly<Record<string, unknown>>;
+  /** "passes the request on", "answers 401 key_missing", "not reached", … Older gateways send none. */
+  readonly verdict?: string;
+}
+
+/** GET /gateway/tests: the last run of the configuration's tests, also of a configuration that was refused. */
+export interface TestRun {
+  /** Absent or null: no tests have run. */
+  readonly at?: string | null;
+  /** Of the configuration that was tested. */
+  readonly digest?: string | null;
+  readonly passed: number;
+  readonly failed: number;
+  readonly tests: readonly TestResult[];
+}
+
+export interface TestResult {
+  readonly name: string;
+  readonly passed: boolean;
+  /** `expect` of the test, as written. */
+  readonly expected: unknown;
+  /** The same members. */
+  readonly found: unknown;
+  /** "status: expected 401, found 200" */
+  readonly differences: readonly string[];
 }
 
 /** POST /gateway/reload */

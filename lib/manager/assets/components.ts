@@ -1,7 +1,7 @@
 /**
  * Elements that pages share: breadcrumbs, statistics, lists of names and values, hidden secrets, ages, badges, empty states.
  */
-import type { Figures, TryFigures } from "./api.ts";
+import type { Figures, Status, TryFigures } from "./api.ts";
 import type { Label } from "./state_labels.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond } from "./format.ts";
@@ -173,6 +173,13 @@ export function createAges(): Ages {
       all = [];
     },
   };
+}
+
+/** For `dl.pairs`: the last run of the configuration's tests. Nothing for gateways that do not report it. */
+export function testsPair(tests: Status["tests"]): readonly HTMLElement[] {
+  if (tests === undefined) return [];
+  const text = tests === null ? "none" : tests.failed > 0 ? `${number(tests.failed)} failed, ${number(tests.passed)} passed` : `${number(tests.passed)} passed`;
+  return pair("Tests", link("#/tests", text));
 }
 
 /** "3 services, 1 route" */

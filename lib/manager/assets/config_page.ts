@@ -3,12 +3,13 @@
  * It changes nothing itself: the file is the source.
  */
 import { ApiError, ask, type Change, type ProxyConfig, type Reload, type Reloaded, type Settings, type Status } from "./api.ts";
+import { copyText } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { moment, number } from "./format.ts";
 import { maskedText, occurrences, type JsonPath } from "./json_text.ts";
 import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { countsText, createAges, pair, secretText, type Ages } from "./components.ts";
+import { countsText, createAges, pair, secretText, testsPair, type Ages } from "./components.ts";
 import { isSecret } from "./secrets.ts";
 
 const BY: Readonly<Record<Reload["by"], string>> = {
@@ -99,12 +100,8 @@ function fileCard(frame: Frame) {
 }
 
 async function copyMasked(root: unknown, frame: Frame): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(maskedText(root));
-    frame.showMessage("Copied, with secrets masked.", "good");
-  } catch {
-    frame.showMessage("Your browser does not let this page copy. Select the text instead.", "bad");
-  }
+  if (await copyText(maskedText(root))) frame.showMessage("Copied, with secrets masked.", "good");
+  else frame.showMessage("Your browser does not let this page copy. Select the text instead.", "bad");
 }
 
 /** The reply lists the global plugins twice: omits the copy outside `global`. */
@@ -129,7 +126,7 @@ function stateCard(frame: Frame) {
     ),
     update(status: Status | null) {
       if (status === null) return;
-      const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.last_change, status.counts]);
+      const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.last_change, status.counts, status.tests]);
       if (key !== drawn) {
         drawn = key;
         ages.forget();
@@ -182,7 +179,7 @@ function refusedNotice({ problem, message }: ApiError, isShownAbove: boolean): H
   return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), " The gateway keeps its current configuration."), issueLines(issues));
 }
 
-function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: change, counts }: Status, ages: Ages): readonly Child[] {
+function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: change, counts, tests }: Status, ages: Ages): readonly Child[] {
   const lastChange = change !== null && change.outcome === "taken" && change.changes.length > 0 ? change : null;
   return [
     el(
@@ -191,6 +188,7 @@ function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: ch
       ...pair("In force since", el("span", {}, moment(loaded), " (", ages.of(loaded), ")")),
       ...pair("Digest", el("span", { class: "mono" }, digest)),
       ...pair("Contents", countsText(counts)),
+      ...testsPair(tests),
       ...pair("Last reload", last === null ? "none since the start" : lastReload(last, ages)),
     ),
     last !== null && last.outcome === "refused"

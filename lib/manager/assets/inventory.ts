@@ -56,6 +56,24 @@ export function faultsOf(status: Status | null, { level, service, route, plugin 
   return count;
 }
 
+export interface WarningCounts {
+  /** Warnings about the service or one of its routes. */
+  service(service: string): number;
+  route(service: string, route: string): number;
+}
+
+export function warningCounts(status: Status | null): WarningCounts {
+  const services = new Map<string, number>();
+  const routes = new Map<string, number>();
+  for (const { service, route } of status?.warnings ?? []) {
+    if (service === null) continue;
+    services.set(service, (services.get(service) ?? 0) + 1);
+    const key = JSON.stringify([service, route]);
+    routes.set(key, (routes.get(key) ?? 0) + 1);
+  }
+  return { service: (service) => services.get(service) ?? 0, route: (service, route) => routes.get(JSON.stringify([service, route])) ?? 0 };
+}
+
 /** `base_path` and `path` as one pattern: "/" for both is "/", and a final slash is ignored. */
 export function patternOf(service: Pick<ServiceConfig, "base_path">, route: Pick<RouteConfig, "path">): string {
   const pattern = [service.base_path, route.path].map((part) => part.replace(/\/$/, "")).join("");

@@ -13,6 +13,7 @@ import { pluginsPage } from "./plugins_page.ts";
 import { routePage } from "./route_page.ts";
 import { routesPage } from "./routes_page.ts";
 import { servicePage, servicesPage } from "./services_page.ts";
+import { testsPage } from "./tests_page.ts";
 import { nextTheme, restoreTheme, type Theme } from "./theme.ts";
 import { tryPage } from "./try_page.ts";
 import { upstreamPage, upstreamsPage } from "./upstreams_page.ts";
@@ -33,6 +34,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   upstreams: { label: "Upstreams", icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01", open: upstreamsPage, openOne: upstreamPage },
   plugins: { label: "Plugins", icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3", open: pluginsPage },
   try: { label: "Try it", icon: "M5 3.5v11l9-5.5z", open: tryPage },
+  tests: { label: "Tests", icon: "M3 4.5 4.5 6 7 3M9.5 4.5H15M3 9.5 4.5 11 7 8M9.5 9.5H15M3 14.5 4.5 16 7 13M9.5 14.5H15", open: testsPage },
   config: { label: "Configuration", icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4", open: configPage },
 };
 

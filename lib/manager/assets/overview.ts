@@ -1,21 +1,20 @@
 /**
  * The overview page: traffic as statistics and charts, health of upstreams, the last reload, certificates and warnings.
  */
-import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth, Warning } from "./api.ts";
+import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
-import { hashFor, linkForWarning } from "./url_hash.ts";
+import { hashFor } from "./url_hash.ts";
 import { errorSamples, requestSamples, timeSamples } from "./history.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { countsText, createAges, pair, type Ages } from "./components.ts";
+import { countsText, createAges, pair, testsPair, type Ages } from "./components.ts";
 import { circuitLabel, upstreamLabel, stateBadge, type Badge } from "./components.ts";
+import { warningList } from "./warnings.ts";
 
 /** Services whose upstreams are shown; services with problems come first. */
 const MOST_SERVICES = 24;
 const MOST_UPSTREAMS = 16;
-/** Warnings shown above the statistics; further ones after a click. */
-const MOST_WARNINGS = 6;
 const SOON_MS = 14 * 86_400_000;
 /** Statistics arrive each second; older ones show their age. */
 const FRESH_MS = 5000;
@@ -49,7 +48,7 @@ export const overviewPage: OpenPage = () => {
     const old = stats === null || known.connection === "live" ? 0 : now - Date.parse(stats.at);
     age.hidden = old < FRESH_MS;
     if (stats !== null) setText(age, `These statistics are from ${ago(stats.at, now)}. They update again once the connection is back.`);
-    warnings.update(status);
+    warnings.update(status?.warnings ?? []);
     tiles.update(known);
     const end = stats === null ? null : Date.parse(stats.at);
     requests.update(requestSamples(history, stepS, stats), stepS, end);
@@ -64,34 +63,6 @@ export const overviewPage: OpenPage = () => {
 interface Part<T extends readonly unknown[]> {
   readonly node: HTMLElement;
   update(...known: T): void;
-}
-
-function warningList(): Part<[Status | null]> {
-  const list = el("ul", { class: "warnings" });
-  const more = el("ul", { class: "warnings" });
-  const count = el("summary");
-  const rest = el("details", { class: "more" }, count, more);
-  const node = el("section", { "aria-label": "Warnings", hidden: true }, list, rest);
-  let drawn = "";
-  return {
-    node,
-    update(status) {
-      const warnings = status?.warnings ?? [];
-      const key = JSON.stringify(warnings);
-      if (key === drawn) return;
-      drawn = key;
-      node.hidden = warnings.length === 0;
-      replace(list, ...warnings.slice(0, MOST_WARNINGS).map(warningRow));
-      replace(more, ...warnings.slice(MOST_WARNINGS).map(warningRow));
-      rest.hidden = warnings.length <= MOST_WARNINGS;
-      setText(count, `${number(warnings.length - MOST_WARNINGS)} more`);
-    },
-  };
-}
-
-function warningRow(warning: Warning): HTMLElement {
-  const target = linkForWarning(warning);
-  return el("li", { class: "notice notice--warn" }, el("span", {}, warning.message), target === null ? null : el("a", { href: target.hash }, target.text));
 }
 
 function tileRow(): Part<[Known]> {
@@ -183,7 +154,7 @@ function reloadCard(): Part<[Status | null, number]> {
     node: card("Configuration", el("a", { href: "#/config" }, "Details"), body),
     update(status, now) {
       if (status === null) return void (drawn === "" && replace(body, loading("state of the configuration")));
-      const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.counts]);
+      const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.counts, status.tests]);
       if (key !== drawn) {
         drawn = key;
         ages.forget();
@@ -194,7 +165,7 @@ function reloadCard(): Part<[Status | null, number]> {
   };
 }
 
-function reloadState({ digest, loaded_at: loaded, last_reload: last, counts }: Status, ages: Ages): readonly Child[] {
+function reloadState({ digest, loaded_at: loaded, last_reload: last, counts, tests }: Status, ages: Ages): readonly Child[] {
   const refused = last !== null && last.outcome === "refused";
   const state =
     last === null
@@ -208,6 +179,7 @@ function reloadState({ digest, loaded_at: loaded, last_reload: last, counts }: S
       ...pair("Last reload", state),
       ...pair("Digest", el("span", { class: "mono", title: digest }, digest.slice(0, 16))),
       ...pair("Contents", countsText(counts)),
+      ...testsPair(tests),
     ),
     refused ? el("p", { class: "notice notice--bad" }, "The file was refused; the gateway keeps its current configuration. ", el("a", { href: "#/config" }, "See its errors")) : null,
   ];

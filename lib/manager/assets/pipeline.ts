@@ -9,6 +9,7 @@ import { milliseconds, percent, perSecond } from "./format.ts";
 import { flowThrough, type Flow, type Level, type Share } from "./inventory.ts";
 import { breakable, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
 import { summaryOf } from "./secrets.ts";
+import { verdictOf } from "./verdicts.ts";
 
 /** The stages to draw. */
 export interface Plan {
@@ -24,6 +25,8 @@ interface PlannedPlugin {
   readonly name: string;
   readonly id: string | null;
   readonly config: Readonly<Record<string, unknown>>;
+  /** What it would do with one request. */
+  readonly verdict?: string;
 }
 
 /** The data that changes while the drawing is shown. */
@@ -148,10 +151,12 @@ export class Pipeline {
     return stage;
   }
 
-  #pluginStage({ level, name, id, config }: PlannedPlugin): Stage {
+  #pluginStage({ level, name, id, config, verdict }: PlannedPlugin): Stage {
     const title = `${id === null ? name : `${name} (${id})`}, ${level} plugin`;
     const text = [id ?? "", summaryOf(config, 2)].filter(Boolean).join(" · ");
-    return this.#stage("plugin", name, text, 3, title, () => settingsList(config));
+    const stage = this.#stage("plugin", name, text, 3, title, () => settingsList(config));
+    if (verdict !== undefined) stage.button.append(el("span", { class: `stage__verdict stage__verdict--${verdictOf({ verdict }).kind}` }, ...breakable(verdict)));
+    return stage;
   }
 
   #upstreamStage({ id, address, details }: Plan["upstreams"][number], d: string): UpstreamStage {

@@ -12,6 +12,7 @@ import type { OpenPage } from "./page.ts";
 import { breadcrumbs, factList, figureStrip, link, section, settingsList } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
+import { warningList } from "./warnings.ts";
 
 export const routePage: OpenPage = (_frame, [serviceName = "", name = ""]) =>
   detailPage({
@@ -29,6 +30,7 @@ export const routePage: OpenPage = (_frame, [serviceName = "", name = ""]) =>
 function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): Detail {
   let health: ServiceHealth | null = null;
   const strip = figureStrip({ limited: true });
+  const warnings = warningList();
   const chain = chainOf(config, service, route);
   const running = chain.filter(({ plugin }) => plugin.enabled);
   const off = chain.filter(({ plugin }) => !plugin.enabled);
@@ -49,6 +51,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     "div",
     { class: "stack" },
     el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, route.name), tryLink),
+    warnings.node,
     strip.node,
     section("Path of a request", el("div", { class: "card" }, drawing.node), el("p", { class: "muted" }, legendOf(running))),
     off.length > 0 && section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin)))),
@@ -62,6 +65,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
       const states = new Map(health?.upstreams.map((each) => [each.id, each]));
       const shares = sharesOf(service.upstreams, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
       strip.update(own);
+      warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name && warning.route === route.name));
       drawing.update({
         route: own,
         circuit: health?.circuit_breaker?.state ?? null,

@@ -6,10 +6,11 @@ import { listPage } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
-import { figuresByName, methodsOf, patternOf, type FiguresByName } from "./inventory.ts";
+import { figuresByName, methodsOf, patternOf, warningCounts, type FiguresByName } from "./inventory.ts";
 import type { OpenPage } from "./page.ts";
 import { link } from "./components.ts";
 import { DataTable, figureColumns, fixedPart, textPart, type Column } from "./tables.ts";
+import { withWarnings } from "./warnings.ts";
 
 export interface RouteRow {
   readonly service: ServiceConfig;
@@ -19,13 +20,19 @@ export interface RouteRow {
 
 export const routesPage: OpenPage = () => {
   let figures: FiguresByName = figuresByName(null);
-  const table = routeTable((row) => figures.route(row.service.name, row.route.name), { ofService: false });
+  let warnings = warningCounts(null);
+  const table = routeTable({
+    figuresOf: ({ service, route }) => figures.route(service.name, route.name),
+    warningsOf: ({ service, route }) => warnings.route(service.name, route.name),
+    ofService: false,
+  });
   return listPage({
     title: "Routes",
     table,
     rowsOf: ({ services }) => routeRows(services),
-    update({ stats }) {
+    update({ stats, status }) {
       figures = figuresByName(stats);
+      warnings = warningCounts(status);
     },
   });
 };
@@ -34,8 +41,14 @@ export function routeRows(services: readonly ServiceConfig[]): readonly RouteRow
   return services.flatMap((service) => service.routes.map((route) => ({ service, route, pattern: patternOf(service, route) })));
 }
 
-/** The routes of one service: without the service column, and with a search only for many routes. */
-export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofService }: { readonly ofService: boolean }): DataTable<RouteRow> {
+interface RouteTableOptions {
+  readonly figuresOf: (row: RouteRow) => Figures | null;
+  readonly warningsOf: (row: RouteRow) => number;
+  /** The routes of one service: without the service column. */
+  readonly ofService: boolean;
+}
+
+export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptions): DataTable<RouteRow> {
   const service: Column<RouteRow> = {
     key: "service",
     title: "Service",
@@ -61,7 +74,7 @@ export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofSer
         key: "route",
         title: "Route",
         sortBy: (row) => row.route.name,
-        make: (row) => fixedPart(link(hashFor("routes", row.service.name, row.route.name), row.route.name)),
+        make: (row) => withWarnings([link(hashFor("routes", row.service.name, row.route.name), row.route.name)], () => warningsOf(row)),
       },
       ...(ofService ? [] : [service]),
       {

@@ -6,7 +6,7 @@ import { circuitLabel, upstreamLabel, usableLabel, type Label } from "./state_la
 import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { hashFor } from "./url_hash.ts";
-import { figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
+import { figuresByName, healthOf, warningCounts, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { countText } from "./table_rows.ts";
@@ -14,10 +14,12 @@ import { routeRows, routeTable } from "./routes_page.ts";
 import { summaryOf } from "./secrets.ts";
 import { DataTable, figureColumns, fixedPart, type Part } from "./tables.ts";
 import { upstreamRows, UpstreamsNow, upstreamTable } from "./upstreams_page.ts";
+import { warningList, withWarnings } from "./warnings.ts";
 
 export const servicesPage: OpenPage = () => {
   let health: Known["health"] = null;
   let figures: FiguresByName = figuresByName(null);
+  let warnings = warningCounts(null);
   const table = new DataTable<ServiceConfig>({
     name: "services",
     caption: "Services",
@@ -27,7 +29,7 @@ export const servicesPage: OpenPage = () => {
       [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? [])].join(" "),
     empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
     columns: [
-      { key: "service", title: "Service", sortBy: ({ name }) => name, make: serviceName },
+      { key: "service", title: "Service", sortBy: ({ name }) => name, make: (row) => serviceName(row, () => warnings.service(row.name)) },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
       { key: "strategy", title: "Strategy", width: 150, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
       {
@@ -51,15 +53,14 @@ export const servicesPage: OpenPage = () => {
     update(known) {
       health = known.health;
       figures = figuresByName(known.stats);
+      warnings = warningCounts(known.status);
     },
   });
 };
 
-function serviceName({ name, routes }: ServiceConfig): Part {
-  return fixedPart(
-    link(hashFor("services", name), name),
-    el("span", { class: "muted sub" }, countText(routes.length, routes.length, ["route", "routes"])),
-  );
+function serviceName({ name, routes }: ServiceConfig, warningsOf: () => number): Part {
+  const count = el("span", { class: "muted sub" }, countText(routes.length, routes.length, ["route", "routes"]));
+  return withWarnings([link(hashFor("services", name), name), count], warningsOf);
 }
 
 function strategyPart({ protocol, load_balancing_strategy }: ServiceConfig): Part {
@@ -118,7 +119,13 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
   const strip = figureStrip({ limited: true });
   const badge = stateBadge();
   const circuit = stateBadge();
-  const routes = routeTable((row) => figures.route(row.service.name, row.route.name), { ofService: true });
+  const warnings = warningList();
+  let counts = warningCounts(null);
+  const routes = routeTable({
+    figuresOf: (row) => figures.route(row.service.name, row.route.name),
+    warningsOf: (row) => counts.route(row.service.name, row.route.name),
+    ofService: true,
+  });
   const upstreams = upstreamTable(now, { searchable: false });
   const rows = { routes: routeRows([service]), upstreams: upstreamRows([service]) };
   const node = el(
@@ -126,6 +133,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     { class: "stack" },
     breadcrumbs([["#/services", "Services"]], service.name),
     el("p", { class: "badges" }, badge.node, circuit.node),
+    warnings.node,
     strip.node,
     el("p", { class: "muted" }, "Times come from the slowest route."),
     section("Routes", el("div", { class: "card" }, routes.node)),
@@ -138,6 +146,8 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     update(known) {
       now.update(known);
       figures = figuresByName(known.stats);
+      counts = warningCounts(known.status);
+      warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name));
       strip.update(figures.service(service.name));
       const health = healthOf(known.health, service.name);
       badge.set(

@@ -5,18 +5,29 @@ import type { ExplainRequest } from "./api.ts";
 
 export type TryForm = { readonly request: ExplainRequest } | { readonly errors: readonly FieldError[] };
 
+/** The texts of the fields. `headers` has one header per line: "Name: value". */
+export interface TryInput {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: string;
+  /** "" is the gateway's default. */
+  readonly clientIp: string;
+  /** "": none. */
+  readonly body: string;
+}
+
 export interface FieldError {
-  readonly field: "method" | "url" | "headers";
+  readonly field: keyof TryInput;
   readonly message: string;
 }
 
 /** RFC 9110 §5.6.2 */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** RFC 9110 §5.5: no control characters except the tab. */
-const FIELD_VALUE = /^[^\u0000-\u0008\u000a-\u001f\u007f]*$/;
+/** RFC 9110 §5.5: bytes without control characters, except the tab. */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** `headers` has one header per line: "Name: value". Several lines of one name are joined (RFC 9110 §5.3). */
-export function readTryForm(form: { readonly method: string; readonly url: string; readonly headers: string }): TryForm {
+/** Several lines of one header are joined (RFC 9110 §5.3). */
+export function readTryForm(form: TryInput): TryForm {
   const errors: FieldError[] = [];
   const method = form.method.trim();
   const url = form.url.trim();
@@ -28,7 +39,15 @@ export function readTryForm(form: { readonly method: string; readonly url: strin
   const problem = urlError(url);
   if (problem !== null) errors.push({ field: "url", message: problem });
   const headers = readHeaderLines(form.headers, errors);
-  return errors.length > 0 ? { errors } : { request: { method, url, headers } };
+  const clientIp = form.clientIp.trim();
+  if (clientIp !== "" && !isAddress(clientIp)) errors.push({ field: "clientIp", message: `“${clientIp}” is not an IP address such as 203.0.113.9 or 2001:db8::1.` });
+  if (errors.length > 0) return { errors };
+  return { request: { method, url, headers, ...(clientIp !== "" && { client_ip: clientIp }), ...(form.body !== "" && { body: form.body }) } };
+}
+
+function isAddress(text: string): boolean {
+  if (/^\d{1,3}(?:\.\d{1,3}){3}$/.test(text)) return text.split(".").every((part) => Number(part) <= 255);
+  return text.includes(":") && /^[0-9a-f:.]+$/i.test(text) && URL.canParse(`http://[${text}]/`);
 }
 
 function urlError(url: string): string | null {
@@ -36,6 +55,8 @@ function urlError(url: string): string | null {
   if (/\s/.test(url)) return "A path contains no spaces: write %20 instead.";
   if (!url.startsWith("/") && !/^https?:\/\/[^/?#]/i.test(url))
     return "A path starts with “/”; a full URL starts with http:// or https:// and names a host.";
+  if (/[^\x21-\x7e]/.test(url)) return "A path contains only ASCII characters: write %C3%A9 for é.";
+  if (/^https?:\/\/[^/?]*@/i.test(url)) return "User name and password are not sent in a URL: write an Authorization header.";
   return url.includes("#") ? "The fragment after “#” is never sent to a server: leave it out." : null;
 }
 
@@ -52,7 +73,7 @@ function readHeaderLines(text: string, errors: FieldError[]): Readonly<Record<st
         field: "headers",
         message: name === "" ? `Line ${i + 1}: the name before the colon is missing.` : `Line ${i + 1}: “${name}” is not a header name.`,
       });
-    else if (!FIELD_VALUE.test(value)) errors.push({ field: "headers", message: `Line ${i + 1}: the value of ${name} contains a control character.` });
+    else if (!FIELD_VALUE.test(value)) errors.push({ field: "headers", message: `Line ${i + 1}: the value of ${name} contains a character that no header can carry.` });
     else {
       const key = name.toLowerCase();
       const before = headers.get(key);

@@ -3,15 +3,22 @@
  */
 import { ApiError, ask, type Explanation, type ExplainRequest, type UpstreamHealth } from "./api.ts";
 import { el, replace } from "./dom.ts";
+import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { addressOf, figuresByName } from "./inventory.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
-import { factList, link, section } from "./components.ts";
+import { breakable, factList, link, section } from "./components.ts";
+import { copyText } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
-import { readTryForm, type FieldError } from "./try_form.ts";
 import { upstreamFacts } from "./route_page.ts";
+import { testOf } from "./test_json.ts";
+import { readTryForm, type FieldError } from "./try_form.ts";
+import { answering, isOpen } from "./verdicts.ts";
 
+const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/** Candidates that are listed; further ones are only counted. */
+const MOST_CANDIDATES = 100;
 
 /** "#/try?method=GET&url=/shop/items" fills in the form. */
 export const tryPage: OpenPage = (frame) => new TryPage(frame);
@@ -52,9 +59,9 @@ class TryPage implements Page {
 
   async #submit(event: SubmitEvent): Promise<void> {
     event.preventDefault();
-    const { method, url, headers, button } = this.#form;
+    const { method, url, headers, clientIp, body, button } = this.#form;
     method.value = method.value.trim().toUpperCase();
-    const read = readTryForm({ method: method.value, url: url.value, headers: headers.value });
+    const read = readTryForm({ method: method.value, url: url.value, headers: headers.value, clientIp: clientIp.value, body: body.value });
     this.#showFieldErrors("errors" in read ? read.errors : []);
     if ("errors" in read) return this.#form[read.errors[0]!.field].focus();
     const own = ++this.#asked;
@@ -63,7 +70,7 @@ class TryPage implements Page {
       const explanation = await ask<Explanation>("POST", "/gateway/explain", { body: read.request });
       if (own !== this.#asked) return;
       keepInAddress(read.request);
-      this.#show(explanation, read.request.method);
+      this.#show(explanation, read.request);
     } catch (error) {
       if (own === this.#asked) this.#showError(error);
     } finally {
@@ -72,18 +79,18 @@ class TryPage implements Page {
   }
 
   #showFieldErrors(list: readonly FieldError[]): void {
-    for (const name of ["method", "url", "headers"] as const) {
+    for (const name of FIELDS) {
       const own = list.filter(({ field }) => field === name);
       this.#form[name].setAttribute("aria-invalid", String(own.length > 0));
       replace(this.#form.errors[name], ...own.map(({ message }) => el("span", {}, message)));
     }
   }
 
-  #show(explanation: Explanation, method: string): void {
+  #show(explanation: Explanation, request: ExplainRequest): void {
     this.#drawing?.close();
-    this.#drawing = explanation.outcome === "matched" ? matched(explanation, method) : null;
-    replace(this.#outcome, verdict(explanation));
-    replace(this.#rest, ...(this.#drawing?.nodes ?? []));
+    this.#drawing = explanation.outcome === "matched" ? matched(explanation, request.method) : null;
+    replace(this.#outcome, outcomeNotice(explanation));
+    replace(this.#rest, ...(this.#drawing?.nodes ?? []), candidateList(explanation), testCard(request, explanation, this.#frame));
     if (this.#known !== null) this.#drawing?.update(this.#known);
   }
 
@@ -110,7 +117,12 @@ function tryForm() {
     ...{ id: "try-headers", name: "headers", class: "mono", rows: 4, autocomplete: "off", spellcheck: "false", placeholder: "Host: api.example.com" },
     ...{ "aria-describedby": "try-headers-hint try-headers-problem" },
   });
-  const errors = { method: errorNode("method"), url: errorNode("url"), headers: errorNode("headers") };
+  const clientIp = el("input", {
+    ...{ id: "try-client", name: "client_ip", class: "mono", autocomplete: "off", spellcheck: "false", placeholder: "127.0.0.1" },
+    ...{ "aria-describedby": "try-clientIp-problem" },
+  });
+  const body = el("textarea", { id: "try-body", name: "body", class: "mono", rows: 4, autocomplete: "off", spellcheck: "false", "aria-describedby": "try-body-problem" });
+  const errors = { method: errorNode("method"), url: errorNode("url"), headers: errorNode("headers"), clientIp: errorNode("clientIp"), body: errorNode("body") };
   const button = el("button", { type: "submit", class: "button button--primary" }, "Explain");
   const hint = "One per line, as “Name: value”. Host selects among services that are restricted to host names.";
   const node = el(
@@ -120,19 +132,25 @@ function tryForm() {
     el("div", { class: "field try__url" }, el("label", { for: url.id }, "Path and query"), url, errors.url),
     el(
       "div",
-      { class: "field try__headers" },
-      el("label", { for: headers.id }, "Headers"),
-      headers,
-      el("p", { class: "field__hint", id: "try-headers-hint" }, hint),
-      errors.headers,
+      { class: "try__texts" },
+      el(
+        "div",
+        { class: "field" },
+        el("label", { for: headers.id }, "Headers"),
+        headers,
+        el("p", { class: "field__hint", id: "try-headers-hint" }, hint),
+        errors.headers,
+      ),
+      el("div", { class: "field" }, el("label", { for: body.id }, "Body"), body, errors.body),
     ),
+    el("div", { class: "field try__client" }, el("label", { for: clientIp.id }, "Client IP"), clientIp, errors.clientIp),
     el("div", { class: "toolbar try__send" }, button, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only explains what it would do.")),
     el("datalist", { id: "try-methods" }, ...METHODS.map((value) => el("option", { value }))),
   );
-  return { node, method, url, headers, errors, button };
+  return { node, method, url, headers, clientIp, body, errors, button };
 }
 
-/** Headers are left out: they may contain secrets. */
+/** Headers and body are left out: they may contain secrets. */
 function keepInAddress({ method, url }: ExplainRequest): void {
   history.replaceState(history.state, "", `#/try?${new URLSearchParams({ method, url })}`);
 }
@@ -141,8 +159,10 @@ function errorNode(field: string): HTMLElement {
   return el("p", { class: "try__problem", id: `try-${field}-problem`, role: "alert" });
 }
 
-function verdict({ outcome, status, code, reasons, service, route, path }: Explanation): HTMLElement {
-  const where = path === null ? "" : ` ${path}`;
+function outcomeNotice({ outcome, status, code, reasons, service, route, path, plugins }: Explanation): HTMLElement {
+  const answer = answering(plugins);
+  const tone = outcome === "refused" ? "bad" : answer === null || answer.status < 400 ? "good" : "warn";
+  const where = path === null ? "" : `: ${path}`;
   const head =
     outcome === "matched"
       ? el(
@@ -152,20 +172,51 @@ function verdict({ outcome, status, code, reasons, service, route, path }: Expla
           link(hashFor("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
           " of ",
           link(hashFor("services", service ?? ""), service ?? ""),
-          ".",
+          answer === null ? "." : `. ${isOpen(plugins) ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.plugin.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
         )
-      : el(
-          "p",
-          {},
-          el("strong", {}, `Refused with ${[status, code].filter((part) => part !== null).join(" ")}`),
-          `${where === "" ? "" : ":"}${where}`,
-        );
-  return el(
-    "div",
-    { class: `notice notice--${outcome === "matched" ? "good" : "bad"}` },
-    head,
-    reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))),
-  );
+      : el("p", {}, el("strong", {}, `Refused with ${replyText({ status, code })}`), where);
+  return el("div", { class: `notice notice--${tone}` }, head, reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))));
+}
+
+/** "401 key_missing" */
+function replyText({ status, code }: { readonly status: number | null; readonly code: string | null }): string {
+  return [status, code].filter((part) => part !== null).join(" ");
+}
+
+/** Null for gateways that name no candidates. */
+function candidateList({ candidates = [], service: taken, route: takenRoute }: Explanation): HTMLElement | null {
+  if (candidates.length === 0) return null;
+  const head = el("tr", {}, ...["Route", "Service", "Verdict"].map((title) => el("th", { scope: "col" }, title)));
+  const rows = candidates.slice(0, MOST_CANDIDATES).map(({ service, route, verdict }) => {
+    const name = link(hashFor("routes", service, route), ...breakable(route));
+    const isTaken = service === taken && route === takenRoute;
+    const text = isTaken ? el("span", { class: "badge badge--good badge--wrap" }, verdict) : verdict;
+    return el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, link(hashFor("services", service), ...breakable(service))), el("td", {}, text));
+  });
+  const table = el("table", { class: "table table--fixed candidates", "aria-label": "Candidates" }, el("thead", {}, head), el("tbody", {}, ...rows));
+  const rest = candidates.length - rows.length;
+  return section("Candidates", el("div", { class: "card" }, table, rest > 0 && el("p", { class: "muted" }, `and ${number(rest)} more`)));
+}
+
+/** A button that copies the request as a test, and shows the copy. */
+function testCard(request: ExplainRequest, explanation: Explanation, frame: Frame): HTMLElement {
+  const text = JSON.stringify(testOf(request, explanation), null, 2);
+  const field = el("textarea", { id: "try-test", class: "mono", readonly: true, rows: text.split("\n").length, spellcheck: "false", "aria-describedby": "try-test-hint" });
+  field.value = text;
+  const shown = el("div", { class: "field", hidden: true }, el("label", { for: field.id }, "Test as JSON"), field);
+  const button = el("button", { type: "button", class: "button", onclick: () => void copy() }, "Copy as test");
+  const hints = [
+    "Goes into “tests” of the configuration file, or into a file of “test_files”. It holds headers and body as entered, secrets included.",
+    isOpen(explanation.plugins) ? "It expects no status, since not every plugin has decided. Answers of other machines go into “answers” of the test." : "",
+  ];
+  const hint = el("p", { class: "muted", id: "try-test-hint" }, hints.join(" ").trim());
+  return section("As a test", el("div", { class: "card stack" }, el("div", { class: "toolbar" }, button, hint), shown));
+
+  async function copy(): Promise<void> {
+    shown.hidden = false;
+    if (await copyText(text, field)) frame.showMessage("Copied as a test.", "good");
+    else frame.showMessage("Your browser does not let this page copy. The test is selected: copy it with the keyboard.", "bad");
+  }
 }
 
 function failure(error: unknown): HTMLElement {
@@ -239,7 +290,7 @@ function matched(explanation: Explanation, method: string): Drawing {
       section(
         "Path through the gateway",
         el("div", { class: "card" }, drawing.node),
-        el("p", { class: "muted" }, "Shares follow from the strategy and the current state of the upstreams. A plugin may still refuse the request."),
+        el("p", { class: "muted" }, sharesNote(plugins)),
       ),
     ],
     /** States are live; the shares come from the reply. */
@@ -259,6 +310,11 @@ function matched(explanation: Explanation, method: string): Drawing {
     },
     close: () => drawing.close(),
   };
+}
+
+function sharesNote(plugins: Explanation["plugins"]): string {
+  const shares = "Shares follow from the strategy and the current state of the upstreams.";
+  return isOpen(plugins) ? `${shares} A plugin may still refuse the request.` : shares;
 }
 
 function mono(text: string): HTMLElement {

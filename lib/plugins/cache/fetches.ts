@@ -72,8 +72,6 @@ export class Fetch {
   readonly #list: Fetches;
   /** The waiting clients; null for the client that started it, which does not wait for the outcome. */
   readonly #clients = new Map<Call, ((outcome: Outcome) => void) | null>();
-  /** The call ends after these. */
-  readonly #users: Set<"client" | "store">;
 
   constructor(options: FetchOptions, list: Fetches) {
     const { client, startedAt, isBackground } = options;
@@ -81,7 +79,6 @@ export class Fetch {
     const inform: Call["inform"] = (status, headers) => void (isBackground || client.inform(status, headers));
     this.options = options;
     this.#list = list;
-    this.#users = new Set(isBackground ? ["store"] : ["client", "store"]);
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
     const { notes } = this.call;
     notes.span = client.notes.span;
@@ -90,9 +87,7 @@ export class Fetch {
     notes.pluginFrom = client.notes.pluginFrom;
     client.notes.plugin = null;
     list.add(this);
-    if (isBackground) return;
-    this.#join(client, null);
-    client.onEnd(() => this.#part("client"));
+    if (!isBackground) this.#join(client, null);
   }
 
   /** Whether other requests wait for it. */
@@ -143,13 +138,10 @@ export class Fetch {
   end(outcome: Outcome): void {
     this.announce(outcome);
     this.#list.remove(this);
-    this.#part("store");
-  }
-
-  #part(who: "client" | "store"): void {
-    this.#users.delete(who);
-    // Later plugins wait for the end of the call.
-    if (this.#users.size === 0) this.call.close();
+    const { client, isBackground } = this.options;
+    // Later plugins wait for the end of the call: until the client has its reply, too.
+    if (isBackground) this.call.close();
+    else client.onEnd(() => this.call.close());
   }
 
   #join(client: Call, resolve: ((outcome: Outcome) => void) | null): void {

@@ -7,7 +7,7 @@
  */
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { Fault } from "../../base/errors.ts";
+import { Fault, ignore } from "../../base/errors.ts";
 import type { CacheStore } from "./store.ts";
 
 export interface RecorderOptions {
@@ -170,5 +170,3 @@ function copied(bytes: Buffer, length: number): Buffer {
 export function recordOf(body: Buffer): Buffer {
   return body.buffer.byteLength === body.length ? body : copied(body, body.length);
 }
-
-function ignore(): void {}

@@ -11,7 +11,7 @@ import type { Clock } from "../../base/clock.ts";
 import { integer, object, withDefault } from "../../config/schema.ts";
 import { Exchange, type CacheResult, type Call } from "../../http/exchange.ts";
 import type { Handler } from "../../http/handler.ts";
-import { endToEnd, hasHeader, headerValue, quotedString, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../../http/headers.ts";
+import { endToEnd, hasHeader, headerValue, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../../http/headers.ts";
 import { discard, problem, problemReply, type Reply } from "../../http/reply.ts";
 import { definePlugin, type KeptState } from "../plugin.ts";
 import { Fetch, Fetches } from "./fetches.ts";
@@ -19,7 +19,7 @@ import { Recorder, recordOf } from "./recorder.ts";
 import * as rules from "./rules.ts";
 import type { CacheRequest, Storable, Timing } from "./rules.ts";
 import { CacheStore, variantOf, type Entry } from "./store.ts";
-import { audienceOf, keyOf, keyOfReference, keyShown } from "./target.ts";
+import { audienceOf, keyOf, keyOfReference, keyShown, nameShown } from "./target.ts";
 
 const MIB = 1024 * 1024;
 
@@ -46,8 +46,7 @@ export const responseCache = definePlugin({
   stores: true,
   create({ maxBytes, maxObjectBytes, defaultTtlS }, { clock, gatewayName, keep }) {
     const state = keep("cache", { maxBytes, defaultTtlS }, () => stateOf(maxBytes));
-    // A token or a string, as structured fields have them (RFC 9651 §3.3).
-    const name = /^[A-Za-z*][!#$%&'*+.^_`|~0-9A-Za-z:/-]*$/.test(gatewayName) ? gatewayName : quotedString(gatewayName);
+    const name = nameShown(gatewayName);
     return (next) => {
       const cache = new Cache(next, state, { clock, name, maxObjectBytes, defaultTtl: defaultTtlS * 1_000 });
       return (exchange) => cache.handle(exchange);

@@ -3,7 +3,7 @@
  * changes.
  */
 import { httpDate } from "../../http/date.ts";
-import { hasHeader, headerValue, headerValues, tokens, withoutHeaders, type HeaderList } from "../../http/headers.ts";
+import { hasHeader, headerValue, headerValues, NameMap, nameSet, tokens, withoutHeaders, type HeaderList } from "../../http/headers.ts";
 import type { Reply } from "../../http/reply.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./store.ts";
@@ -15,8 +15,7 @@ import type { Entry, Terms } from "./store.ts";
 export function cacheRequestOf(headers: HeaderList, known: boolean) {
   const has = { authorised: known, conditional: false, bypass: false, directed: false };
   for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!;
-    const kind = RELEVANT_LENGTHS.has(name.length) ? RELEVANT.get(name.toLowerCase()) : undefined;
+    const kind = RELEVANT.get(headers[i]!);
     if (kind !== undefined) has[kind] = true;
   }
   const { authorised, conditional, bypass, directed } = has;
@@ -25,18 +24,16 @@ export function cacheRequestOf(headers: HeaderList, known: boolean) {
 
 export type CacheRequest = Readonly<ReturnType<typeof cacheRequestOf>>;
 
-const RELEVANT = new Map<string, "authorised" | "conditional" | "bypass" | "directed">([
+const BYPASSING = ["range", "if-range", "if-match", "if-unmodified-since"];
+const OVERRIDING = ["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"];
+const RELEVANT = new NameMap<"authorised" | "conditional" | "bypass" | "directed">([
   ["authorization", "authorised"],
   ["if-none-match", "conditional"],
   ["if-modified-since", "conditional"],
   ["cache-control", "directed"],
   ["pragma", "directed"],
+  ...[...BYPASSING, ...OVERRIDING].map((name) => [name, "bypass"] as const),
 ]);
-const BYPASSING = ["range", "if-range", "if-match", "if-unmodified-since"];
-const OVERRIDING = ["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"];
-for (const name of [...BYPASSING, ...OVERRIDING]) RELEVANT.set(name, "bypass");
-/** Excludes most other headers by their length alone. */
-const RELEVANT_LENGTHS = new Set([...RELEVANT.keys()].map((name) => name.length));
 
 const NO_DIRECTIVES = { noStore: false, noCache: false, onlyIfCached: false, maxAge: Infinity, minFresh: 0, maxStale: 0, staleIfError: 0 };
 
@@ -120,16 +117,16 @@ function isUseful(terms: Terms, headers: HeaderList): boolean {
 
 /** Removes headers that must not be stored (§3.1, §5.2.2.4, §5.2.2.7), and adds a Date (RFC 9110 §6.6.1). */
 function keptHeaders(given: HeaderList, all: Directives, wall: number): HeaderList {
-  const kept = withoutHeaders(given, new Set([...NEVER_KEPT, ...fieldNames(all.get("no-cache") ?? ""), ...fieldNames(all.get("private") ?? "")]));
+  const kept = withoutHeaders(given, nameSet([...NEVER_KEPT, ...fieldNames(all.get("no-cache") ?? ""), ...fieldNames(all.get("private") ?? "")]));
   if (!hasHeader(kept, "date")) kept.push("Date", new Date(wall).toUTCString());
   return kept;
 }
 
 /** Trailers are not stored; Age is computed for each reply; rate limits belong to one caller. */
-const NEVER_KEPT = new Set([
+const NEVER_KEPT = [
   ...["age", "trailer", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "authentication-info", "x-request-id"],
   ...["ratelimit", "ratelimit-policy"],
-]);
+];
 
 /** The lifetime set by the origin in milliseconds, 0 if it is invalid; undefined if there is none (§4.2.1). */
 function explicitLifetime(given: HeaderList, all: Directives, wall: number): number | undefined {
@@ -218,7 +215,7 @@ export function validating(headers: HeaderList, stored: HeaderList): HeaderList 
   return result;
 }
 
-export const CONDITIONS: ReadonlySet<string> = new Set(["if-none-match", "if-modified-since"]);
+export const CONDITIONS = nameSet(["if-none-match", "if-modified-since"]);
 
 /** Whether a 304 is about this reply (§4.3.4): it names no entity tag, or the same one. */
 export function confirms(given: HeaderList, stored: HeaderList): boolean {
@@ -230,13 +227,12 @@ export function confirms(given: HeaderList, stored: HeaderList): boolean {
 export function updated(stored: HeaderList, given: HeaderList): HeaderList {
   const fresh = withoutHeaders(given, OF_THE_BODY);
   // An old Date would make the reply look as old as before.
-  const replaced = new Set(["date"]);
-  for (let i = 0; i < fresh.length; i += 2) replaced.add(fresh[i]!.toLowerCase());
+  const replaced = nameSet(["date", ...fresh.filter((_text, i) => i % 2 === 0)]);
   return [...withoutHeaders(stored, replaced), ...fresh];
 }
 
 /** The stored entity tag stays: it may differ in strength, which depends on how the stored body was encoded. */
-const OF_THE_BODY: ReadonlySet<string> = new Set(["content-length", "content-encoding", "content-range", "etag"]);
+const OF_THE_BODY = nameSet(["content-length", "content-encoding", "content-range", "etag"]);
 
 /** Whether a reply to HEAD still describes the stored one (§4.3.5). */
 export function describes(given: HeaderList, stored: HeaderList, bytes: number): boolean {
@@ -270,5 +266,6 @@ export function notModifiedHeaders(stored: HeaderList): HeaderList {
   return withoutHeaders(stored, headerValue(stored, "etag") === undefined ? DESCRIBES_BODY : NEEDLESS_WITH_TAG);
 }
 
-const DESCRIBES_BODY: ReadonlySet<string> = new Set(["content-type", "content-length", "content-encoding", "content-language", "content-range"]);
-const NEEDLESS_WITH_TAG: ReadonlySet<string> = new Set([...DESCRIBES_BODY, "last-modified"]);
+const BODY_HEADERS = ["content-type", "content-length", "content-encoding", "content-language", "content-range"];
+const DESCRIBES_BODY = nameSet(BODY_HEADERS);
+const NEEDLESS_WITH_TAG = nameSet([...BODY_HEADERS, "last-modified"]);

@@ -2,6 +2,7 @@
  * Computes the cache key of a request (RFC 9111 §2).
  */
 import { hash } from "node:crypto";
+import { TOKEN_CHARACTERS } from "../../base/http_grammar.ts";
 import type { Exchange } from "../../http/exchange.ts";
 import { headerValue, quotedString } from "../../http/headers.ts";
 
@@ -49,6 +50,13 @@ export function keyShown(exchange: Exchange): string {
   const { path, query } = exchange;
   return quotedString(originOf(exchange) + path + (query === "" ? "" : `?${hash("sha256", query, "hex").slice(0, 12)}`));
 }
+
+/** The gateway's name for Cache-Status: a token of structured fields (RFC 9651 §3.3.4), else a string. */
+export function nameShown(gatewayName: string): string {
+  return STRUCTURED_TOKEN.test(gatewayName) ? gatewayName : quotedString(gatewayName);
+}
+
+const STRUCTURED_TOKEN = new RegExp(`^[A-Za-z*][:/${TOKEN_CHARACTERS}]*$`);
 
 /** Stored replies answer requests of the same audience only: the same route with the same guards. */
 export function audienceOf({ route }: Exchange): string {

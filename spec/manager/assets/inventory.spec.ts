@@ -11,6 +11,7 @@ import {
   patternOf,
   pluginsOf,
   sharesOf,
+  warningCounts,
 } from "../../../lib/manager/assets/inventory.ts";
 
 const plugin = (name: string, more: Partial<PluginConfig> = {}): PluginConfig => ({ name, enabled: true, config: {}, ...more });
@@ -173,6 +174,17 @@ describe("shares of upstreams", () => {
     ).toEqual([0, 0, 0]);
     expect(sharesAs(sharesOf([{ id: "a", weight: 0 }], null, idle))).toEqual([0]);
   });
+});
+
+describe("the number of warnings", () => {
+  const about = (service: string | null, route: string | null) => ({ code: "x", message: "", service, route });
+  const counts = warningCounts({ warnings: [about(null, null), about("shop", null), about("shop", "items"), about("shop", "items"), about("till", "items")] } as unknown as Status);
+
+  it("counts for a service those of its routes", () => expect([counts.service("shop"), counts.service("till"), counts.service("none")]).toEqual([3, 1, 0]));
+
+  it("counts for a route only its own", () => expect([counts.route("shop", "items"), counts.route("till", "items"), counts.route("shop", "all")]).toEqual([2, 1, 0]));
+
+  it("is 0 before the status is known", () => expect(warningCounts(null).service("shop")).toBe(0));
 });
 
 describe("the requests that reach each stage", () => {

@@ -43,5 +43,7 @@ describe("the link of a warning", () => {
     expect(warning("plugin_faults")).toBe("#/plugins");
     expect(warning("circuit_open")).toBe("#/upstreams");
     expect(warning("certificate_expires")).toBeUndefined();
+    expect(warning("stale_acceptance")).toBe("#/config");
+    expect(linkForWarning({ code: "token_for_anyone", path: "global.plugins.jwt", message: "", service: null, route: null })?.hash).toBe("#/plugins");
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { linearPattern } from "../../lib/json_schema/linear_pattern.ts";
+import { linearPattern } from "../../lib/base/linear_pattern.ts";
 import { random } from "../support/random.ts";
 
 const free = { spend() {}, isDue: false, pause: () => Promise.resolve() };

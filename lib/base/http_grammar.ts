@@ -1,0 +1,14 @@
+/**
+ * The grammar of HTTP tokens and header lines (RFC 9110 §5), as parts of regular expressions.
+ */
+
+/** The characters of a token, such as a method or the name of a header (§5.6.2), for use in brackets. */
+export const TOKEN_CHARACTERS = "!#$%&'*+.^_`|~0-9A-Za-z-";
+export const TOKEN = new RegExp(`^[${TOKEN_CHARACTERS}]+$`);
+
+/** A header's value: Latin-1 text without control characters, except tabs (§5.5). */
+const VALUE_PART = String.raw`[\t\x20-\x7e\x80-\xff]*`;
+export const FIELD_VALUE = new RegExp(`^${VALUE_PART}$`);
+
+/** A line of a header section or of trailers, with its CR LF; no space before the colon, no folding (RFC 9112 §5). */
+export const FIELD_LINE = String.raw`[${TOKEN_CHARACTERS}]+:${VALUE_PART}\r\n`;

@@ -1,0 +1,136 @@
+/**
+ * `edge-gateway explain`: prints what would happen to a request, by a configuration file or by a running gateway. Nothing is forwarded.
+ */
+import { isIP } from "node:net";
+import { explanationView } from "../admin/views.ts";
+import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
+import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
+import { readValues, SETTINGS } from "../config/settings_table.ts";
+import type { Question } from "../gateway/explain.ts";
+import { Gateway } from "../gateway/gateway.ts";
+import { loadPluginModules } from "../gateway/plugin_modules.ts";
+import { asAdmin, unexpected } from "./admin_client.ts";
+import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
+import { accepted, Failure } from "./failure.ts";
+import { paintFor, withoutControls, type Paint } from "./terminal.ts";
+import { readAuthorities } from "./tls_files.ts";
+
+const { configPath } = SETTINGS;
+const settings = { configPath, ...CLIENT_TABLE };
+
+const flags: FlagTable = {
+  header: { value: "'Name: value'", letter: "H", isRepeated: true, help: "A header of the request. May be given several times." },
+  from: { value: "IP", help: "The client's address. Default 127.0.0.1." },
+  admin: { value: "URL", help: "Ask the running gateway whose admin interface is there, as --admin-url. Default: explain by the file." },
+  json: { value: null, help: "Print JSON." },
+};
+
+/** In the form of the admin interface. */
+type ExplanationJson = ReturnType<typeof explanationView>;
+
+/** 0: explained, also if the request would be refused. 1: the gateway cannot be asked. */
+export const explain: Command = {
+  operand: "METHOD URL",
+  about: "Print which route, plugins and upstreams a request would get, and why; nothing is forwarded",
+  settings,
+  flags,
+  async run(given) {
+    refuseOtherFlags(given, settings, flags);
+    const question = questionOf(given);
+    const asksGateway = given.flags.admin !== undefined || Object.values(CLIENT_TABLE).some(({ flag }) => flag !== null && given.flags[flag] !== undefined);
+    const explanation = asksGateway ? await byGateway(question, given) : await byFile(question, given);
+    const isJson = given.flags.json !== undefined;
+    process.stdout.write(isJson ? `${JSON.stringify(explanation, null, 2)}\n` : explanationText(question, explanation, paintFor(process.stdout)));
+    return 0;
+  },
+};
+
+function questionOf({ operands: [method, url], flags: { from }, repeated }: Arguments): Question {
+  if (method === undefined || url === undefined) throw new Failure("explain needs a method and a URL: edge-gateway explain GET /orders/7", 2);
+  if (!TOKEN.test(method)) throw new Failure(`${JSON.stringify(method)} is not a method such as GET: edge-gateway explain METHOD URL`, 2);
+  if (!/^(?:\/|https?:\/\/[^/?#])/i.test(url)) {
+    throw new Failure(`${JSON.stringify(url)} is neither a path that starts with "/" nor an http or https URL`, 2);
+  }
+  if (from !== undefined && isIP(String(from)) === 0) {
+    throw new Failure(`--from: expected an IP address such as 203.0.113.9, found ${JSON.stringify(from)}`, 2);
+  }
+  const headers = new Map<string, string[]>();
+  for (const line of repeated.header ?? []) {
+    const [, name = "", value] = /^([^:]*):[ \t]*(.*?)[ \t]*$/s.exec(line) ?? [];
+    // The value is not repeated: it may be a credential.
+    if (value === undefined) throw new Failure("-H: expected a header such as 'Host: api.example.com', found no colon", 2);
+    if (!TOKEN.test(name)) throw new Failure(`-H: ${JSON.stringify(name)} is not the name of a header`, 2);
+    if (!FIELD_VALUE.test(value)) throw new Failure(`-H: the value of ${name} has a character that no header may have`, 2);
+    headers.set(name, [...(headers.get(name) ?? []), value]);
+  }
+  return { method, url, headers: Object.fromEntries(headers), ...(from !== undefined && { clientIp: String(from) }) };
+}
+
+/** Nothing is dialled; upstreams have their shares as configured. */
+async function byFile(question: Question, given: Arguments): Promise<ExplanationJson> {
+  const issues: string[] = [];
+  const { configPath: file } = readValues({ configPath }, given.flags, process.env, issues);
+  if (file === null) throw Failure.ofUsage(issues);
+  const gateway = new Gateway({ configFile: file, modules: await loadPluginModules(file) });
+  try {
+    return explanationView(await gateway.explain(question, "masked"));
+  } finally {
+    await gateway.close(0);
+  }
+}
+
+async function byGateway({ clientIp, ...question }: Question, given: Arguments): Promise<ExplanationJson> {
+  const { config, json, from, header, admin, ...shared } = given.flags;
+  if (config !== undefined) throw new Failure("name a file with --config or a running gateway with --admin, not both", 2);
+  if (admin !== undefined && shared["admin-url"] !== undefined) throw new Failure("--admin and --admin-url are the same flag: give one of them", 2);
+  const { parse, expects } = CLIENT_TABLE.adminUrl;
+  if (admin !== undefined && parse(String(admin)) === null) throw new Failure(`--admin: expected ${expects}`, 2);
+  const client = accepted(readClientSettings({ ...shared, ...(admin !== undefined && { "admin-url": admin }) }, process.env));
+  const { url, user, password, caPath } = client;
+  const ca = caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH");
+  return asAdmin({ url, user, password, ca }, async (ask) => {
+    const answer = await ask("POST", "/gateway/explain", JSON.stringify({ ...question, client_ip: clientIp }));
+    const { status, json: value } = answer;
+    if (status === 200 && LISTS.every((name) => Array.isArray(value[name]))) return value as unknown as ExplanationJson;
+    if ((status === 400 || status === 413) && typeof value.detail === "string") throw new Failure(`${url} refused the question: ${value.detail}`, 2);
+    throw unexpected(answer, "POST /gateway/explain", url);
+  });
+}
+
+const LISTS = ["reasons", "candidates", "plugins", "upstreams"];
+
+/** For people; `paint` colours it. */
+export function explanationText({ method, url }: Pick<Question, "method" | "url">, raw: ExplanationJson, paint: Paint): string {
+  const explanation = JSON.parse(JSON.stringify(raw), (_, value: unknown) => (typeof value === "string" ? withoutControls(value) : value)) as ExplanationJson;
+  const { outcome, status, code, service, route, pattern, reasons, candidates, plugins, strategy, forwarded, upstreams } = explanation;
+  const isMatched = outcome === "matched";
+  const found = isMatched ? paint("good", `route "${route}" of service "${service}" (${pattern})`) : paint("bad", `${status} ${code}`);
+  // Other reasons are the verdicts of candidates.
+  const own = reasons.filter((reason) => !candidates.some(({ verdict }) => reason.endsWith(` ${verdict}.`)));
+  return [
+    `${withoutControls(`${method} ${url}`)} gets ${found}\n`,
+    ...own.map((reason) => `  ${reason}\n`),
+    ...table("Candidates", candidates.map((each) => [`${each.service} / ${each.route}`, each.verdict]), (verdict) => paint(verdict === "takes the request" ? "good" : "faint", verdict)),
+    ...table("Plugins", plugins.map(({ level, name, id, verdict }) => [level, id === null ? name : `${name} (${id})`, verdict]), (verdict) => paint(styleOf(verdict), verdict)),
+    ...table(`Upstreams, ${strategy}, asked for ${forwarded}`, upstreams.map(upstreamRow), (text) => text),
+  ].join("");
+}
+
+function styleOf(verdict: string): "good" | "bad" | "faint" {
+  if (verdict === "not reached") return "faint";
+  return verdict.startsWith("answers") ? "bad" : "good";
+}
+
+function upstreamRow({ id, host, port, share, state }: ExplanationJson["upstreams"][number]): string[] {
+  const address = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+  const now = state === "unknown" || state === "healthy" ? "" : ` (${state})`;
+  return [id === address ? id : `${id} ${address}`, `${Math.round(share * 1000) / 10} %${now}`];
+}
+
+/** A heading and its rows, whose columns are aligned; nothing without rows. `last` styles the last column. */
+function table(heading: string, rows: readonly (readonly string[])[], last: (text: string) => string): string[] {
+  if (rows.length === 0) return [];
+  const widths = rows[0]!.map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)));
+  const line = (row: readonly string[]) => row.map((cell, i) => (i === row.length - 1 ? last(cell) : cell.padEnd(widths[i]!))).join("  ");
+  return [`\n${heading}\n`, ...rows.map((row) => `  ${line(row)}\n`)];
+}

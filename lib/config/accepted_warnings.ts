@@ -1,0 +1,31 @@
+/**
+ * The warnings about configurations that an operator can accept, and the field that does so.
+ */
+import { suggest } from "../base/suggest.ts";
+import * as s from "./schema.ts";
+
+export const ACCEPTABLE_WARNINGS = [
+  "route_unreachable",
+  "guard_bypassed",
+  "cache_outside_guard",
+  "limit_before_identity",
+  "token_for_anyone",
+  "plain_http_secret",
+  "limit_by_any_header",
+] as const;
+
+export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];
+
+const ACCEPTED = s.string({
+  hint: 'a code and a path, like "guard_bypassed:services.shop.routes.items"',
+  check(text) {
+    const [code = "", path] = text.split(/:(.*)/s);
+    if (!(ACCEPTABLE_WARNINGS as readonly string[]).includes(code)) {
+      const meant = suggest(code, ACCEPTABLE_WARNINGS);
+      return meant === undefined ? `the codes are ${ACCEPTABLE_WARNINGS.join(", ")}` : `did you mean "${meant}"?`;
+    }
+    return path === undefined || path === "" ? `add what the warning is about: "${code}:services.NAME.routes.NAME"` : undefined;
+  },
+});
+
+export const ACCEPT_WARNINGS = s.array(ACCEPTED, { describe: "Warnings that are not reported: a code, a colon, and the path that the warning names." });

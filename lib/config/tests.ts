@@ -1,0 +1,284 @@
+/**
+ * The schema of the tests of a configuration: requests, and what is expected of them.
+ */
+import { isIP } from "node:net";
+import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
+import { linearPattern } from "../base/linear_pattern.ts";
+import { integer, METHOD, milliseconds, NAME } from "./fields.ts";
+import { nodeAt, type Json, type Path, type Position } from "./json.ts";
+import * as s from "./schema.ts";
+import { define } from "./schema_core.ts";
+
+/** All tests of a configuration together. */
+export const MAX_TESTS = 10_000;
+
+/** A pattern that has to match somewhere in the text; see `linearPattern`. */
+export interface Matches {
+  readonly matches: string;
+}
+
+/** The certificate of a test's client. */
+export interface TestCertificate {
+  /** In the form of RFC 4514: "CN=billing,O=Example". */
+  readonly subject: string;
+  /** Subject alternative names with their types: "DNS:billing.example.com". */
+  readonly san: readonly string[];
+}
+
+/** Tests are never displayed, so nothing is masked; messages do not repeat the text. */
+const SECRET = { secret: (text: string) => text } as const;
+
+const NULL: s.Schema<null, null> = define({ expects: "null", kinds: ["null"], check: () => null, jsonSchema: () => ({ type: "null" }) });
+
+/** Any JSON; references are resolved in all its strings. */
+const ANY_JSON: s.Schema<Json, Json> = define({
+  expects: "a JSON value",
+  kinds: ["null", "boolean", "number", "string", "array", "object"],
+  secret: true,
+  check(node, at, context): Json | s.Invalid {
+    if (node.kind === "array") return LIST.check(node, at, context);
+    if (node.kind === "object") return CLAIMS.check(node, at, context);
+    if (node.kind === "string") return TEXT.check(node, at, context);
+    return node.kind === "null" ? null : node.value;
+  },
+  show(node) {
+    if (node.kind === "array") return LIST.show(node);
+    if (node.kind === "object") return CLAIMS.show(node);
+    return node.kind === "null" ? null : node.value;
+  },
+  jsonSchema: () => ({}),
+});
+const TEXT = s.string(SECRET);
+const LIST = s.array(ANY_JSON);
+const CLAIMS = s.record(ANY_JSON, { describe: "Claims of a token whose signature is right." });
+
+const MATCHES: s.Schema<Matches, Matches> = {
+  ...s.object({
+    matches: s.string({
+      hint: "a regular expression without lookaround and back references",
+      describe: "A regular expression that has to match somewhere in the text.",
+      check(source) {
+        const compiled = linearPattern(source);
+        return typeof compiled === "string" ? `it ${compiled}` : undefined;
+      },
+    }),
+  }),
+  expects: '{"matches": pattern}',
+};
+
+/** The exact value, or a pattern. */
+function exactly<S extends s.AnySchema>(value: S, describe: string) {
+  return s.optional(s.anyOf([value, MATCHES], { describe }));
+}
+
+/** The exact text, null for none, or a pattern. */
+function textOrNone(text: s.Schema<string, string>, describe: string) {
+  return s.optional(s.anyOf([text, MATCHES, NULL], { describe }));
+}
+
+const HEADER_VALUE = s.string({
+  hint: "a text that a header can carry",
+  check: (text) => (FIELD_VALUE.test(text) ? undefined : ""),
+  ...SECRET,
+});
+const HEADER_VALUES = s.anyOf([HEADER_VALUE, s.array(HEADER_VALUE, { min: 1 })]);
+const EXPECTED_HEADER = s.anyOf([HEADER_VALUE, s.array(HEADER_VALUE, { min: 1 }), MATCHES, NULL]);
+
+type ByName<T> = Readonly<Record<string, T>>;
+
+/** Values by the name of the header. Wrong names are not repeated: the name "Authorization: Basic c2VjcmV0" contains a secret. */
+function headers<S extends s.AnySchema>(value: S, describe: string): s.Schema<ByName<s.Infer<S>>, ByName<s.InputOf<S>>> {
+  const values = s.record(value, { describe });
+  return {
+    ...values,
+    check(node, at, context) {
+      const before = context.issues.length;
+      const seen = new Set<string>();
+      for (const [name, { keyPosition: position }] of node.kind === "object" ? node.members : []) {
+        const lower = name.toLowerCase();
+        if (!TOKEN.test(name)) context.issues.push({ at, message: NO_HEADER_NAME, position });
+        else if (seen.has(lower)) context.issues.push({ at: [...at, name], message: "occurs twice, in different cases", position });
+        seen.add(lower);
+      }
+      return context.issues.length > before ? s.INVALID : values.check(node, at, context);
+    },
+  };
+}
+
+const NO_HEADER_NAME = 'has a key that is not the name of a header: write "Name": "value"';
+
+function body(describe: string) {
+  return s.optional({ ...ANY_JSON, describe, jsonSchema: () => ({ description: describe }) });
+}
+
+/** `{"matches": "^a"}` is a pattern, any other object a body of JSON. */
+const EXPECTED_BODY: s.Schema<Json | Matches, Json> = {
+  ...ANY_JSON,
+  describe: "Body of the reply.",
+  check(node, at, context) {
+    const isPattern = node.kind === "object" && node.members.size === 1 && node.members.get("matches")?.value.kind === "string";
+    return (isPattern ? MATCHES : ANY_JSON).check(node, at, context);
+  },
+  jsonSchema: () => ({ description: "Body of the reply." }),
+};
+
+/** Whether an expected value is a pattern, and not a text, a number, null or JSON. */
+export function isMatches(value: unknown): value is Matches {
+  if (typeof value !== "object" || value === null) return false;
+  return Object.keys(value).length === 1 && typeof (value as Partial<Matches>).matches === "string";
+}
+
+const REQUEST_URL = s.string({
+  hint: 'a path such as "/items?x=1", or an http:// or https:// URL, in printable ASCII, without "#", user name and password',
+  describe: "Path with query, or an http(s) URL.",
+  check: (text) => (isSendable(text) && (text.startsWith("/") || isHttpUrl(text)) ? undefined : ""),
+  ...SECRET,
+});
+
+const ANSWER_URL = s.string({
+  hint: 'an http:// or https:// URL, in printable ASCII, without "#", user name and password',
+  describe: "The exact URL that is asked.",
+  check: (text) => (isSendable(text) && isHttpUrl(text) ? undefined : ""),
+  ...SECRET,
+});
+
+/** Printable ASCII without "#": a fragment is never sent (RFC 9110 §7.1). */
+function isSendable(url: string): boolean {
+  return /^[\x21\x22\x24-\x7e]+$/.test(url);
+}
+
+function isHttpUrl(text: string): boolean {
+  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return false;
+  const { username, password } = new URL(text);
+  return username === "" && password === "";
+}
+
+const CLIENT_IP = s.string({
+  hint: "an IP address",
+  describe: "Address of the client.",
+  check: (text) => (isIP(text) === 0 ? "" : text.includes("%") ? "leave the zone out" : undefined),
+});
+
+const SAN = s.string({
+  pattern: /^(?:DNS|URI|IP|email):./,
+  hint: 'a name with its type (DNS, URI, IP or email) such as "DNS:billing.example.com"',
+});
+
+const CERTIFICATE: s.Schema<TestCertificate | null, { readonly subject: string; readonly san?: readonly string[] }> = s.object(
+  {
+    subject: s.string({ min: 1, describe: 'Subject in the form of RFC 4514, such as "CN=billing,O=Example".' }),
+    san: s.withDefault(s.array(SAN, { describe: "Subject alternative names." }), []),
+  },
+  { describe: "The client's certificate, as if it had been verified." },
+);
+
+const REQUEST = s.object(
+  {
+    method: s.withDefault(METHOD, "GET"),
+    url: REQUEST_URL,
+    headers: s.withDefault(headers(HEADER_VALUES, "Headers; a list for several lines."), {}),
+    body: body("A text, or JSON where it is not a string."),
+    client_ip: s.withDefault(CLIENT_IP, "127.0.0.1"),
+    as: s.withDefault(s.object({ jwt: s.optional(CLAIMS) }, { describe: "Credentials that the plugins accept without a check." }), {}),
+    certificate: s.derived(CERTIFICATE, () => null),
+    times: integer(1, 10_000, 1, "How often the request is sent; the last one is compared."),
+    every_ms: milliseconds(0, 0, "Time between two of them"),
+  },
+  { describe: "The request." },
+);
+
+const REPLY = {
+  status: integer(200, 599, 200, "Status of the reply."),
+  headers: s.withDefault(headers(HEADER_VALUES, "Headers of the reply."), {}),
+  body: body("Body of the reply."),
+};
+
+const EXPECT = s.object(
+  {
+    status: exactly(s.integer({ min: 100, max: 599 }), "Status of the reply."),
+    code: textOrNone(TEXT, "Code of the problem; null: no problem of the gateway."),
+    service: textOrNone(s.string(), "Name of the matched service; null: none."),
+    route: textOrNone(s.string(), "Name of the matched route; null: none."),
+    upstream_path: textOrNone(TEXT, "Path and query that the upstream gets; null: it gets no request."),
+    upstream_headers: s.optional(headers(EXPECTED_HEADER, "Headers that the upstream gets; null: absent.")),
+    headers: s.optional(headers(EXPECTED_HEADER, "Headers of the reply; null: absent.")),
+    body: s.optional(EXPECTED_BODY),
+    caller: textOrNone(TEXT, "Identity of the caller; null: none."),
+  },
+  {
+    describe: "What is expected; at least one member.",
+    refine(value, report) {
+      if (Object.keys(value).length === 0) report('needs at least one member, such as "status": 200');
+    },
+  },
+);
+
+const FIELDS = s.object(
+  {
+    name: NAME,
+    request: REQUEST,
+    upstream: s.withDefault(s.object(REPLY, { describe: "Reply of the upstream." }), {}),
+    answers: s.withDefault(s.array(s.object({ url: ANSWER_URL, ...REPLY }), { describe: "Replies to plugins that ask other servers." }), []),
+    expect: EXPECT,
+  },
+  {
+    refine({ request, answers, expect }, report) {
+      const urls = new Map<string, number>();
+      answers.forEach(({ url }, i) => {
+        const first = urls.get(url);
+        if (first === undefined) urls.set(url, i);
+        else report(`is the same URL as that of answers[${first}]`, "answers", i, "url");
+      });
+      if (isBrokenJson(request) && !expectsRefusal(expect)) {
+        report(`is a text that is not JSON, although Content-Type says so: ${JSON_REMEDY}`, "request", "body");
+      }
+    },
+  },
+);
+
+const JSON_REMEDY = "write JSON here, or expect a refusal (code, or a status 400–499)";
+
+type Fields = s.Infer<typeof FIELDS>;
+
+/** A test, defaults filled in, references resolved. */
+export interface ConfigTest extends Fields {
+  /** `expect` as written. */
+  readonly expected: Json;
+  /** Its place in the configuration, or in `file`. */
+  readonly at: Path;
+  readonly position: Position | null;
+  /** Absolute path of the file of `test_files`; undefined: the test is in the configuration itself. */
+  readonly file: string | undefined;
+}
+
+/** With its place; `file` is added by `readTests`. */
+const TEST: s.Schema<ConfigTest, s.InputOf<typeof FIELDS>> = {
+  ...FIELDS,
+  check(node, at, context) {
+    const test = FIELDS.check(node, at, context);
+    if (test === s.INVALID) return test;
+    return { ...test, expected: ANY_JSON.show(nodeAt(node, ["expect"])!), at, position: node.position, file: undefined };
+  },
+};
+
+export const TESTS = s.array(s.named("Test", TEST), { max: MAX_TESTS, describe: "Requests, and what is expected of them." });
+export const TEST_FILE = s.file({ describe: "A JSON file with an array of tests; relative to the configuration's folder." });
+export const TEST_FILES = s.array(TEST_FILE, { describe: "Files with further tests." });
+
+function isBrokenJson({ headers, body }: Fields["request"]): boolean {
+  if (typeof body !== "string") return false;
+  const type = Object.entries(headers).find(([name]) => name.toLowerCase() === "content-type")?.[1];
+  if (!/^application\/(?:[^;,]*\+)?json[ \t]*(?:;|$)/i.test(String(type))) return false;
+  try {
+    JSON.parse(body);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** Also true if a pattern leaves the status open. */
+function expectsRefusal({ code, status }: Fields["expect"]): boolean {
+  if (typeof code === "string" || isMatches(code) || isMatches(status)) return true;
+  return typeof status === "number" && status >= 400 && status < 500;
+}

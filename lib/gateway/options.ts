@@ -1,0 +1,36 @@
+/**
+ * The options of a gateway and of its listeners, and the form in which it reports the health of its upstreams.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { TracingSettings } from "../config/tracing.ts";
+import type { TlsFiles } from "../server/tls.ts";
+import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
+import type { ConfigurationOptions } from "./configuration.ts";
+
+export interface GatewayOptions extends ConfigurationOptions {
+  /** Receives logged faults and reloads. Default: no log. */
+  readonly log?: Log;
+  /** Gets the access log, whole lines, where `global.access_log` is enabled and names no file. Default: nowhere. */
+  readonly accessLog?: (lines: string) => void;
+  /** The destination and sampling of traces. Default: none; `traceparent` passes through unchanged. */
+  readonly tracing?: TracingSettings;
+  /** Default: the system's clock. */
+  readonly clock?: Clock;
+  /** Returns all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system does (getaddrinfo). */
+  readonly lookup?: (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
+}
+
+export interface ListenOptions {
+  /** 0: any free port. Default 8008. */
+  readonly port?: number;
+  /** Default "127.0.0.1". */
+  readonly host?: string;
+  /** Makes it an HTTPS listener: HTTP/2 and HTTP/1.1 by ALPN. Requires a plain listener. */
+  readonly tls?: TlsFiles;
+}
+
+export interface GatewayHealth {
+  /** In the order of the configuration. */
+  readonly services: readonly UpstreamSetReport[];
+}

@@ -1,0 +1,37 @@
+/**
+ * Loads and compiles a configuration apart from every running gateway: nothing is dialled, written, logged or counted, and nothing is kept.
+ */
+import { systemClock, type Clock } from "../../base/clock.ts";
+import { silentLog } from "../../base/log.ts";
+import { AccessLog } from "../../observe/access_log.ts";
+import { Metrics } from "../../observe/metrics.ts";
+import { Configuration, type ConfigText, type ConfigurationOptions } from "../configuration.ts";
+import { Runtime } from "../runtime.ts";
+
+export class Candidate {
+  readonly configuration: Configuration;
+  readonly #runtime: Runtime;
+
+  /**
+   * `text` takes the place of the content of `configFile`. Throws a `ConfigError` when the configuration is refused, and the error of a
+   * plugin that cannot be created.
+   */
+  constructor(options: ConfigurationOptions, text?: ConfigText, clock: Clock = systemClock) {
+    this.#runtime = new Runtime(clock, silentLog);
+    const accessLog = new AccessLog({ sink: null, clock, log: silentLog });
+    const tools = { clock, log: silentLog, metrics: new Metrics(), runtime: this.#runtime, accessLog, tracer: null };
+    try {
+      this.configuration = new Configuration(options, tools, text);
+    } catch (error) {
+      this.#runtime.destroy();
+      throw error;
+    }
+  }
+
+  /** Closes what its plugins hold. */
+  async close(): Promise<void> {
+    this.configuration.close();
+    this.#runtime.destroy();
+    await this.#runtime.closeKept();
+  }
+}

@@ -1,0 +1,75 @@
+/**
+ * Computes the warnings about a configuration from the configuration alone.
+ */
+import type { NextTimeSlice } from "../../base/time_slices.ts";
+import type { Path } from "../../config/json.ts";
+import { proveRoutes } from "../../route/overlaps.ts";
+import type { TableEntry } from "../../route/table.ts";
+import type { Loaded } from "../snapshot.ts";
+import type { ConfigWarning } from "../status.ts";
+import { ofPlugins } from "./plugin_warnings.ts";
+import { ofRoutes } from "./route_warnings.ts";
+import { written, type WrittenRoute } from "./written.ts";
+
+/** In the order of the configuration, without those that `global.accept_warnings` names. With 10,000 routes it takes a second. */
+export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
+  const steps = warningSteps(loaded);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** A slice may be as long as this, in milliseconds. */
+const SLICE_MS = 10;
+
+/** The same in slices, between which the event loop runs. */
+export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTimeSlice): Promise<readonly ConfigWarning[]> {
+  const steps = warningSteps(loaded);
+  for (let beganAt = performance.now(); ; ) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    if (performance.now() - beganAt < SLICE_MS) continue;
+    await nextSlice();
+    beganAt = performance.now();
+  }
+}
+
+function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
+  const { routes, plugins } = yield* written(loaded);
+  const proof = yield* proveRoutes(routes.map(entryOf), ({ guards }) => guards);
+  const warnings = [...ofPlugins(plugins, routes), ...ofRoutes(proof)].sort((a, b) => compare(a.at, b.at));
+  return accept(warnings, loaded.config.global.acceptWarnings);
+}
+
+function entryOf(target: WrittenRoute): TableEntry<WrittenRoute> {
+  const { basePath, hosts, encodedSlashes, pathParameters } = target.service;
+  const { path, methods } = target.route;
+  return { basePath, hosts, path, methods, encodedSlashes: encodedSlashes === "allow", pathParameters: pathParameters === "allow", target };
+}
+
+/** Leaves out the warnings that are accepted, and adds those about entries that accept none. */
+function accept(warnings: readonly ConfigWarning[], entries: readonly string[]): readonly ConfigWarning[] {
+  const used = new Set<string>();
+  const left = warnings.filter(({ code, path }) => {
+    const accepting = entries.filter((entry) => `${code}:${path}` === entry || `${code}:${path}`.startsWith(`${entry}.plugins.`));
+    for (const entry of accepting) used.add(entry);
+    return accepting.length === 0;
+  });
+  return [...left, ...entries.flatMap((entry, i) => (used.has(entry) ? [] : [staleAcceptance(entry, i)]))];
+}
+
+function staleAcceptance(entry: string, i: number): ConfigWarning {
+  const at = ["global", "accept_warnings", i];
+  const message = `global.accept_warnings has "${entry}", and there is no such warning.`;
+  const remedy = "Remove the entry, or correct the path: it is the one that the warning names.";
+  return { code: "stale_acceptance", path: `global.accept_warnings[${i}]`, message, example: null, remedy, service: null, route: null, at };
+}
+
+/** In the order of the configuration. */
+function compare(a: Path, b: Path): number {
+  const i = a.findIndex((step, at) => step !== b[at]);
+  const [x, y] = [a[i], b[i]];
+  if (x === undefined || y === undefined) return a.length - b.length;
+  return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : 1;
+}

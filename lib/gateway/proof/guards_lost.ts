@@ -1,0 +1,128 @@
+/**
+ * Finds the requests that pass fewer guards under a new configuration than under the old one.
+ */
+import type { NextTimeSlice } from "../../base/time_slices.ts";
+import type { Config } from "../../config/model.ts";
+import { parsePattern, type Segment } from "../../route/pattern.ts";
+import type { Loaded, Snapshot } from "../snapshot.ts";
+import { written } from "./written.ts";
+
+export interface RoutePlace {
+  readonly service: string;
+  readonly route: string;
+}
+
+/** A route of the new configuration that lacks guards which the route that had such a request before has. */
+export interface GuardsLost extends RoutePlace {
+  /** The kinds of the guards that are missing. A guard with another configuration is another guard. */
+  readonly guards: readonly string[];
+  /** Those of `guards` that the route has with another configuration. */
+  readonly altered: readonly string[];
+  /** The route of the old configuration; often the same. */
+  readonly before: RoutePlace;
+  /** "GET http://any-host/items/any-id"; null if no request reaches the route. */
+  readonly example: string | null;
+}
+
+interface Guard {
+  readonly kind: string;
+  /** Equal for the same kind with the same configuration, files and secrets included. */
+  readonly identity: string;
+}
+
+interface Guarded extends RoutePlace {
+  readonly guards: readonly Guard[];
+}
+
+interface Request {
+  readonly method: string;
+  readonly host: string;
+  readonly path: string;
+}
+
+/** A configuration with its route table. */
+export type Compared = Pick<Snapshot, keyof Loaded | "table">;
+
+/**
+ * Asks both route tables for requests that stand for all requests of each route of both configurations, so that a guarded path which
+ * another route takes over is found too; then compares the routes that have the same names.
+ */
+export async function guardsLost(before: Compared, after: Compared, slice: NextTimeSlice): Promise<GuardsLost[]> {
+  const found = new Map<Guarded, GuardsLost>();
+  const old = await guardedRoutes(before, slice);
+  const next = await guardedRoutes(after, slice);
+  let asked = 0;
+  for (const request of requestsFor([before.config, after.config])) {
+    if (++asked % STEP === 0) await slice();
+    const was = routeOf(before, old, request);
+    const is = was === null || was.guards.length === 0 ? null : routeOf(after, next, request);
+    if (was !== null && is !== null) compare(was, is, request, found);
+  }
+  for (const [key, is] of next) {
+    const was = old.get(key);
+    if (was !== undefined) compare(was, is, null, found);
+  }
+  return [...next.values()].flatMap((each) => found.get(each) ?? []);
+}
+
+/** How many requests are asked about between two looks at the time. */
+const STEP = 64;
+
+/** Notes in `found` which guards of `was` are not in `is`. */
+function compare(was: Guarded, is: Guarded, request: Request | null, found: Map<Guarded, GuardsLost>): void {
+  const known = found.get(is);
+  const missing = was.guards.filter(({ identity }) => is.guards.every((guard) => guard.identity !== identity));
+  const guards = [...new Set([...(known?.guards ?? []), ...missing.map(({ kind }) => kind)])];
+  if (guards.length === (known?.guards.length ?? 0)) return;
+  const altered = guards.filter((kind) => is.guards.some((guard) => guard.kind === kind));
+  const example = request === null ? null : `${request.method} http://${request.host}${request.path}`;
+  const { service, route } = was;
+  found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example: known?.example ?? example });
+}
+
+/** By `keyOf`, in the order of the configuration. */
+type GuardedRoutes = ReadonlyMap<string, Guarded>;
+
+function keyOf(service: string, route: string): string {
+  return JSON.stringify([service, route]);
+}
+
+function routeOf({ table }: Compared, routes: GuardedRoutes, { host, method, path }: Request): Guarded | null {
+  const found = table.find(host, method, path, false);
+  return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
+}
+
+async function guardedRoutes(compared: Compared, slice: NextTimeSlice): Promise<GuardedRoutes> {
+  const steps = written(compared);
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) await slice();
+  return new Map(step.value.routes.map(({ service, route, plugins }) => {
+    const guards = plugins.flatMap(({ kind, guard }) => (guard === null ? [] : { kind: kind.name, identity: guard }));
+    return [keyOf(service.name, route.name), { service: service.name, route: route.name, guards }];
+  }));
+}
+
+/** For each route requests that fit its pattern and, if possible, nothing more specific. */
+function* requestsFor(configs: readonly Config[]): Iterable<Request> {
+  const routes = configs.flatMap(({ services }) => services.flatMap((service) => service.routes.map((route) => ({ service, route }))));
+  const methods = [...new Set(["GET", ...routes.flatMap(({ route }) => route.methods), ANY_METHOD])];
+  // Longer than every pattern: each "/" of a pattern begins a segment.
+  const longest = routes.reduce((most, { service, route }) => Math.max(most, `${service.basePath}${route.path}`.split("/").length), 0);
+  for (const { service, route } of routes) {
+    const pattern = segmentsOf(service.basePath, route.path);
+    const texts = pattern.map((segment) => (segment.kind === "literal" ? segment.text : `any-${segment.name}`));
+    const isOpen = pattern.at(-1)?.kind === "rest";
+    const paths = isOpen ? [texts, [...texts, ...Array.from({ length: longest }, () => texts.at(-1)!)]] : [texts];
+    for (const host of service.hosts.length === 0 ? ["any-host"] : service.hosts.map((each) => each.replace(/^\*/, "any-name"))) {
+      for (const path of paths) for (const method of route.methods.length === 0 ? methods : route.methods) yield { method, host, path: `/${path.join("/")}` };
+    }
+  }
+}
+
+/** Stands for the methods that no route names. */
+const ANY_METHOD = "ANY";
+
+function segmentsOf(basePath: string, path: string): readonly Segment[] {
+  const [base, own] = [parsePattern(basePath, "base_path"), parsePattern(path, "path")];
+  return "error" in base || "error" in own ? [] : [...base.segments, ...own.segments];
+}

@@ -1,0 +1,78 @@
+/**
+ * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
+ */
+import { describePlace } from "../plugin_instances.ts";
+import type { ConfigWarning } from "../status.ts";
+import { exampleFor, type WrittenPlugin, type WrittenRoute } from "./written.ts";
+
+type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
+
+/** At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes. */
+export function ofPlugins(plugins: readonly WrittenPlugin[], routes: readonly WrittenRoute[]): readonly ConfigWarning[] {
+  const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin)]]));
+  for (const route of routes) {
+    for (const [i, plugin] of route.plugins.entries()) {
+      const drafts = found.get(plugin)!;
+      for (const draft of ofOrder(plugin, route, i)) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
+    }
+  }
+  return [...found].flatMap(([{ path, at, service, route }, drafts]) => drafts.map((draft) => ({ example: null, ...draft, path, at, service, route })));
+}
+
+function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
+  const { kind, config } = plugin;
+  if (kind.name === "jwt" && config["iss"] === undefined && config["aud"] === undefined) {
+    const message = `${which(plugin)} accepts every token that its keys verify, also one that was issued for another service.`;
+    yield { code: "token_for_anyone", message, remedy: 'Set "aud" to the name of this service at the issuer, and "iss" to the issuer.' };
+  }
+  const [field, use] = REMOTES[kind.name] ?? [];
+  const url = field === undefined ? undefined : config[field];
+  if (typeof url === "string" && isPlainRemote(new URL(url))) {
+    const message = `${which(plugin)} ${use} over plain HTTP (${new URL(url).host}): anyone on the network between can read and change it.`;
+    yield { code: "plain_http_secret", message, remedy: "Use an https:// URL, or reach the server through a proxy on this machine." };
+  }
+}
+
+/** The field that holds a URL, and what is sent or fetched there. */
+const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> = {
+  jwt: ["jwksUri", "fetches the keys that verify tokens"],
+  forward_auth: ["url", "sends the callers' credentials"],
+  http_log: ["httpEndpoint", "sends its log"],
+};
+
+function isPlainRemote({ protocol, hostname }: URL): boolean {
+  return protocol === "http:" && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
+}
+
+/** About the plugin at this place of a route. */
+function* ofOrder(plugin: WrittenPlugin, { service, route, plugins }: WrittenRoute, place: number): Iterable<Draft> {
+  const { kind, config } = plugin;
+  if (kind.stores !== true && kind.name !== "rate_limit") return;
+  const example = exampleFor(service, route);
+  const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
+  const guard = after.findLast((other) => other.guard !== null);
+  if (kind.stores === true && guard !== undefined) {
+    const message = `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may send requests; the gateway runs it behind that guard all the same.`;
+    yield { code: "cache_outside_guard", message, example, remedy: "Write it behind the last guard, so that the configuration shows the order that holds." };
+  }
+  const by = kind.name === "rate_limit" ? String(config["limitBy"]) : "";
+  const identifying = after.find((other) => other.kind.identifies === true);
+  if (by === "credential" && identifying !== undefined && !before.some((other) => other.kind.identifies === true)) {
+    const message = `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: it counts by client address, not by credential.`;
+    yield { code: "limit_before_identity", message, example, remedy: 'Move it behind that plugin, or set "limit_by" to "client_ip".' };
+  }
+  if (by.startsWith("header:") && !before.some((other) => other.guard !== null)) {
+    const message = `${which(plugin)} counts callers by the header ${by.slice("header:".length)}, which any client can change with each request: no guard runs before it.`;
+    const remedy = "Move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.";
+    yield { code: "limit_by_any_header", message, example, remedy };
+  }
+}
+
+/** At the start of a sentence. */
+function which(plugin: WrittenPlugin): string {
+  return `The plugin ${nameOf(plugin)}`;
+}
+
+function nameOf({ kind, service, route }: WrittenPlugin): string {
+  return `${kind.name} of ${describePlace({ service, route })}`;
+}

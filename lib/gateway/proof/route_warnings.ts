@@ -1,0 +1,54 @@
+/**
+ * Writes the warnings about routes: those that get no requests, and those whose guards a request can pass by.
+ */
+import { MOST_TAKERS, type BypassReason, type Proof, type SampleRequest, type Taker } from "../../route/overlaps.ts";
+import { describePlace } from "../plugin_instances.ts";
+import type { ConfigWarning } from "../status.ts";
+import type { WrittenRoute } from "./written.ts";
+
+/** How many other routes one warning names. */
+const MOST_NAMED = 3;
+
+export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readonly ConfigWarning[] {
+  return [
+    ...unreachable.map(({ target, takers, request }) => {
+      const others = takers.slice(0, MOST_NAMED).map(nameOf).join(", ") + (takers.length > MOST_NAMED ? " and others" : "");
+      const message = `No request reaches ${nameOf(target)}: ${others} ${takers.length === 1 ? "takes" : "take"} all that its path matches.`;
+      return warning("route_unreachable", target, message, request, "Remove the route, or give it a path, methods or hosts that no other route takes");
+    }),
+    ...bypasses.map(({ target, takers }) => {
+      const named = takers.slice(0, MOST_NAMED).map((taker) => `${nameOf(taker.target)} takes some without ${missing(target, taker)} (${REASONS[taker.reason]})`);
+      const more = takers.length - named.length;
+      const others = more > 0 ? [`${takers.length === MOST_TAKERS ? "at least " : ""}${more} more ${more === 1 ? "route does" : "routes do"} the same`] : [];
+      const message = `Requests that match the path of ${nameOf(target)} can avoid its guards: ${[...named, ...others].join(", ")}.`;
+      return warning("guard_bypassed", target, message, takers[0]!.request, "Give the other route the same guards, or refuse such requests there with request_termination");
+    }),
+  ];
+}
+
+const REASONS: Readonly<Record<BypassReason, string>> = {
+  method: "those with another method",
+  specificity: "its path is more specific",
+  host: "those for other hosts",
+  "%2F": 'those with %2F, which a backend may read as "/"',
+};
+
+/** The guards that the other route lacks, by their kinds. */
+function missing({ plugins }: WrittenRoute, { target }: Taker<WrittenRoute>): string {
+  const names = plugins.flatMap(({ kind, guard }) => {
+    if (guard === null || target.guards.has(guard)) return [];
+    const hasOther = target.plugins.some((other) => other.guard !== null && other.kind.name === kind.name);
+    return [hasOther ? `the same ${kind.name}` : kind.name];
+  });
+  return [...new Set(names)].join(" and ");
+}
+
+function warning(code: "route_unreachable" | "guard_bypassed", { service, route, path, at }: WrittenRoute, message: string, request: SampleRequest | null, remedy: string) {
+  const example = request === null ? null : `${request.method} http://${request.host}${request.path}`;
+  const accepted = `${remedy}; if it is intended, add "${code}:${path}" to global.accept_warnings.`;
+  return { code, path, message, example, remedy: accepted, service: service.name, route: route.name, at: [...at, "path"] };
+}
+
+function nameOf({ service, route }: WrittenRoute): string {
+  return describePlace({ service: service.name, route: route.name });
+}

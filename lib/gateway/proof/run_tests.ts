@@ -1,0 +1,215 @@
+/**
+ * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply with what it expects.
+ */
+import { messageOf } from "../../base/errors.ts";
+import { manualClock } from "../../base/manual_clock.ts";
+import { createTimeSlices } from "../../base/time_slices.ts";
+import type { ConfigIssue } from "../../config/load.ts";
+import type { ConfigTest } from "../../config/tests.ts";
+import type { Handler } from "../../http/handler.ts";
+import type { RouteTable } from "../../route/table.ts";
+import type { ReceiveOptions } from "../../server/receive.ts";
+import { collected } from "../inject.ts";
+import { receivingBy, viaNameOf, type Loaded, type RouteTarget } from "../snapshot.ts";
+import type { TestReport, TestResult } from "../status.ts";
+import { compare, type Compared, type Outcome } from "./comparison.ts";
+import { matchingTable, Scratch } from "./scratch.ts";
+import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
+
+export type { TestReport, TestResult };
+
+export interface RunOptions {
+  /** Runs only the tests whose name contains this text. Default: all. */
+  readonly only?: string | undefined;
+  /** The wall clock at the start of each test, in milliseconds since 1970. Default: now. */
+  readonly wall?: number;
+  /** Milliseconds after which a test fails that has no reply. Default 2000. */
+  readonly maxTestMs?: number;
+  /** Milliseconds after which tests that have not begun fail, too. Default 10000. */
+  readonly maxTotalMs?: number;
+  /** Ends the run: tests without a result fail. */
+  readonly signal?: AbortSignal;
+}
+
+type Tested = Pick<Loaded, "config" | "kinds" | "tests">;
+
+/** Never rejects: a plugin that throws, or never answers, fails its test. */
+export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
+  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, signal } = options;
+  const chosen = loaded.tests.filter(({ name }) => name.includes(only));
+  if (chosen.length === 0) return reportOf([]);
+  const { global } = loaded.config;
+  let stop = () => {};
+  const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
+  signal?.addEventListener("abort", stop, { once: true });
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped };
+  const endsAt = performance.now() + maxTotalMs;
+  const results: TestResult[] = [];
+  let next = 0;
+  // A test that waits, for the hash of a password for instance, does not hold up the others.
+  const lane = async () => {
+    for (let i = next++; i < chosen.length; i = next++) {
+      if (bench.slices.isOver) await bench.slices.next();
+      const test = chosen[i]!;
+      const left = endsAt - performance.now();
+      const why = signal?.aborted ? STOPPED : left < LEAST_MS ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
+      const compared = why === null ? await runTest(test, bench, Math.min(maxTestMs, left)) : failure(why);
+      results[i] = { name: test.name, passed: compared.differences.length === 0, expected: test.expected, ...compared };
+    }
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
+  signal?.removeEventListener("abort", stop);
+  return reportOf(results);
+}
+
+/** How many tests are under way at most. */
+const LANES = 8;
+/** Timers may fire a millisecond early. */
+const LEAST_MS = 2;
+const STOPPED = "not run: the run was stopped";
+
+/** For a `ConfigError`: an issue for each test that has failed. */
+export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly ConfigIssue[] {
+  const failed = new Map(report.tests.filter(({ passed }) => !passed).map(({ name, differences }) => [name, differences]));
+  return tests.filter(({ name }) => failed.has(name)).map(({ name, at, position, file }) => {
+    const message = `${JSON.stringify(name)} failed: ${failed.get(name)!.join("; ")}`;
+    return { at, message, position, ...(file !== undefined && { file }) };
+  });
+}
+
+/** Shared by all tests of a run. */
+interface Bench {
+  readonly loaded: Tested;
+  readonly table: RouteTable<RouteTarget>;
+  readonly receiving: ReceiveOptions;
+  readonly wall: number;
+  readonly slices: ReturnType<typeof timeSlices>;
+  readonly stopped: Promise<Compared>;
+}
+
+async function runTest(test: ConfigTest, bench: Bench, maxMs: number): Promise<Compared> {
+  const trial = new Trial(test, bench);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<Compared>((resolve) => {
+    timer = setTimeout(() => resolve(failure(`no reply within ${inSeconds(maxMs)}: ${trial.whereabouts}`)), maxMs);
+  });
+  try {
+    return await Promise.race([trial.run(), late, bench.stopped]);
+  } catch (error) {
+    return failure(messageOf(error));
+  } finally {
+    clearTimeout(timer);
+    trial.close();
+  }
+}
+
+/** One test with all its state. */
+class Trial {
+  readonly #test: ConfigTest;
+  readonly #bench: Bench;
+  readonly #clock;
+  readonly #scratch: Scratch;
+  #forwarded: Forwarded | null = null;
+  /** The plugin that has the request; null: none has. */
+  #holder: string | null = null;
+  #abort = () => {};
+  #isClosed = false;
+
+  constructor(test: ConfigTest, bench: Bench) {
+    const { loaded, table, wall } = bench;
+    this.#test = test;
+    this.#bench = bench;
+    this.#clock = manualClock(wall);
+    this.#scratch = new Scratch(loaded, table, {
+      clock: this.#clock,
+      upstream: upstreamOf(test.upstream, (request) => (this.#forwarded = request), viaNameOf(loaded.config.global.name)),
+      ask: serversOf(test.answers),
+      verifiedClaims: test.request.as.jwt ?? null,
+      wrap: ({ name }, middleware) => (next) => {
+        const handler: unknown = middleware((exchange) => {
+          this.#holder = null;
+          return next(exchange);
+        });
+        if (typeof handler !== "function") return handler as Handler; // the chain refuses it
+        return (exchange) => {
+          this.#holder = name;
+          return (handler as Handler)(exchange);
+        };
+      },
+    });
+  }
+
+  /** For the message about a request without a reply. */
+  get whereabouts(): string {
+    return this.#holder === null ? "a plugin did not return the upstream's reply" : `plugin ${this.#holder} did not answer (timers of plugins stand still in a test)`;
+  }
+
+  async run(): Promise<Compared> {
+    const { times, everyMs } = this.#test.request;
+    const { slices } = this.#bench;
+    for (let sent = 1; sent < times && !this.#isClosed; sent++) {
+      await this.#send();
+      this.#clock.advance(everyMs);
+      if (slices.isOver) await slices.next();
+    }
+    const { fault, ...outcome } = await this.#send();
+    const compared = compare(this.#test, outcome);
+    if (compared.differences.length === 0) return compared;
+    const { code } = outcome;
+    const cause = fault !== null ? [`the gateway logs: ${fault}`] : code !== null && this.#test.expect.code === undefined ? [`the error code is ${code}`] : [];
+    return { ...compared, differences: [...compared.differences, ...cause] };
+  }
+
+  /** Gives up a request that is under way. */
+  close(): void {
+    this.#isClosed = true;
+    this.#abort();
+    this.#scratch.close();
+  }
+
+  async #send(): Promise<Outcome & { /** For the log. */ readonly fault: string | null }> {
+    const inbound = requestOf(this.#test.request, { ...this.#bench.receiving, clock: this.#clock });
+    const { call } = inbound;
+    const { notes } = call;
+    this.#forwarded = null;
+    this.#abort = () => call.abort();
+    try {
+      const { status, headers, body } = await collected(inbound, await this.#scratch.serve(inbound));
+      const { code, service, route, identity: caller, fault } = notes;
+      return { status, code, service, route, caller, forwarded: this.#forwarded, headers, body, fault };
+    } finally {
+      call.close();
+      inbound.body?.destroy();
+    }
+  }
+}
+
+function failure(difference: string): Compared {
+  return { found: {}, differences: [difference] };
+}
+
+function reportOf(tests: readonly TestResult[]): TestReport {
+  const passed = tests.filter((test) => test.passed).length;
+  return { passed, failed: tests.length - passed, tests };
+}
+
+function inSeconds(ms: number): string {
+  return `${Math.round(ms) / 1000} s`;
+}
+
+/** Lets the event loop turn now and then, as the tests of a large configuration take long together. */
+function timeSlices() {
+  const nextSlice = createTimeSlices();
+  let begunAt = performance.now();
+  return {
+    get isOver() {
+      return performance.now() - begunAt > SLICE_MS;
+    },
+    async next() {
+      await nextSlice();
+      begunAt = performance.now();
+    },
+  };
+}
+
+const SLICE_MS = 10;

@@ -1,0 +1,94 @@
+/**
+ * Reads a configuration as its warnings need it: each plugin instance and each route with the path that names it.
+ */
+import { hash, randomUUID } from "node:crypto";
+import type { Path } from "../../config/json.ts";
+import type { PluginInstance, Route, Service } from "../../config/model.ts";
+import type { NamedFile } from "../../config/schema.ts";
+import type { AnyPlugin } from "../../plugins/plugin.ts";
+import type { Loaded } from "../snapshot.ts";
+
+/** An enabled plugin instance. */
+export interface WrittenPlugin {
+  readonly kind: AnyPlugin;
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Null: at the global level. */
+  readonly service: string | null;
+  readonly route: string | null;
+  readonly path: string;
+  readonly at: Path;
+  /** For guards: equal for equal guards. Null for other plugins. */
+  readonly guard: string | null;
+}
+
+export interface WrittenRoute {
+  readonly service: Service;
+  readonly route: Route;
+  readonly path: string;
+  readonly at: Path;
+  /** From the outermost to the innermost, as written. */
+  readonly plugins: readonly WrittenPlugin[];
+  /** Equal sets are one object. */
+  readonly guards: ReadonlySet<string>;
+}
+
+/** All enabled plugin instances, and all routes with theirs. */
+export function* written({ config: { global, services }, kinds }: Loaded) {
+  const byName = new Map(kinds.map((kind) => [kind.name, kind]));
+  const list = (instances: readonly PluginInstance[], path: string, at: Path, service: string | null, route: string | null) =>
+    instances.flatMap(({ id, name, enabled, config }, i): readonly WrittenPlugin[] => {
+      if (!enabled) return [];
+      const kind = byName.get(name)!;
+      const guard = kind.guards === true ? guardOf(name, config) : null;
+      return [{ kind, config: config as WrittenPlugin["config"], service, route, path: `${path}.plugins.${id ?? name}`, at: [...at, "plugins", i], guard }];
+    });
+  const outermost = list(global.plugins, "global", ["global"], null, null);
+  const plugins = [...outermost];
+  const routes: WrittenRoute[] = [];
+  const sets = new Map<string, ReadonlySet<string>>();
+  for (const [i, service] of services.entries()) {
+    const at = ["services", i];
+    const path = `services.${service.name}`;
+    const outer = list(service.plugins, path, at, service.name, null);
+    plugins.push(...outer);
+    for (const [j, route] of service.routes.entries()) {
+      yield;
+      const place = { path: `${path}.routes.${route.name}`, at: [...at, "routes", j] };
+      const inner = list(route.plugins, place.path, place.at, service.name, route.name);
+      plugins.push(...inner);
+      const all = [...outermost, ...outer, ...inner];
+      const guards = new Set(all.flatMap(({ guard }) => guard ?? []));
+      const name = [...guards].sort().join();
+      if (!sets.has(name)) sets.set(name, guards);
+      routes.push({ ...place, service, route, plugins: all, guards: sets.get(name)! });
+    }
+  }
+  return { routes, plugins };
+}
+
+/** Names a guard by its kind and configuration, files by their content. A configuration that JSON cannot express equals no other. */
+function guardOf(name: string, config: unknown): string {
+  const comparable = (_key: string, value: unknown): unknown => {
+    if (isFile(value)) return hash("sha256", value.content);
+    if (value instanceof Map || value instanceof Set) return [...value];
+    if (typeof value === "function") throw new TypeError("a function equals itself only");
+    return value instanceof RegExp ? String(value) : value;
+  };
+  try {
+    return `${name} ${hash("sha256", JSON.stringify(config, comparable))}`;
+  } catch {
+    return `${name} ${randomUUID()}`;
+  }
+}
+
+function isFile(value: unknown): value is NamedFile {
+  if (typeof value !== "object" || value === null || Object.keys(value).join() !== "path,content") return false;
+  return Buffer.isBuffer((value as NamedFile).content);
+}
+
+/** A request that the route takes. */
+export function exampleFor({ hosts, basePath }: Service, { methods, path }: Route): string {
+  const host = (hosts[0] ?? "localhost").replace("*", "x");
+  const filled = (basePath + path).replace(/\/+/g, "/").replace(/[{<][^}>]*[}>]/g, "x");
+  return `${methods[0] ?? "GET"} http://${host}${filled}`;
+}

@@ -1,0 +1,79 @@
+/**
+ * Prepares results of tests for display: their order, and what was expected beside what was found.
+ */
+import type { TestResult } from "./api.ts";
+import { isSecret } from "./secrets.ts";
+
+/** One line of a comparison. */
+export interface Comparison {
+  /** "status", "headers.WWW-Authenticate" */
+  readonly name: string;
+  readonly expected: Value;
+  readonly found: Value;
+  readonly differs: boolean;
+}
+
+export interface Value {
+  readonly text: string;
+  /** Hidden until a user asks for it, such as the value of an Authorization header. */
+  readonly secret: boolean;
+}
+
+/** Failed tests first, otherwise in the order of the configuration. */
+export function failedFirst(tests: readonly TestResult[]): readonly TestResult[] {
+  return [...tests.filter(({ passed }) => !passed), ...tests.filter(({ passed }) => passed)];
+}
+
+/** A line for each expectation, headers one by one. */
+export function comparisonsOf({ expected, found, differences }: TestResult): readonly Comparison[] {
+  return namesIn(expected).map(({ name, path }) => ({
+    name,
+    expected: valueOf(name, at(expected, path)),
+    found: valueOf(name, at(found, path)),
+    differs: differences.some((each) => each.startsWith(`${name}:`)),
+  }));
+}
+
+/** The names of what differs, or the reason why there was nothing to compare: "status, headers.Via". Without values: they may be secret. */
+export function differenceOf(result: TestResult): string {
+  const [other] = otherDifferences(result);
+  return other ?? comparisonsOf(result).filter(({ differs }) => differs).map(({ name }) => name).join(", ");
+}
+
+/** Differences that belong to no line, such as a test that did not end. */
+export function otherDifferences(result: TestResult): readonly string[] {
+  const names = comparisonsOf(result).map(({ name }) => `${name}:`);
+  const others = result.differences.filter((each) => !names.some((name) => each.startsWith(name)));
+  return others.map((each) => (each.startsWith("upstream_headers:") ? "upstream_headers: the upstream got no request" : each));
+}
+
+/** The text that a search looks at. */
+export function searchTextOf(result: TestResult): string {
+  return `${result.name} ${differenceOf(result)}`.toLowerCase();
+}
+
+const HEADERS = new Set(["headers", "upstream_headers"]);
+
+function namesIn(expected: unknown): readonly { readonly name: string; readonly path: readonly string[] }[] {
+  return Object.entries(isRecord(expected) ? expected : {}).flatMap(([member, value]) => {
+    if (!HEADERS.has(member) || !isRecord(value)) return [{ name: member, path: [member] }];
+    return Object.keys(value).map((header) => ({ name: `${member}.${header}`, path: [member, header] }));
+  });
+}
+
+function at(value: unknown, path: readonly string[]): unknown {
+  return path.reduce((inner, name) => (isRecord(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), value);
+}
+
+/** Text as it is, a pattern as "matches ^Key", and null as "none". */
+function valueOf(name: string, value: unknown): Value {
+  if (value === null || value === undefined) return { text: "none", secret: false };
+  if (value === "") return { text: '""', secret: false };
+  if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string") return { text: `matches ${value.matches}`, secret: false };
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return { text, secret: isSecret(name, text) };
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,179 @@
+/**
+ * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
+ */
+import { ApiError, ask, type Status, type TestResult, type TestRun } from "./api.ts";
+import { breakable, createAges, loading, secretText } from "./components.ts";
+import { copyText } from "./copy.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
+import { number } from "./format.ts";
+import type { Frame, Known, OpenPage, Page } from "./page.ts";
+import { countText, matches } from "./table_rows.ts";
+import { EXAMPLE_TEST } from "./test_json.ts";
+import { comparisonsOf, differenceOf, failedFirst, otherDifferences, searchTextOf, type Value } from "./test_results.ts";
+
+/** More tests get a search field. */
+const MOST_WITHOUT_SEARCH = 10;
+/** Tests that are drawn at first. */
+const FIRST_TESTS = 100;
+/** Failed tests that are open at first. */
+const FIRST_OPEN = 10;
+
+export const testsPage: OpenPage = (frame) => new TestsPage(frame);
+
+class TestsPage implements Page {
+  readonly title = "Tests";
+  readonly node = el("div", { class: "stack" });
+  readonly #frame: Frame;
+  readonly #summary = el("div", { role: "status" });
+  readonly #ages = createAges();
+  /** Counts requests: a reply to an earlier one is ignored. */
+  #asked = 0;
+  /** What the run that is shown belongs to: another run follows a reload. */
+  #state = "";
+  #status: Status | null = null;
+
+  constructor(frame: Frame) {
+    this.#frame = frame;
+    replace(this.node, loading("the tests"));
+  }
+
+  update({ status }: Known): void {
+    this.#ages.update(Date.now());
+    if (status === null) return;
+    const state = JSON.stringify([status.digest, status.tests, status.last_reload?.at]);
+    if (state === this.#state) return;
+    this.#state = state;
+    this.#status = status;
+    void this.#load();
+  }
+
+  close(): void {
+    // Ignores a reply that arrives after the page was left.
+    this.#asked += 1;
+  }
+
+  async #load(): Promise<void> {
+    const own = ++this.#asked;
+    try {
+      const run = await ask<TestRun>("GET", "/gateway/tests");
+      if (own === this.#asked) this.#show(run);
+    } catch (error) {
+      if (own === this.#asked) this.#showError(error);
+    }
+  }
+
+  #show(run: TestRun): void {
+    this.#ages.forget();
+    if (run.tests.length === 0) return replace(this.node, noTests(this.#frame));
+    replace(this.#summary, this.#summaryOf(run));
+    replace(this.node, this.#summary, testList(run.tests));
+    this.#ages.update(Date.now());
+  }
+
+  #summaryOf({ at = null, digest = null, passed, failed }: TestRun): HTMLElement {
+    const all = passed + failed;
+    const when = at === null ? null : el("p", {}, "Last run ", this.#ages.of(at), digest === null ? "." : ", configuration ", digest !== null && el("span", { class: "mono" }, digest.slice(0, 16)));
+    if (failed === 0) return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, all === 1 ? "1 test passed." : `${number(all)} tests passed.`)), when);
+    const refused = this.#status?.last_reload?.outcome === "refused";
+    return el(
+      "div",
+      { class: "notice notice--bad" },
+      el("p", {}, el("strong", {}, `${number(failed)} of ${number(all)} tests failed.`)),
+      refused && el("p", {}, "The reload was refused, and the gateway keeps its current configuration. Correct the configuration or the test, then reload: ", el("a", { href: "#/config" }, "Configuration")),
+      when,
+    );
+  }
+
+  #showError(error: unknown): void {
+    if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
+    if (error instanceof ApiError && error.status === 404) {
+      const older = [el("p", {}, el("strong", {}, "This gateway reports no tests.")), el("p", {}, "It is an older version, without GET /gateway/tests. All other pages work.")];
+      return replace(this.node, el("div", { class: "notice notice--warn" }, ...older));
+    }
+    replace(
+      this.node,
+      el("div", { class: "notice notice--bad" }, el("p", {}, `The tests could not be read. ${error instanceof Error ? error.message : String(error)}`)),
+      el("p", {}, el("button", { type: "button", class: "button button--small", onclick: () => void this.#load() }, "Try again")),
+    );
+  }
+}
+
+function testList(tests: readonly TestResult[]): HTMLElement {
+  const items = failedFirst(tests).map((test, i) => ({ text: searchTextOf(test), node: null as HTMLElement | null, test, open: i < FIRST_OPEN && !test.passed }));
+  const list = el("ol", { class: "tests" });
+  const count = el("p", { class: "muted", role: "status" });
+  const input = el("input", { id: "search-tests", type: "search", autocomplete: "off", spellcheck: "false", oninput: draw });
+  const more = el("button", { type: "button", class: "button button--quiet", onclick: showAll });
+  const search = el("div", { class: "toolbar toolbar--apart" }, el("div", { class: "field" }, el("label", { for: input.id }, "Search tests"), input), count);
+  let all = false;
+  draw();
+  return el("div", { class: "card stack" }, tests.length > MOST_WITHOUT_SEARCH && search, list, more);
+
+  function draw(): void {
+    const found = items.filter(({ text }) => matches(text, input.value));
+    const shown = all ? found : found.slice(0, FIRST_TESTS);
+    replace(list, ...shown.map((item) => (item.node ??= testItem(item.test, item.open))));
+    setText(count, countText(found.length, items.length, ["test", "tests"]));
+    more.hidden = shown.length === found.length;
+    setText(more, `Show all ${number(found.length)} tests (the first ${number(shown.length)} are here)`);
+  }
+
+  function showAll(): void {
+    const next = list.children.length;
+    all = true;
+    draw();
+    // The button is gone, so the focus moves to the first new test.
+    list.children[next]?.querySelector("summary")?.focus();
+  }
+}
+
+/** The comparison is created when it is opened: there may be thousands of tests. */
+function testItem(test: TestResult, open: boolean): HTMLElement {
+  const { name, passed } = test;
+  const badge = el("span", { class: `badge badge--${passed ? "good" : "bad"}` }, passed ? "Passed" : "Failed");
+  const summary = el("summary", {}, badge, " ", el("strong", {}, name), !passed && el("span", { class: "muted test__why" }, ` ${differenceOf(test)}`));
+  const details = el("details", { class: "test", open, ontoggle: fill }, summary);
+  fill();
+  return el("li", {}, details);
+
+  function fill(): void {
+    if (details.open && details.children.length === 1) details.append(...comparison(test));
+  }
+}
+
+function comparison(test: TestResult): readonly HTMLElement[] {
+  const others = otherDifferences(test);
+  const rows = comparisonsOf(test).map(({ name, expected, found, differs }) => {
+    const difference = differs && el("span", { class: "badge badge--bad" }, "differs");
+    return el("tr", {}, el("th", { scope: "row" }, el("code", {}, ...breakable(name)), " ", difference), cell(expected, `${name}, expected`), cell(found, `${name}, found`));
+  });
+  const head = el("tr", {}, el("th", { scope: "col" }, "Field"), el("th", { scope: "col" }, "Expected"), el("th", { scope: "col" }, "Found"));
+  const table = el("table", { class: "table table--fixed", "aria-label": `Expected and found: ${test.name}` }, el("thead", {}, head), el("tbody", {}, ...rows));
+  return [...others.map((each) => el("p", { class: "figure--bad" }, each)), ...(rows.length > 0 ? [table] : [])];
+}
+
+function cell({ text, secret }: Value, name: string): HTMLElement {
+  return el("td", {}, secret ? secretText(name, text) : el("code", { class: "test__value" }, text));
+}
+
+function noTests(frame: Frame): HTMLElement {
+  const text = JSON.stringify({ tests: [EXAMPLE_TEST] }, null, 2);
+  const field = el("textarea", { id: "test-example", class: "mono", readonly: true, rows: text.split("\n").length, spellcheck: "false" });
+  field.value = text;
+  const what: readonly Child[] = [
+    "A test names a request and what has to become of it. All tests run at the start and before each reload, without any upstream: if one fails, the current configuration stays in force.",
+  ];
+  return el(
+    "div",
+    { class: "card stack" },
+    el("p", {}, el("strong", {}, "The configuration has no tests.")),
+    el("p", {}, ...what),
+    el("div", { class: "field" }, el("label", { for: field.id }, "A test in the configuration file"), field),
+    el("div", { class: "toolbar" }, el("button", { type: "button", class: "button", onclick: () => void copy() }, "Copy"), el("a", { href: "#/try" }, "Try it"), el("span", { class: "muted" }, "writes a test from a request.")),
+  );
+
+  async function copy(): Promise<void> {
+    if (await copyText(text, field)) frame.showMessage("Copied.", "good");
+    else frame.showMessage("Your browser does not let this page copy. The text is selected: copy it with the keyboard.", "bad");
+  }
+}

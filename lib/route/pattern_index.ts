@@ -1,0 +1,111 @@
+/**
+ * An index of route patterns that finds all patterns that share a path with a given one.
+ */
+import type { Segment } from "./pattern.ts";
+import { nextKey } from "./tree.ts";
+
+/** A pattern on one host. */
+export interface Indexed {
+  /** See `hostKeys`. */
+  readonly key: string;
+  readonly segments: readonly Segment[];
+}
+
+interface Node<P> {
+  literals: Map<string, Node<P>> | null;
+  one: Node<P> | null;
+  /** The patterns that end here, and those that end in {name*} here: one for each host. */
+  ends: P[] | null;
+  rest: P[] | null;
+}
+
+/** Called for each pattern that is found; false ends the search. */
+export type Visit<P> = (pattern: P) => boolean;
+
+/** "prefixes": finds the patterns that share a path with any beginning of the given one. */
+export type Extent = "whole" | "prefixes";
+
+export class PatternIndex<P extends Indexed> {
+  /** The patterns of each host. */
+  readonly #at = new Map<string, Node<P>>();
+  /** For each host that has others below it: its patterns and theirs. */
+  readonly #within = new Map<string, Node<P>>();
+
+  constructor(keys: ReadonlySet<string>) {
+    for (const key of keys) {
+      this.#at.set(key, newNode());
+      for (const above of keysFrom(key).slice(1)) if (keys.has(above)) this.#within.set(above, newNode());
+    }
+  }
+
+  add(pattern: P): void {
+    insert(this.#at.get(pattern.key)!, pattern);
+    for (const key of keysFrom(pattern.key)) {
+      const node = this.#within.get(key);
+      if (node !== undefined) insert(node, pattern);
+    }
+  }
+
+  /** On exactly this host. As all searches: of two patterns that share a path with each other, the more specific one comes first. */
+  on(key: string, segments: readonly Segment[], visit: Visit<P>): void {
+    const node = this.#at.get(key);
+    if (node !== undefined) walk(node, segments, 0, "whole", visit);
+  }
+
+  /** On all hosts below this one. */
+  below(key: string, segments: readonly Segment[], visit: Visit<P>): void {
+    const node = this.#within.get(key);
+    if (node !== undefined) walk(node, segments, 0, "whole", (pattern) => pattern.key === key || visit(pattern));
+  }
+
+  /** On all hosts that share a host name with one of these. A pattern may be visited twice. */
+  meeting(keys: readonly string[], segments: readonly Segment[], extent: Extent, visit: Visit<P>): void {
+    const nodes = new Set(keys.map((key) => this.#within.get(key) ?? this.#at.get(key)));
+    for (const key of keys) for (const above of keysFrom(key).slice(1)) nodes.add(this.#at.get(above));
+    for (const node of nodes) if (node !== undefined && !walk(node, segments, 0, extent, visit)) return;
+  }
+}
+
+/** The keys under which a host is looked up: itself, the wildcards that cover it, all hosts. */
+export function keysFrom(key: string): readonly string[] {
+  const keys = [key];
+  for (let at = key; at !== ""; keys.push(at)) at = nextKey(at);
+  return keys;
+}
+
+function newNode<P>(): Node<P> {
+  return { literals: null, one: null, ends: null, rest: null };
+}
+
+function insert<P extends Indexed>(node: Node<P>, pattern: P): void {
+  for (const segment of pattern.segments) {
+    if (segment.kind === "rest") {
+      (node.rest ??= []).push(pattern);
+      return;
+    }
+    if (segment.kind === "one") node = node.one ??= newNode();
+    else {
+      const literals = (node.literals ??= new Map<string, Node<P>>());
+      let child = literals.get(segment.text);
+      if (child === undefined) literals.set(segment.text, (child = newNode()));
+      node = child;
+    }
+  }
+  (node.ends ??= []).push(pattern);
+}
+
+/** `at` is the index of the next segment; behind {name*} any number may follow. Literals come first, then {name}, then {name*}. */
+function walk<P>(node: Node<P>, segments: readonly Segment[], at: number, extent: Extent, visit: Visit<P>): boolean {
+  const segment = segments[at];
+  if ((segment === undefined || extent === "prefixes") && node.ends !== null && !node.ends.every(visit)) return false;
+  if (segment === undefined && segments.at(-1)?.kind !== "rest") return true;
+  const next = segment === undefined || segment.kind === "rest" ? segments.length : at + 1;
+  if (segment?.kind === "literal") {
+    const child = node.literals?.get(segment.text);
+    if (child !== undefined && !walk(child, segments, next, extent, visit)) return false;
+  } else if (node.literals !== null) {
+    for (const child of node.literals.values()) if (!walk(child, segments, next, extent, visit)) return false;
+  }
+  if (node.one !== null && !walk(node.one, segments, next, extent, visit)) return false;
+  return node.rest === null || node.rest.every(visit);
+}

@@ -1,0 +1,251 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { ConfigInput } from "../../../lib/config/model.ts";
+import { createTimeSlices } from "../../../lib/base/time_slices.ts";
+import { loadConfig } from "../../../lib/config/load.ts";
+import { configWarnings, configWarningsInSlices } from "../../../lib/gateway/proof/config_warnings.ts";
+import type { Loaded } from "../../../lib/gateway/snapshot.ts";
+import type { ConfigWarning } from "../../../lib/gateway/status.ts";
+import { definePlugin, schema } from "../../../lib/index.ts";
+import { builtinPlugins } from "../../../lib/plugins/builtin.ts";
+import type { AnyPlugin } from "../../../lib/plugins/plugin.ts";
+import { checkRoutes } from "../../../lib/route/checks.ts";
+import { document } from "../../support/documents.ts";
+import { oneService, running } from "../../support/gateway.ts";
+import { emptyFolder } from "../../support/process.ts";
+
+function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
+  const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k" }, checkRoutes });
+  if (!result.ok) throw new Error(JSON.stringify(result.issues));
+  return result;
+}
+
+const warningsOf = (config: unknown, kinds: readonly AnyPlugin[] = []) => configWarnings(loaded(config, kinds));
+const pathsOf = (warnings: readonly ConfigWarning[]) => warnings.map(({ code, path }) => `${code}:${path}`);
+
+/** Service "s" below "/", with these routes: [name, path, plugins], and parts. */
+function configOf(routes: readonly (readonly [name: string, path: string, ...plugins: object[]])[], parts: object = {}, global: object = {}): ConfigInput {
+  const all = routes.map(([name, path, ...plugins]) => ({ name, path, plugins }));
+  return oneService(9, { base_path: "/", routes: all, ...parts } as never, global as never);
+}
+
+const key = (value = "k", more: object = {}) => ({ name: "key_auth", config: { key: value }, ...more });
+const limit = (limit_by = "header:X-Tenant", more: object = {}) => ({ name: "rate_limit", config: { limit_min: 5, limit_by }, ...more });
+const cache = { name: "response_cache" };
+const HMAC = { secret: "a secret of thirty-two characters", alg: "HS256" };
+
+describe("configWarnings", () => {
+  const sections = document("docs/proof.md").text.split(/^### /m).slice(1).map((text) => ({ code: /^\w+/.exec(text)![0], json: /```json example\n([^]*?)```/.exec(text)![1]! }));
+
+  it("docs/proof.md has a section for every warning about a configuration", () => {
+    const table = /^\| `(\w+)` ²/gm;
+    const listed = [...document("docs/troubleshooting.md").text.matchAll(table)].map(([, code]) => code);
+    expect(sections.map(({ code }) => code)).toEqual(listed);
+  });
+
+  it.each(sections)("the example of $code in docs/proof.md gives this warning, and no other", ({ code, json }) => {
+    expect(warningsOf(JSON.parse(json)).map((warning) => warning.code)).toEqual([code]);
+  });
+
+  it("a route that no request reaches is named with those that take its requests, with one of these and with its place", () => {
+    expect(warningsOf(configOf([["all", "/a/{x*}"], ["one", "/a/{y}"], ["more", "/a/{y}/{z*}"]]))).toEqual([
+      {
+        code: "route_unreachable",
+        path: "services.s.routes.all",
+        message: 'No request reaches route "all" of service "s": route "one" of service "s", route "more" of service "s" take all that its path matches.',
+        example: "GET http://localhost/a/x",
+        remedy: 'Remove the route, or give it a path, methods or hosts that no other route takes; if it is intended, add "route_unreachable:services.s.routes.all" to global.accept_warnings.',
+        service: "s",
+        route: "all",
+        at: ["services", 0, "routes", 0, "path"],
+      },
+    ]);
+  });
+
+  it("a guarded route has one warning, which names up to three routes with the guards that they lack, and how many more there are", () => {
+    const others = ["b", "c", "d", "e", "f"].map((name) => [name, `/a/${name}`] as const);
+    const [warning, ...more] = warningsOf(configOf([["guarded", "/a/{x}", key(), { name: "bot_protection", config: { blacklist: ["x"] } }], ...others]));
+    expect(more).toEqual([]);
+    expect(warning).toMatchObject({ code: "guard_bypassed", path: "services.s.routes.guarded", example: "GET http://localhost/a/b", at: ["services", 0, "routes", 0, "path"] });
+    expect(warning!.message).toBe(
+      'Requests that match the path of route "guarded" of service "s" can avoid its guards: ' +
+        ["b", "c", "d"].map((name) => `route "${name}" of service "s" takes some without key_auth and bot_protection (its path is more specific), `).join("") +
+        "2 more routes do the same.",
+    );
+    const many = Array.from({ length: 30 }, (_, i) => [`r${i}`, `/a/r${i}`] as const);
+    expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ...many]))[0]!.message).toMatch(/, at least 7 more routes do the same\.$/);
+  });
+
+  it("a guard is the same if its checked configuration is: by value, whatever its file is called, and not with another key", () => {
+    const folder = emptyFolder();
+    for (const [name, text] of [["a", "k"], ["b", "k"], ["c", "other"]]) writeFileSync(join(folder, name!), text!);
+    const bypassed = (inner: object) => pathsOf(warningsOf(configOf([["guarded", "/a/{x}", key()], ["b", "/a/b", inner]])));
+    expect(bypassed(key("${env:KEY}"))).toEqual([]);
+    expect(bypassed(key(`\${file:${join(folder, "a")}}`))).toEqual([]);
+    expect(bypassed(key("other"))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+    expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ["b", "/a/b", key("other")]]))[0]!.message).toMatch(/takes some without the same key_auth \(/);
+    const inFile = definePlugin({ name: "in_file", schema: schema.object({ list: schema.file() }), guards: true, create: () => (next) => next });
+    const withFile = (name: string) => ({ name: "in_file", config: { list: join(folder, name) } });
+    const compared = (name: string) => pathsOf(warningsOf(configOf([["guarded", "/a/{x}", withFile("a")], ["b", "/a/b", withFile(name)]]), [inFile]));
+    expect(compared("b")).toEqual([]);
+    expect(compared("c")).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+  });
+
+  it.each<[string, object]>([
+    ["key_auth", { keys: [{ id: "a", key: "k" }] }],
+    ["basic_auth", { username: "u", password: "p" }],
+    ["jwt", { ...HMAC, aud: "a" }],
+    ["mtls", {}],
+    ["forward_auth", { url: "http://127.0.0.1:1/" }],
+    ["acl", { whitelist: ["10.0.0.0/8"] }],
+    ["bot_protection", { blacklist: ["x"] }],
+    ["request_termination", {}],
+  ])("two guards of the kind %s with one configuration are the same, and one alone can be bypassed", (name, config) => {
+    expect(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b", { name, config }]]))).toEqual([]);
+    expect(pathsOf(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b"]])))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+  });
+
+  it("a guard whose configuration holds a function equals no other", () => {
+    const odd = { ...schema.object({}), check: () => ({ run: () => 1 }) };
+    const kind = definePlugin({ name: "odd", schema: odd as never, guards: true, create: () => (next) => next });
+    const config = configOf([["guarded", "/a/{x}", { name: "odd" }], ["b", "/a/b", { name: "odd" }]]);
+    expect(pathsOf(warningsOf(config, [kind]))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+  });
+
+  it("a disabled guard, a disabled cache and a disabled limit count for nothing", () => {
+    const off = { enabled: false };
+    expect(warningsOf(configOf([["guarded", "/a/{x}", key("k", off)], ["b", "/a/b"]], { plugins: [{ ...cache, ...off }, limit("header:X", off)] }))).toEqual([]);
+  });
+
+  it("warnings are in the order of the configuration, and only the guards that are missing are named", () => {
+    const other = { name: "mtls" };
+    const services = [
+      configOf([["a", "/a/{x}", key(), other], ["b", "/a/b", other], ["c", "/c", limit()]]).services[0]!,
+      { ...configOf([["d", "/d/{x*}"], ["e", "/d/{x}"], ["f", "/d/{x}/{y*}"]]).services[0]!, name: "t" },
+    ];
+    const warnings = warningsOf({ services, global: { plugins: [limit("header:A", { id: "first" })] } });
+    expect(pathsOf(warnings)).toEqual([
+      "limit_by_any_header:global.plugins.first",
+      "guard_bypassed:services.s.routes.a",
+      "limit_by_any_header:services.s.routes.c.plugins.rate_limit",
+      "route_unreachable:services.t.routes.d",
+    ]);
+    expect(warnings[1]!.message).toMatch(/takes some without key_auth \(/);
+  });
+
+  it("guards at the service and the global level hold for all their routes", () => {
+    expect(warningsOf(configOf([["a", "/a/{x}"], ["b", "/a/b"]], { plugins: [key()] }))).toEqual([]);
+    expect(warningsOf(configOf([["a", "/a/{x}"], ["b", "/a/b"]], {}, { plugins: [key()] }))).toEqual([]);
+  });
+
+  it("custom kinds guard, identify and store by what they say about themselves", () => {
+    const custom = (name: string, roles: object) => definePlugin({ name, schema: schema.object({}), create: () => (next) => next, ...roles });
+    const kinds = [custom("door", { guards: true }), custom("badge", { identifies: true }), custom("shelf", { stores: true })];
+    const config = configOf([["a", "/a/{x}", { name: "door" }, { name: "badge" }], ["b", "/a/b"]], { plugins: [{ name: "shelf" }, limit("credential")] });
+    expect(pathsOf(warningsOf(config, kinds))).toEqual([
+      "cache_outside_guard:services.s.plugins.shelf",
+      "limit_before_identity:services.s.plugins.rate_limit",
+      "guard_bypassed:services.s.routes.a",
+    ]);
+  });
+
+  it("a cache further out than a guard has one warning however many routes have guards, and says that it runs behind the guard", () => {
+    const [warning, ...more] = warningsOf(configOf([["a", "/a", key()], ["b", "/b", key()]], {}, { plugins: [{ ...cache, id: "main" }] }));
+    expect(more).toEqual([]);
+    expect(warning).toMatchObject({ code: "cache_outside_guard", path: "global.plugins.main", example: "GET http://localhost/a", service: null, route: null, at: ["global", "plugins", 0] });
+    expect(warning!.message).toMatch(/^The plugin response_cache of the global level is written further out than key_auth of route "a" of service "s", .* runs it behind that guard all the same\.$/);
+    expect(warningsOf(configOf([["a", "/a", key(), cache]]))).toEqual([]);
+  });
+
+  it("a limit by credential is warned of only where a plugin of the route identifies the caller later, and none before", () => {
+    const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins]])));
+    const by = limit("credential");
+    expect(told(by, key())).toEqual(["limit_before_identity:services.s.routes.a.plugins.rate_limit"]);
+    expect(told(by, { name: "acl", config: { whitelist: ["10.0.0.0/8"] } })).toEqual([]);
+    expect(told(key(), by, key("other"))).toEqual([]);
+    expect(told(by)).toEqual([]);
+  });
+
+  it("warns of a limit by a header before every guard, at any level, and of no other limits", () => {
+    const told = (global: object[], service: object[], route: object[]) => pathsOf(warningsOf(configOf([["x", "/x", ...route]], { plugins: service }, { plugins: global })));
+    const at = (place: string) => `limit_by_any_header:${place}.plugins.rate_limit`;
+    expect(told([limit()], [limit()], [limit()])).toEqual([at("global"), at("services.s"), at("services.s.routes.x")]);
+    expect(told([limit(), key()], [limit()], [limit()])).toEqual([at("global")]);
+    expect(told([], [key("k", { enabled: false }), limit()], [key(), limit()])).toEqual([at("services.s")]);
+    expect(told([key()], [limit()], [limit()])).toEqual([]);
+    expect(told([], [], [limit("client_ip"), limit("credential"), limit("all"), limit("header:X", { enabled: false })])).toEqual([]);
+  });
+
+  it("a jwt needs iss or aud", () => {
+    const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "jwt", config: { ...HMAC, ...more } }]])));
+    expect(told({})).toEqual(["token_for_anyone:services.s.routes.a.plugins.jwt"]);
+    expect(told({ iss: "https://issuer.example.com" })).toEqual([]);
+    expect(told({ aud: "shop" })).toEqual([]);
+  });
+
+  it.each([
+    [{ name: "forward_auth", config: { url: "URL" } }],
+    [{ name: "http_log", config: { http_endpoint: "URL" } }],
+    [{ name: "jwt", config: { jwks_uri: "URL", alg: "RS256", aud: "a" } }],
+  ])("$name must not reach another machine over plain HTTP", (plugin) => {
+    const told = (url: string) => warningsOf(configOf([["a", "/a", JSON.parse(JSON.stringify(plugin).replace("URL", url)) as object]])).map(({ code }) => code);
+    for (const url of ["http://auth.example.com/x", "http://10.0.0.1:8080/", "http://[::2]/", "http://localhost.example.com/"]) expect(told(url), url).toEqual(["plain_http_secret"]);
+    for (const url of ["https://auth.example.com/", "http://localhost:1/", "http://127.1.2.3/", "http://[::1]:80/"]) expect(told(url), url).toEqual([]);
+  });
+
+  it("an accepted warning is silent: by its path, or by the path of the route, service or global that has the plugin", () => {
+    const plugins = [limit("header:A", { id: "l" })];
+    const config = (accept_warnings: string[]) => configOf([["x", "/x", limit()]], { plugins }, { plugins, accept_warnings });
+    const left = (...entries: string[]) => pathsOf(warningsOf(config(entries.map((entry) => `limit_by_any_header:${entry}`)))).map((text) => text.replace("limit_by_any_header:", ""));
+    expect(left()).toEqual(["global.plugins.l", "services.s.plugins.l", "services.s.routes.x.plugins.rate_limit"]);
+    expect(left("global", "services.s.routes.x")).toEqual(["services.s.plugins.l"]);
+    expect(left("services.s", "global.plugins.l")).toEqual(["services.s.routes.x.plugins.rate_limit"]);
+  });
+
+  it("an entry that accepts nothing is a warning itself, which names its place and cannot be accepted", () => {
+    const accept_warnings = ["token_for_anyone:global", "limit_by_any_header:services.s.routes.x", "limit_by_any_header:services.s"];
+    const stale = warningsOf(configOf([["x", "/x", limit()]], {}, { accept_warnings }));
+    expect(stale.map(({ code, path, at, service }) => [code, path, at, service])).toEqual([
+      ["stale_acceptance", "global.accept_warnings[0]", ["global", "accept_warnings", 0], null],
+      ["stale_acceptance", "global.accept_warnings[2]", ["global", "accept_warnings", 2], null],
+    ]);
+    expect(stale[0]!.message).toBe('global.accept_warnings has "token_for_anyone:global", and there is no such warning.');
+  });
+
+  it.each([
+    ["guard_bypased:services.s", /did you mean "guard_bypassed"\?/],
+    ["upstream_down:services.s", /the codes are route_unreachable, guard_bypassed, /],
+    ["stale_acceptance:global", /the codes are/],
+    ["guard_bypassed", /add what the warning is about: "guard_bypassed:services\.NAME\.routes\.NAME"/],
+    ["guard_bypassed:", /add what the warning is about/],
+  ])("refuses to accept %s, and says what to write", (entry, message) => {
+    const result = loadConfig({ value: configOf([], {}, { accept_warnings: [entry] }) }, { kinds: builtinPlugins, environment: {} });
+    if (result.ok) throw new Error("accepted");
+    expect(result.issues[0]!.at).toEqual(["global", "accept_warnings", 0]);
+    expect(result.issues[0]!.message).toMatch(message);
+  });
+
+  it("gives the same warnings in slices, between which other work runs", async () => {
+    const config = loaded(configOf(Array.from({ length: 3_000 }, (_, i) => [`r${i}`, i % 2 === 0 ? `/{a}/{b}/r${i}` : `/r${i}/{b}/{c}`, ...(i % 2 === 0 ? [key()] : [])] as const)));
+    let slices = 0;
+    const next = createTimeSlices();
+    const warnings = await configWarningsInSlices(config, () => (slices++, next()));
+    expect(warnings).toEqual(configWarnings(config));
+    expect(warnings.length).toBe(1_500);
+    expect(slices).toBeGreaterThan(1);
+  });
+});
+
+describe("the gateway's configWarnings", () => {
+  it("are those of the configuration in force, are in the status behind those of the moment, and change with a reload", async () => {
+    const { gateway } = await running(configOf([["x", "/x", limit()]], {}, { certificates: [] }));
+    expect(pathsOf(gateway.configWarnings)).toEqual(["limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
+    expect(gateway.configWarnings).toBe(gateway.configWarnings);
+    expect(gateway.status.warnings).toEqual(gateway.configWarnings);
+    await expect(gateway.reload({ services: [{}] } as never)).rejects.toThrow();
+    expect(gateway.status.warnings.map(({ code }) => code)).toEqual(["reload_refused", "limit_by_any_header"]);
+    await gateway.reload(configOf([["x", "/x"]]));
+    expect(gateway.status.warnings).toEqual([]);
+  });
+});

@@ -1,0 +1,84 @@
+import { writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { backend, oneService } from "../support/gateway.ts";
+import { fileWith, logLines, program, runningProgram, textOf, type RunningProgram } from "../support/process.ts";
+import { ask } from "../support/raw_client.ts";
+
+const REFUSED = /"message":"reload refused, configuration [0-9a-f]{12} stays in force"/;
+
+/** A configuration with this base_path, and a test that GET /a/x has this status. */
+function tested(port: number, status: number, basePath = "/a", more = {}) {
+  return { ...oneService(port, { base_path: basePath }), tests: [{ name: "a is served", request: { url: "/a/x" }, expect: { status } }], ...more };
+}
+
+async function started(status = 200) {
+  const origin = await backend();
+  const running = await runningProgram(tested(origin.port, status), [], { ADMIN_USER: "a", ADMIN_PASSWORD: "b" });
+  return { ...running, origin };
+}
+
+/** Requests of a logged-in administrator to a running program. */
+async function admin({ started }: RunningProgram) {
+  const port = Number(new URL(String(started.admin)).port);
+  const login = await ask(port, { method: "POST", path: "/login", headers: { Authorization: `Basic ${Buffer.from("a:b").toString("base64")}` } });
+  const Cookie = login.headers["set-cookie"]![0]!.split(";")[0]!;
+  return async (method: string, path: string) => {
+    const { status, body } = await ask(port, { method, path, headers: { Cookie } });
+    return { status, json: JSON.parse(body.toString()) as any };
+  };
+}
+
+describe("tests of the configuration of a running program", () => {
+  it("the start ends with exit code 2 when a test fails, names its place, and nothing listens or asks an upstream", async () => {
+    const origin = await backend();
+    const file = fileWith(tested(origin.port, 404));
+    const ended = await program(["--config", file, "--http-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"]).ended;
+    expect([ended.code, ended.stdout]).toEqual([2, ""]);
+    expect(ended.stderr).toMatch(/gw\.json:1:\d+ +tests\[0\] +"a is served" failed: status: expected 404, found 200\nThe configuration has an error; nothing was started\.\n$/);
+    expect(ended.stderr).not.toMatch(/ started"/);
+    expect(origin.connections.total).toBe(0);
+  });
+
+  it("a change of the file, SIGHUP and POST /gateway/reload are refused while a test fails, and the old configuration serves", async () => {
+    const running = await started();
+    const asAdmin = await admin(running);
+    const { digest } = running.started;
+    expect((await asAdmin("GET", "/gateway/tests")).json).toMatchObject({ digest, passed: 1, failed: 0, tests: [{ name: "a is served", passed: true, expected: { status: 200 }, found: { status: 200 }, differences: [] }] });
+    writeFileSync(running.file, textOf(tested(running.origin.port, 200, "/moved")));
+    await running.says(REFUSED);
+    expect(logLines(running.stderr()).at(-1)).toMatchObject({ by: "file", issues: [expect.stringContaining('tests[0]  "a is served" failed: status: expected 200, found 404')] });
+    running.child.kill("SIGHUP");
+    await running.says(/"by":"signal"/);
+    const refused = await asAdmin("POST", "/gateway/reload");
+    expect(refused.json).toMatchObject({ code: "configuration_refused", digest, issues: [expect.stringContaining('"a is served" failed')] });
+    const { json } = await asAdmin("GET", "/gateway/status");
+    expect(json).toMatchObject({ digest, tests: { passed: 0, failed: 1 }, last_reload: { outcome: "refused", by: "admin" } });
+    const last = (await asAdmin("GET", "/gateway/tests")).json;
+    expect(last).toMatchObject({ passed: 0, failed: 1, tests: [{ found: { status: 404 }, differences: ["status: expected 200, found 404", "the error code is route_not_found"] }] });
+    expect(last.digest).not.toBe(digest);
+    expect((await ask(running.port, { path: "/a/x" })).status).toBe(200);
+    writeFileSync(running.file, textOf({ ...tested(running.origin.port, 404, "/moved") }));
+    await running.says("configuration reloaded");
+    expect((await ask(running.port, { path: "/moved/x" })).status).toBe(200);
+  });
+
+  it("a change of a file with tests is a reload, which a failing test refuses", async () => {
+    const origin = await backend();
+    const tests = fileWith("[]", "tests.json");
+    const running = await runningProgram({ ...oneService(origin.port), test_files: [tests] });
+    writeFileSync(tests, JSON.stringify(tested(origin.port, 404).tests));
+    await running.says(REFUSED);
+    expect(logLines(running.stderr()).at(-1)).toMatchObject({ by: "file", issues: [expect.stringMatching(/^\S+tests\.json:1:2 .*"a is served" failed: status: expected 404, found 200$/)] });
+    writeFileSync(tests, JSON.stringify(tested(origin.port, 200).tests));
+    await running.says(/configuration read again/);
+  });
+
+  it("files with tests are found beside the configuration", async () => {
+    const file = fileWith({ ...oneService(9), test_files: ["beside.json"] });
+    writeFileSync(join(dirname(file), "beside.json"), JSON.stringify(tested(9, 418).tests));
+    const ended = await program(["--config", file, "--http-port", "0", "--listen-host", "127.0.0.1"]).ended;
+    expect(ended.code).toBe(2);
+    expect(ended.stderr).toMatch(/beside\.json:1:2 .*expected 418, found 200/);
+  });
+});

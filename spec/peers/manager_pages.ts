@@ -1,0 +1,78 @@
+/** Opens the management UI of the built gateway in a browser, and waits for what its pages show. */
+import { once } from "node:events";
+import { renameSync, writeFileSync } from "node:fs";
+import http, { type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect, onTestFinished } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { visit, type Browser, type Page } from "./browser.ts";
+import { CREDENTIALS, startBuilt, type Built } from "./built.ts";
+
+/** Listens on `port`, answers 200, and can go away and come back. */
+export async function upstream(port = 0): Promise<{ readonly port: number; readonly server: Server; end(): Promise<void> }> {
+  const server = http.createServer((_request, response) => response.end("ok"));
+  server.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  const end = async () => {
+    if (!server.listening) return;
+    const closed = once(server, "close");
+    server.close();
+    server.closeAllConnections();
+    await closed;
+  };
+  onTestFinished(end);
+  return { port: (server.address() as AddressInfo).port, server, end };
+}
+
+export interface Open extends Built {
+  readonly page: Page;
+  readonly errors: string[];
+  readonly origins: Set<string>;
+}
+
+interface OpenOptions {
+  readonly width?: number;
+  readonly colorScheme?: "light" | "dark";
+  readonly environment?: Record<string, string>;
+}
+
+/** The login page of the management UI of a gateway with this configuration. */
+export async function openLogin(browser: Browser, config: ConfigInput, options: OpenOptions = {}): Promise<Open> {
+  const built = await startBuilt(config, { MANAGER: "true", MANAGER_PORT: "0", ...options.environment });
+  const seen = await visit(browser, options);
+  await seen.page.goto(built.managerUrl!);
+  await heading(seen.page, "Sign in");
+  return { ...built, ...seen };
+}
+
+/** The overview, after the login. */
+export async function openOverview(browser: Browser, config: ConfigInput, options: OpenOptions = {}): Promise<Open> {
+  const all = await openLogin(browser, config, options);
+  await signIn(all.page);
+  await heading(all.page, "Overview");
+  await all.page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
+  // The one question that found no session.
+  expect(all.errors.splice(0)).toEqual([expect.stringContaining("401")]);
+  return all;
+}
+
+export async function signIn(page: Page, password = CREDENTIALS.password): Promise<void> {
+  await page.getByLabel("Name").fill(CREDENTIALS.user);
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  await page.getByLabel("Password", { exact: true }).press("Enter");
+}
+
+export function heading(page: Page, text: string | RegExp): Promise<void> {
+  return page.getByRole("heading", { name: text }).first().waitFor();
+}
+
+/** Resolves once `expression` is true in the page. Asked from outside: the page's policy forbids what playwright's own waiting would do. */
+export async function until(page: Page, expression: string): Promise<void> {
+  await expect.poll(() => page.evaluate(expression), { timeout: 20_000, interval: 50 }).toBe(true);
+}
+
+/** In one step, as editors do it: a watcher never sees half of it. */
+export function replaced(file: string, text: string): void {
+  writeFileSync(`${file}.new`, text);
+  renameSync(`${file}.new`, file);
+}

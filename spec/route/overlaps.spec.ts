@@ -1,0 +1,209 @@
+import { describe, expect, it } from "vitest";
+import { comparable, readTarget } from "../../lib/route/path.ts";
+import { proveRoutes, type Proof } from "../../lib/route/overlaps.ts";
+import { compileTable, type TableEntry } from "../../lib/route/table.ts";
+import { random, type Random } from "../support/random.ts";
+
+interface Target {
+  readonly name: string;
+  readonly guards: ReadonlySet<string>;
+}
+
+type Entry = TableEntry<Target>;
+
+/** "METHODS base+path hosts | guards", "%" in front: its service accepts %2F. "GET,PUT /a+/b x.test,*.test | key". */
+function entry(text: string): Entry {
+  const [place = "", guards = ""] = text.replace(/^%/, "").split(" | ");
+  const [methods = "", both = "", hosts = ""] = place.trim().split(" ");
+  const [basePath, path] = both.includes("+") ? (both.split("+") as [string, string]) : ["/", both];
+  return {
+    basePath,
+    path,
+    hosts: hosts === "" ? [] : hosts.split(","),
+    methods: methods === "*" ? [] : methods.split(","),
+    encodedSlashes: text.startsWith("%"),
+    pathParameters: false,
+    target: { name: text, guards: new Set(guards === "" ? [] : guards.split(",")) },
+  };
+}
+
+function proofOf(entries: readonly Entry[]): Proof<Target> {
+  const steps = proveRoutes(entries, ({ guards }) => guards);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+const unreachable = (...texts: string[]) => proofOf(texts.map(entry)).unreachable.map(({ target }) => target.name);
+const bypasses = (...texts: string[]) =>
+  proofOf(texts.map(entry)).bypasses.flatMap(({ target, takers }) =>
+    takers.map((taker) => {
+      const { method, host, path } = taker.request;
+      return [target.name, taker.target.name, taker.reason, `${method} ${host}${path}`];
+    }),
+  );
+
+describe("proveRoutes", () => {
+  it.each<[string, string[], string[]]>([
+    ["a pattern that more specific ones cover at every length", ["GET /a/{x*}", "GET /a/{y}", "GET /a/{y}/{z*}"], ["GET /a/{x*}"]],
+    ["a route of which a longer base_path takes every method", ["GET /+/a/b", "GET,PUT /a+/b"], ["GET /+/a/b"]],
+    ["a route for GET and HEAD of which others take GET and HEAD", ["GET,HEAD /+/a/b", "GET /a+/b"], []],
+    ["CONNECT, which is served to nobody", ["CONNECT /a"], ["CONNECT /a"]],
+    ["a pattern that is covered on each of its hosts", ["GET /{x*} a.test,b.test", "GET /{x} a.test,b.test", "GET /{x}/{y*} a.test"], []],
+    ["nothing where one length is left", ["GET /a/{x*}", "GET /a/{y}/{z}/{w*}"], []],
+    ["nothing where other methods are left", ["* /+/a/b", "GET,PUT /a+/b"], []],
+    ["nothing where a more specific pattern is on a more specific host", ["GET /{x}", "GET /{x} a.test", "GET /{x} *.test"], []],
+  ])("finds unreachable routes: %s", (_title, texts, expected) => expect(unreachable(...texts)).toEqual(expected));
+
+  it("names the routes that take the requests of an unreachable one, and one such request", () => {
+    const [found] = proofOf(["GET /a/{x*}", "PUT /a/{y}", "GET /a/{y}/{z*}"].map(entry)).unreachable;
+    expect(found!.takers.map(({ name }) => name)).toEqual(["PUT /a/{y}", "GET /a/{y}/{z*}"]);
+    expect(found!.request).toEqual({ method: "PUT", host: "localhost", path: "/a/x" });
+  });
+
+  it.each<[string, string[], string[][]]>([
+    ["a more specific pattern", ["GET /a/{x} | key", "GET /a/b"], [["specificity", "GET localhost/a/b"]]],
+    ["another method of the same pattern", ["GET /a | key", "POST /a"], [["method", "POST localhost/a"]]],
+    ["a longer base_path", ["* /+/a/b | key", "GET /a+/b"], [["method", "GET localhost/a/b"]]],
+    ["a more specific host", ["GET /a *.test | key", "GET /a b.test"], [["host", "GET b.test/a"]]],
+    ["all other hosts", ["GET /a a.test | key", "GET /a"], [["host", "GET localhost/a"]]],
+    ["another guard", ["GET /a/{x} | key,acl", "GET /a/b | key"], [["specificity", "GET localhost/a/b"]]],
+    ["%2F, in two services that accept it", ["%GET /a/{x}/b | key", "%GET /a/{y}"], [["%2F", "GET localhost/a/x%2Fb"]]],
+    ["%2F alone, which decodes to nothing", ["GET /a | key", "%GET /a/{y}"], [["%2F", "GET localhost/a/%2F"]]],
+    ["%2F for a less specific guarded route", ["GET /{x} | key", "%GET /a/{y}"], [["%2F", "GET localhost/a/%2F"]]],
+    ["%2F on a host whose own pattern accepts it", ["GET /{x}/b | key", "%GET /{y}", "%GET /a/b a.test | key"], [["%2F", "GET a.test/a%2Fb"]]],
+    ["%2F on a host whose own pattern is less specific", ["GET /a/b/c *.test | key", "%GET /a/{y} *.test", "GET /{x}/{y}/{z} x.test | key"], [["%2F", "GET x.test/a/b%2Fc"]]],
+    ["%2F behind the end of a guarded {name*}", ["%GET /a/{x*} | key", "%GET /{t}/b/c"], [["%2F", "GET localhost/a%2F/b/c"]]],
+    ["%2F at a length that the guarded route does not win", ["%GET /a/{x}/{y} | key", "%GET /a/{x}/{y*}"], [["%2F", "GET localhost/a/x%2Fx/%2F/%2F"]]],
+    ["%2F on a second host, where the first is another route's", ["%GET /a/{x}/b x.test | key", "%PUT /+/a/{y} x.test,y.test", "%PUT /a+/{y} x.test | key"], [["%2F", "PUT y.test/a/x%2Fb"]]],
+    ["a second host, where the first is another route's", ["GET /a x.test | key", "PUT /+/a x.test,y.test", "PUT /a+/ x.test | key"], [["host", "PUT y.test/a"]]],
+    ["a second host of a less specific pattern", ["GET /a x.test | key", "PUT /{p} x.test,y.test", "GET /{p}+/ x.test | key"], [["host", "PUT y.test/a"]]],
+    ["nothing where %2F is refused for a pattern of the same rank", ["GET /{u}/b/{w} | key", "%GET /{x}/a/{y}", "%GET /c/b/d | key"], []],
+    ["nothing for hosts that do not meet", ["GET /a a.test | key", "GET /{x*} b.test"], []],
+    ["nothing for a less specific pattern", ["GET /a | key", "GET /{x*}"], []],
+    ["nothing where a third route with the guard takes all such requests", ["GET /{x}/b | key", "GET /a/{y*}", "GET /a/{y} | key"], []],
+    ["nothing where %2F is refused", ["GET /a/{x}/b | key", "%GET /a/{y}"], []],
+  ])("finds bypassed guards: %s", (_title, texts, expected) => {
+    expect(bypasses(...texts).filter(([guarded]) => guarded === texts[0])).toEqual(expected.map((rest) => [texts[0], texts[1], ...rest]));
+  });
+
+  it("finds the same routes as all requests that can be spelt, sent through the route table", () => {
+    const r = random(16);
+    const found = { unreachable: 0, method: 0, host: 0, specificity: 0, "%2F": 0 };
+    for (let round = 0; round < ROUNDS; round++) {
+      const entries = someEntries(r);
+      const expected = tryAll(entries);
+      const { unreachable, bypasses } = proofOf(entries);
+      const said = `round ${round}: ${entries.map(({ target }) => target.name).join("; ")}`;
+      expect(unreachable.map(({ target }) => target.name).sort(), said).toEqual(expected.unreachable);
+      const pairs = bypasses.flatMap(({ target, takers }) => takers.map((taker) => `${target.name} < ${taker.target.name}`));
+      expect(pairs.sort(), said).toEqual(expected.pairs);
+      found.unreachable += unreachable.length;
+      const table = compileTable(entries);
+      for (const { target, takers } of bypasses) {
+        for (const { target: taker, reason, request } of takers) {
+          found[reason]++;
+          const answer = request.path === "" ? null : answerOf(table, request.method, request.host, request.path);
+          expect(answer?.name, `${said}: ${JSON.stringify(request)} of ${target.name}`).toBe(taker.name);
+        }
+      }
+    }
+    for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 50);
+  }, 60_000);
+});
+
+const ROUNDS = Number(process.env["ROUNDS"] ?? 80);
+
+function someEntries(r: Random): Entry[] {
+  const taken = new Set<string>();
+  // Without literals, patterns hide each other more often.
+  const texts = r.chance(0.2) ? ["{}"] : ["a", "a", "b", "{}", "{}"];
+  const segment = () => r.pick(texts);
+  const areHostsNamed = r.chance(0.4);
+  return r.list(2, 6, () => {
+    const base = r.pick(["", "", "", "/a", "/{}"]);
+    const isOpen = r.chance(0.3);
+    const path = "/" + [...r.list(0, (base === "" ? 3 : 2) - Number(isOpen), segment), ...(isOpen ? ["{*}"] : [])].join("/");
+    const methods = r.pick(["*", "GET", "GET", "PUT", "GET,PUT", "HEAD"]);
+    const hosts = areHostsNamed ? r.pick(["", "", "x.test", "*.test", "x.test,y.test"]) : "";
+    const guards = r.pick(["", "", "k", "k", "k,l"]);
+    let count = 0;
+    const named = (text: string) => text.replace(/\{(\*?)\}/g, (_, star) => `{p${count++}${star}}`);
+    const text = `${r.chance(0.5) ? "%" : ""}${methods} ${named(base) || "/"}+${named(path)} ${hosts} | ${guards}`;
+    // What `checkRoutes` refuses is left out: the same method of the same pattern on the same host, below base_paths of one length.
+    const pattern = (base + path).replace(/\/$/, "").replace(/\{\*\}/g, "*");
+    const marks = (hosts || "-").split(",").flatMap((host) => (methods === "*" ? ["*"] : methods.split(",")).map((method) => `${host} ${base.split("/").length} ${pattern} ${method}`));
+    const clash = (mark: string) => taken.has(mark) || taken.has(mark.replace(/\S+$/, "*")) || (mark.endsWith("*") && [...taken].some((each) => each.startsWith(mark.slice(0, -1))));
+    if (marks.some(clash)) return null;
+    for (const mark of marks) taken.add(mark);
+    return entry(text);
+  }).filter((each) => each !== null);
+}
+
+const METHODS = ["GET", "HEAD", "PUT", "POST"];
+const HOSTS = ["x.test", "y.test", "z.test", "other"];
+const PATHS = paths();
+
+/** All paths of up to three segments that decode to up to four, and of four segments that decode to up to three, of a, b and c. */
+function paths(): string[] {
+  const texts = (count: number): string[] => (count === 0 ? [""] : texts(count - 1).flatMap((text) => ["a", "b", "c"].map((each) => `${text}%2F${each}`)));
+  const segments = [0, 1, 2, 3, 4].map((count) => {
+    const spelt = texts(count).map((text) => text.slice(3));
+    return count === 0 ? ["%2F"] : count === 1 ? [...spelt, ...spelt.map((text) => `${text}%2F`)] : spelt;
+  });
+  const from = (raw: number, decoded: number): string[] =>
+    raw === 0
+      ? [""]
+      : segments.slice(0, decoded + 1).flatMap((list, count) => list.flatMap((segment) => from(raw - 1, decoded - count).map((rest) => `/${segment}${rest}`)));
+  const plain = texts(4).map((text) => text.replaceAll("%2F", "/"));
+  return ["/", ...[1, 2, 3].flatMap((raw) => from(raw, 4)), ...from(4, 3), ...plain];
+}
+
+function answerOf(table: ReturnType<typeof compileTable<Target>>, method: string, host: string, path: string): Target | null {
+  const target = readTarget(path);
+  if ("code" in target) throw new Error(`${path}: ${target.detail}`);
+  const found = table.find(host, method, target.path, target.encodedSlash);
+  return found.kind === "route" ? found.target : null;
+}
+
+/** The patterns alone, for each route. */
+function matchers(entries: readonly Entry[]) {
+  return entries.map(({ basePath, path }) => {
+    const text = `${basePath === "/" ? "" : basePath}${path}`.replace(/\/$/, "");
+    const regex = new RegExp(`^${text.replace(/\{p\d+\*\}/g, ".+").replace(/\{p\d+\}/g, "[^/]+")}/?$`);
+    return (spelt: string) => regex.test(spelt === "/" ? "" : spelt);
+  });
+}
+
+const DECODED = PATHS.map((path) => comparable(path).replaceAll("%2F", "/").replace(/\/\/+/g, "/"));
+
+function tryAll(entries: readonly Entry[]) {
+  const table = compileTable(entries);
+  const matches = matchers(entries).map((match) => PATHS.map((path, i) => match(path) || match(DECODED[i]!)));
+  const reached = new Set<Target>();
+  const pairs = new Set<string>();
+  const index = new Map(entries.map(({ target }, i) => [target, i]));
+  const meets = entries.map((a) => entries.map((b) => meet(a.hosts, b.hosts)));
+  for (const method of METHODS) {
+    for (const host of entries.some(({ hosts }) => hosts.length > 0) ? HOSTS : ["other"]) {
+      PATHS.forEach((path, p) => {
+        const found = table.find(host, method, path, path.includes("%2F"));
+        if (found.kind !== "route") return;
+        reached.add(found.target);
+        const taker = index.get(found.target)!;
+        entries.forEach(({ target }, i) => {
+          const isMissing = [...target.guards].some((guard) => !found.target.guards.has(guard));
+          if (i !== taker && isMissing && meets[i]![taker] && matches[i]![p]) pairs.add(`${target.name} < ${found.target.name}`);
+        });
+      });
+    }
+  }
+  return { unreachable: entries.map(({ target }) => target).filter((each) => !reached.has(each)).map(({ name }) => name).sort(), pairs: [...pairs].sort() };
+}
+
+function meet(a: readonly string[], b: readonly string[]): boolean {
+  const covers = (hosts: readonly string[], host: string) =>
+    hosts.length === 0 || hosts.includes(host) || (host.endsWith(".test") && hosts.includes("*.test"));
+  return HOSTS.some((host) => covers(a, host) && covers(b, host));
+}

@@ -1,0 +1,14 @@
+/** A configuration as it is loaded, for specs of what is read from it. */
+import { loadConfig } from "../../lib/config/load.ts";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import type { Loaded } from "../../lib/gateway/snapshot.ts";
+import { builtinPlugins } from "../../lib/plugins/builtin.ts";
+import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
+import { checkRoutes } from "../../lib/route/checks.ts";
+
+/** Throws all its issues, if there are any. */
+export function loadedFrom(config: ConfigInput, own: readonly AnyPlugin[] = []): Loaded {
+  const loaded = loadConfig<AnyPlugin>({ value: config }, { kinds: [...builtinPlugins, ...own], environment: {}, checkRoutes });
+  if (!loaded.ok) throw new Error(JSON.stringify(loaded.issues));
+  return loaded;
+}
