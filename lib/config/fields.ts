@@ -76,6 +76,8 @@ export const HOST_PATTERN = s.string({
     const problem = hostProblem(name);
     if (problem !== undefined) return problem;
     if (name.includes(":")) return "an IPv6 address cannot be matched";
+    // No name is longer than 253 (RFC 1035 §2.3.4), and "*" stands for a character at least.
+    if (name !== text && name.length > 251) return "no host name is that long";
     return name.endsWith(".") ? "write it without the dot at its end" : undefined;
   },
 });

@@ -4,11 +4,12 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { concealing } from "./concealment.ts";
 import { byPosition, formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
 import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
 import { readTests, type RouteNames } from "./read_tests.ts";
-import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
+import { hasReference, MASK, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
 import type { ConfigTest } from "./tests.ts";
 
@@ -44,6 +45,8 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly shown: Json;
       /** The same with each literal secret masked. */
       readonly masked: () => Json;
+      /** Conceals the values of references, and each literal secret, in a text that is shown. */
+      readonly concealed: (text: string) => string;
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The files that it names, including plugin modules, in order. */
@@ -75,7 +78,21 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
   let copy: Json | undefined; // created on first use: rarely needed, and slow for a large configuration
-  return { ok: true, config, tests, testFiles, shown, masked: () => (copy ??= masked(shown, secrets)), digest, files: [...files.values()], kinds };
+  let conceal: ((text: string) => string) | undefined;
+  return {
+    ...{ ok: true, config, tests, testFiles, shown, digest, kinds },
+    masked: () => (copy ??= masked(shown, secrets)),
+    concealed: (text) => (conceal ??= concealing(new Map([...literals(root, secrets), ...sources.resolved])))(text),
+    files: [...files.values()],
+  };
+}
+
+/** The secrets that are written in the configuration itself. */
+function literals(root: JsonNode, secrets: readonly Secret[]): readonly (readonly [string, string])[] {
+  return secrets.flatMap(({ at }) => {
+    const node = nodeAt(root, at);
+    return node?.kind === "string" && node.value !== "" && !hasReference(node.value) ? [[node.value, MASK] as const] : [];
+  });
 }
 
 function masked(shown: Json, secrets: readonly Secret[]): Json {
@@ -151,14 +168,14 @@ function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
 }
 
 /** Each file is read once, so that one load sees one state of it. */
-function sourcesFor(source: ConfigSource, { environment, readFile = (path) => readFileSync(path) }: ReadOptions): Sources {
+function sourcesFor(source: ConfigSource, { environment, readFile = (path) => readFileSync(path) }: ReadOptions): Required<Sources> {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
     const content = contents.get(path) ?? readFile(path);
     contents.set(path, content);
     return content;
   };
-  return { environment, readFile: readOnce, folder: "value" in source ? process.cwd() : dirname(resolve(source.file)) };
+  return { environment, readFile: readOnce, resolved: new Map(), folder: "value" in source ? process.cwd() : dirname(resolve(source.file)) };
 }
 
 const MODULES_AT = ["global", "plugin_modules"] as const;

@@ -9,6 +9,8 @@ export interface Sources {
   readonly readFile: (path: string) => Buffer | string;
   /** Base of relative file names: the folder of the configuration file. */
   readonly folder: string;
+  /** Gets each value that a reference stood for, with the reference. */
+  readonly resolved?: Map<string, string>;
 }
 
 const NONE: readonly string[] = Object.freeze([]);
@@ -32,7 +34,10 @@ export function resolveReferences(text: string, sources: Sources): { readonly te
       : name === "" ? { problem: `names no ${kind === "env" ? "environment variable" : "file"}` }
       : kind === "env" ? readVariable(name, sources)
       : readSecret(name, sources);
-    if ("value" in found) return found.value;
+    if ("value" in found) {
+      if (found.value !== "") sources.resolved?.set(found.value, reference);
+      return found.value;
+    }
     // Without a closing brace the reference extends to the end of the text, which may contain a secret.
     problems.push(`${brace === "" ? `\${${kind}:…` : reference} ${found.problem}`);
     return "";

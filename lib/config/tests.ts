@@ -148,7 +148,7 @@ function isSendable(url: string): boolean {
 }
 
 function isHttpUrl(text: string): boolean {
-  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return false;
+  if (!/^https?:\/\/[^/]/i.test(text) || !URL.canParse(text)) return false;
   const { username, password } = new URL(text);
   return username === "" && password === "";
 }
@@ -225,8 +225,9 @@ const FIELDS = s.object(
     refine({ request, answers, expect }, report) {
       const urls = new Map<string, number>();
       answers.forEach(({ url }, i) => {
-        const first = urls.get(url);
-        if (first === undefined) urls.set(url, i);
+        const { href } = new URL(url);
+        const first = urls.get(href);
+        if (first === undefined) urls.set(href, i);
         else report(`is the same URL as that of answers[${first}]`, "answers", i, "url");
       });
       if (isBrokenJson(request) && !expectsRefusal(expect)) {

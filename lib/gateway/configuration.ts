@@ -1,7 +1,7 @@
 /**
  * The configuration in force: reads, checks and compiles it, and replaces it as a whole or not at all.
  */
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
@@ -69,6 +69,7 @@ export class Configuration {
   readonly #tools: ConfigurationTools;
   readonly #kinds: readonly AnyPlugin[];
   readonly #modules: PluginModules;
+  readonly #readFile: (path: string) => Buffer;
   /** In force. */
   snapshot: Snapshot;
   #source: ConfigSource;
@@ -103,6 +104,7 @@ export class Configuration {
     this.#tools = tools;
     this.#kinds = allKinds(options.plugins ?? []);
     this.#modules = options.modules ?? new PluginModules();
+    this.#readFile = text === undefined ? (path) => readFileSync(path) : readPlainFile;
     this.loadedAt = tools.clock.wall();
     this.#source = text ?? this.#read(options.config);
     const { loaded, inputs } = this.#load(this.#source);
@@ -181,7 +183,7 @@ export class Configuration {
   async test(only?: string): Promise<TestReport> {
     const { snapshot } = this;
     const report = await runTests(snapshot, { only, wall: this.#tools.clock.wall(), signal: this.#closing.signal });
-    if (only === undefined) this.#note(snapshot, report);
+    if (only === undefined && !this.#closing.signal.aborted) this.#note(snapshot, report);
     return report;
   }
 
@@ -243,12 +245,13 @@ export class Configuration {
   #load(source: ConfigSource, known?: Inputs): { readonly loaded: Loaded; readonly inputs: Inputs } {
     const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
     const files = new Map<string, Buffer>();
+    const read = this.#readFile;
     const loaded = loadConfig(source, {
       kinds: this.#kinds,
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
       readFile(path) {
-        const content = kept.get(path) ?? readFileSync(path);
+        const content = kept.get(path) ?? read(path);
         files.set(path, content);
         return content;
       },
@@ -301,6 +304,16 @@ export class Configuration {
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
   };
 }
+
+/** For a text from the network: a file that it names must neither block the gateway, as a pipe does, nor fill its memory. */
+function readPlainFile(path: string): Buffer {
+  const stats = statSync(path);
+  if (!stats.isFile()) throw new Error("it is not a regular file");
+  if (stats.size > MOST_FILE_BYTES) throw new Error(`it has more than ${MOST_FILE_BYTES / 2 ** 20} MiB`);
+  return readFileSync(path);
+}
+
+const MOST_FILE_BYTES = 16 * 2 ** 20;
 
 function fileOf(source: ConfigSource): string | undefined {
   return "file" in source ? source.file : undefined;

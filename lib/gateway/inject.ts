@@ -104,12 +104,17 @@ function refuseMalformed({ method = "GET", path }: InjectRequest, headers: Heade
   return length === undefined || length === String(bodyLength) ? null : malformed("The Content-Length is not the length of the body.");
 }
 
-/** Reads the reply to its end. Rejects when its body breaks off. */
-export async function collected(inbound: Inbound, reply: Reply): Promise<InjectResponse> {
+/** Reads the reply to its end. Rejects when its body breaks off, and when `before` does, which is called with the size of each piece. */
+export async function collected(inbound: Inbound, reply: Reply, before?: (bytes: number) => Promise<void>): Promise<InjectResponse> {
   inbound.call.notes.status = reply.status;
   const chunks: Buffer[] = [];
   if (Buffer.isBuffer(reply.body)) chunks.push(reply.body);
-  else if (reply.body !== null) for await (const chunk of reply.body) chunks.push(chunk as Buffer);
+  else if (reply.body !== null) {
+    for await (const chunk of reply.body as AsyncIterable<Buffer>) {
+      await before?.(chunk.length);
+      chunks.push(chunk);
+    }
+  }
   const headers = replyHeaders(reply, inbound.call.id);
   const body = inbound.method === "HEAD" ? Buffer.alloc(0) : Buffer.concat(chunks);
   inbound.call.notes.sent = body.length;

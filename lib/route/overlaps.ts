@@ -5,10 +5,10 @@
  * is matched by the fewest other patterns: if another pattern wins it, that pattern wins all of them. The same holds for a host name that
  * occurs in no service. So one look-up decides each pair of patterns on each host, for each length up to that of the longest pattern.
  */
-import type { Segment } from "./pattern.ts";
-import { keysFrom, PatternIndex, type Indexed } from "./pattern_index.ts";
+import { isOpen, literalAt, type Segment } from "./pattern.ts";
+import { isCovered, keysFrom, PatternIndex, type Indexed } from "./pattern_index.ts";
 import { spellings } from "./spellings.ts";
-import { methodsOf, rankOf, reachable, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";
+import { methodsOf, otherReading, rankOf, reachable, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";
 import { hostKeys, HostTrees } from "./tree.ts";
 
 export interface SampleRequest {
@@ -26,8 +26,8 @@ export interface Unreachable<T> {
   readonly request: SampleRequest | null;
 }
 
-/** "method": both have one pattern; "specificity": the other's pattern is more specific; "host": it is found under another or a more specific host. */
-export type BypassReason = "method" | "host" | "specificity" | "%2F";
+/** With the same pattern "method" or a longer "base_path"; "specificity": a more specific pattern; "host": another or a more specific host. */
+export type BypassReason = "method" | "base_path" | "host" | "specificity" | "%2F";
 
 export interface Taker<T> {
   readonly target: T;
@@ -46,6 +46,8 @@ export interface Bypass<T> {
 export const MOST_TAKERS = 10;
 
 export interface Proof<T> {
+  /** For each route that is reached, a request that it takes. */
+  readonly samples: ReadonlyMap<T, SampleRequest>;
   readonly unreachable: readonly Unreachable<T>[];
   readonly bypasses: readonly Bypass<T>[];
 }
@@ -56,7 +58,7 @@ export interface Proof<T> {
  *
  * A route is unreachable if `RouteTable.find` gives it no request. A guarded route is bypassed by a route that lacks one of its guards if
  * there is a host name for both, and `find` gives the other one a request, for whatever host, whose path matches the guarded route's pattern,
- * as it is spelt or with each `%2F` read as "/". Path parameters (`;`) are not considered: `find` refuses them where they matter.
+ * as it is spelt or with each `%2F` read as "/". Path parameters (`;`) are not tried: `find` refuses them where they matter.
  */
 export function* proveRoutes<T>(entries: readonly TableEntry<T>[], guardsOf: (target: T) => ReadonlySet<string>): Generator<undefined, Proof<T>, undefined> {
   const routes = routesOf(entries);
@@ -64,15 +66,18 @@ export function* proveRoutes<T>(entries: readonly TableEntry<T>[], guardsOf: (ta
   const prover = new Prover<T>(routes, guardsOf);
   yield* prover.prepare();
   const order = new Map(entries.map((entry, i) => [entry, i]));
+  const samples = new Map<T, SampleRequest>();
   const unreachable: Unreachable<T>[] = [];
   const bypasses: Bypass<T>[] = [];
   for (const route of prover.routes.toSorted((a, b) => order.get(a.entry)! - order.get(b.entry)!)) {
     yield;
-    if (!prover.isReached(route)) unreachable.push(prover.hiding(route));
+    const sample = prover.sample(route);
+    if (sample === null) unreachable.push(prover.hiding(route));
+    else samples.set(route.target, sample);
     const takers = prover.isBypassable(route) ? yield* prover.takers(route) : [];
     if (takers.length > 0) bypasses.push({ target: route.target, takers });
   }
-  return { unreachable, bypasses };
+  return { samples, unreachable, bypasses };
 }
 
 /** A route with its place on each of its hosts. */
@@ -111,8 +116,9 @@ class Prover<T> {
   readonly #heads: PatternIndex<Heads<T>>;
   /** In segments. */
   readonly #longest: number;
-  /** A segment, and a label of a host, that occur nowhere. */
+  /** A segment, a host, and the first label of a host, that occur nowhere. */
   #segment = "";
+  readonly #host: string;
   readonly #label: string;
   /** The guards that every route has. */
   readonly #common: ReadonlySet<string>;
@@ -130,7 +136,9 @@ class Prover<T> {
     this.#index = new PatternIndex(keys);
     this.#heads = new PatternIndex(keys);
     this.#haveSameHosts = keysOf.size === 1;
-    this.#label = unused("localhost", new Set([...keys].flatMap((key) => key.split("."))));
+    this.#host = unused("localhost", keys);
+    // As short as possible: no name is longer than 253.
+    this.#label = unused("x", new Set([...keys].map((key) => key.split(".", 1)[0]!)));
     this.#longest = routes.reduce((longest, { segments }) => Math.max(longest, segments.length), 0);
     const common = new Set(this.routes[0]?.guards);
     for (const { guards } of this.routes) for (const guard of common) if (!guards.has(guard)) common.delete(guard);
@@ -176,8 +184,13 @@ class Prover<T> {
     head.byTail.set(tail, patterns.add(pattern));
   }
 
-  isReached(route: Placed<T>): boolean {
-    return route.patterns.some((pattern) => methodTo(route, pattern) !== null && this.#lengthWonBy(pattern, pattern.segments, this.#hostOf(pattern.key)) !== null);
+  /** A request that the route takes; null if there is none. */
+  sample(route: Placed<T>): SampleRequest | null {
+    for (const pattern of route.patterns) {
+      const request = this.#requestTo(route, pattern, pattern.segments);
+      if (request !== null) return request;
+    }
+    return null;
   }
 
   /** Why a route is unreachable. */
@@ -251,13 +264,11 @@ class Prover<T> {
     for (const pattern of route.patterns) {
       const isShared = guarded.keys.includes(pattern.key);
       if (found !== null && !isShared) continue;
-      const host = this.#hostOf(pattern.key);
-      const length = this.#lengthWonBy(pattern, guarded.segments, host);
-      const method = length === null ? null : methodTo(route, pattern);
-      if (length === null || method === null) continue;
-      const path = this.#sharedPath(pattern.segments, guarded.segments, length);
-      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? "method" : "specificity";
-      found = { target: route.target, reason, request: { method, host, path } };
+      const request = this.#requestTo(route, pattern, guarded.segments);
+      if (request === null) continue;
+      const own = guarded.methods.length === 0 || guarded.methods.includes(request.method) ? "base_path" : "method";
+      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? own : "specificity";
+      found = { target: route.target, reason, request };
       if (isShared) break;
     }
     return found;
@@ -283,7 +294,8 @@ class Prover<T> {
         const both = opener === null ? [guarded.segments] : [guarded.segments, opener.segments];
         for (const { path, decoded } of spellings(pattern.segments, both, { length, longest: this.#longest, unused: this.#segment })) {
           const winners = this.#trees.find(host, decoded);
-          if (winners === null || this.#isOpener(this.#patterns.get(winners)!, pattern)) return { method, host, path };
+          if (winners !== null && (!this.#isOpener(this.#patterns.get(winners)!, pattern) || this.#isRefused(host, decoded, winners))) continue;
+          if (!this.#isRefused(host, path, pattern.routes)) return { method, host, path };
         }
       }
     }
@@ -317,18 +329,32 @@ class Prover<T> {
     return [...(own === undefined ? [null] : []), ...accepting!, ...others!];
   }
 
+  /** A request for a route of the first of two patterns whose path both match; null if the pattern wins none for this route. */
+  #requestTo(route: Placed<T>, pattern: Pattern<T>, other: readonly Segment[]): SampleRequest | null {
+    const host = this.#hostOf(pattern.key);
+    const length = this.#lengthWonBy(pattern, other, host);
+    const method = length === null ? null : methodTo(route, pattern);
+    return length === null || method === null ? null : { method, host, path: this.#sharedPath(pattern.segments, other, length) };
+  }
+
   /** The least length at which the first of two patterns wins their shared path, for this host, in segments; null if it wins none. */
   #lengthWonBy({ routes, segments }: Pattern<T>, other: readonly Segment[], host: string): number | null {
     const areOpen = isOpen(segments) && isOpen(other);
     const least = areOpen ? Math.max(segments.length, other.length) : isOpen(segments) ? other.length : segments.length;
     const most = areOpen ? this.#longest + 1 : least;
     for (let length = least; length <= most; length++) {
-      const winners = this.#trees.find(host, this.#sharedPath(segments, other, length))!;
-      if (winners === routes) return length;
+      const path = this.#sharedPath(segments, other, length);
+      const winners = this.#trees.find(host, path)!;
+      if (winners === routes && !this.#isRefused(host, path, routes)) return length;
       // It wins all longer paths, too.
-      if (isOpen(winners[0]!.segments)) break;
+      if (winners !== routes && isOpen(winners[0]!.segments)) break;
     }
     return null;
+  }
+
+  /** Whether `find` refuses the path because it has another reading without its path parameters. */
+  #isRefused(host: string, path: string, winners: readonly Placed<T>[]): boolean {
+    return path.includes(";") && otherReading(this.#trees, host, path, winners).length > 0;
   }
 
   /** The path of this length that both patterns match, with unused texts where neither has a literal. */
@@ -340,7 +366,7 @@ class Prover<T> {
 
   /** A name that is found under this key first. */
   #hostOf(key: string): string {
-    return key === "" || key.startsWith(".") ? this.#label + key : key;
+    return key === "" ? this.#host : key.startsWith(".") ? this.#label + key : key;
   }
 }
 
@@ -356,29 +382,15 @@ const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** A method that the route takes on this host; null if other routes of the pattern take all. CONNECT is served to nobody. */
 function methodTo<T>(route: Placed<T>, { routes }: Pattern<T>): string | null {
   const isTaken = (method: string) => method !== "CONNECT" && routeFor(routes, method) === route;
-  const common = COMMON_METHODS.find(isTaken);
-  if (common !== undefined) return common;
-  const named = methodsOf(routes);
-  return [...named, unused("OTHER", new Set(named))].find(isTaken) ?? null;
+  const found = [...COMMON_METHODS, ...route.methods].find(isTaken);
+  if (found !== undefined || route.methods.length > 0) return found ?? null;
+  const other = unused("OTHER", new Set(methodsOf(routes)));
+  return isTaken(other) ? other : null;
 }
 
 function lacks(guards: ReadonlySet<string>, needed: ReadonlySet<string>): boolean {
   if (guards !== needed) for (const guard of needed) if (!guards.has(guard)) return true;
   return false;
-}
-
-/** Whether a host is one of these or below one of them. */
-function isCovered(key: string, keys: readonly string[]): boolean {
-  return keys.includes("") || keysFrom(key).some((each) => keys.includes(each));
-}
-
-function isOpen(segments: readonly Segment[]): boolean {
-  return segments.at(-1)?.kind === "rest";
-}
-
-function literalAt(segments: readonly Segment[], at: number): string | undefined {
-  const segment = segments[at];
-  return segment?.kind === "literal" ? segment.text : undefined;
 }
 
 function unused(text: string, used: ReadonlySet<string>): string {

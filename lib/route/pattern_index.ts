@@ -73,6 +73,11 @@ export function keysFrom(key: string): readonly string[] {
   return keys;
 }
 
+/** Whether a host is one of these or below one of them. */
+export function isCovered(key: string, keys: readonly string[]): boolean {
+  return keys.includes("") || keysFrom(key).some((each) => keys.includes(each));
+}
+
 function newNode<P>(): Node<P> {
   return { literals: null, one: null, ends: null, rest: null };
 }

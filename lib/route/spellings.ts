@@ -1,7 +1,7 @@
 /**
  * Lists the paths with `%2F` in the placeholders of a pattern that match other patterns once each `%2F` is read as "/".
  */
-import type { Segment } from "./pattern.ts";
+import { isOpen, type Segment } from "./pattern.ts";
 
 export interface Spelling {
   readonly path: string;
@@ -71,8 +71,4 @@ function partsOf(pattern: readonly Segment[], length: number): (string | number)
     }
   }
   return parts;
-}
-
-function isOpen(segments: readonly Segment[]): boolean {
-  return segments.at(-1)?.kind === "rest";
 }

@@ -180,7 +180,7 @@ function targetsOf<T>(routes: readonly Route<T>[]): readonly T[] {
  * The routes that match the path as a backend reads it that strips the parameters of each segment (RFC 3986 §3.3): `/admin;x/users` is
  * `/admin/users`. None if they are the matched routes, or if all of them accept path parameters.
  */
-function otherReading<T>(trees: HostTrees<Route<T>>, authority: string, path: string, matched: readonly Route<T>[]): readonly Route<T>[] {
+export function otherReading<T>(trees: HostTrees<Route<T>>, authority: string, path: string, matched: readonly Route<T>[]): readonly Route<T>[] {
   const others = trees.find(authority, withoutParameters(path, matched[0]!.segments));
   if (others === null || others === matched) return [];
   const reached = reachable(others);

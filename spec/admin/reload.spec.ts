@@ -52,6 +52,17 @@ describe("POST /gateway/reload", () => {
     expect(got.text).not.toContain("inside");
   });
 
+  it("refuses a configuration in the body, which would not be used", async () => {
+    const { asked, source } = reloading();
+    const { ask, headers } = await loggedIn({ source });
+    for (const query of ["", "?dry_run=false"]) {
+      const got = await ask("POST", `/gateway/reload${query}`, { headers: { ...headers, "content-type": "application/json" }, body: '{"services":[]}' });
+      expect([got.status, got.json.code]).toEqual([400, "request_invalid"]);
+      expect(got.json.detail).toBe("A reload reads the file of the gateway, and takes no body; dry_run=true tries one.");
+    }
+    expect(asked.count).toBe(0);
+  });
+
   it("does nothing without a token, for a foreign page, or for another method", async () => {
     const { asked, source } = reloading();
     const { ask, headers } = await loggedIn({ source });

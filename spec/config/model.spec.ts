@@ -276,6 +276,7 @@ describe("certificates", () => {
 
   it.each<[what: string, certificate: object, issue: RegExp]>([
     ["without hosts", entry([]), /^global\.certificates\[0\]\.hosts: expected at least 1 item/],
+    ["for a host longer than any", entry([`*.${"a.".repeat(125)}aa`]), /^global\.certificates\[0\]\.hosts\[0\]: .*no host name is that long$/],
     ["for an address", entry(["::1"]), /^global\.certificates\[0\]\.hosts\[0\]: .*an IPv6 address cannot be matched$/],
     ["for a wildcard in the middle", entry(["a.*.example"]), /^global\.certificates\[0\]\.hosts\[0\]: expected a host name/],
     ["without a key", { hosts: ["a.example"], cert: "/tls/shop.crt" }, /^global\.certificates\[0\]\.key: is required/],

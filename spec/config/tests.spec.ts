@@ -182,6 +182,7 @@ describe("a wrong test is reported with the field, what was found and what to do
     ["a pattern that needs too many states", withExpect({ caller: { matches: "(a{1000}){1000}" } }), [expect.stringMatching(/^expect\.caller\.matches  .*: it /)]],
     ["a pattern that a reference stands for", withExpect({ caller: { matches: "${env:PATTERN}" } }), ['expect.caller.matches  expected a regular expression without lookaround and back references, found "${env:PATTERN}": the value of the reference does not fit']],
     ["a pattern under another name", withExpect({ caller: { match: "a" } }), ['expect.caller.match  is not a known field; did you mean "matches"?', "expect.caller.matches  is required (A regular expression that has to match somewhere in the text.)"]],
+    ["the same answer twice, spelt differently", { ...withRequest({}), answers: [{ url: "http://A.test" }, { url: "http://a.test:80/" }] }, ["answers[1].url  is the same URL as that of answers[0]"]],
     ["the same answer twice", { ...withRequest({}), answers: [{ url: `http://a/${SECRET}` }, { url: `http://a/${SECRET}` }] }, ["answers[1].url  is the same URL as that of answers[0]"]],
     ["a body that JSON cannot express", withRequest({ body: { a: [undefined] } }), ["request.body.a[0]  expected a JSON value, found undefined"]],
     ["a reference that cannot be resolved", withRequest({ headers: { apiKey: "${env:NOPE}" } }), ["request.headers.apiKey  ${env:NOPE} cannot be resolved: the environment variable NOPE is not set"]],
@@ -193,7 +194,7 @@ describe("a wrong test is reported with the field, what was found and what to do
 
   const URL_WANTED = 'a path such as "/items?x=1", or an http:// or https:// URL, in printable ASCII, without "#", user name and password';
 
-  it.each(["", "orders", "ftp://a/", "http://", "http:/a", "/a b", "/é", "/a#b", "http://a/#b", `http://ada:${SECRET}@a/`, "//\n", "http://a b/", "http://[::1/", "${env:URL}"])(
+  it.each(["", "orders", "ftp://a/", "http://", "http:/a", "http:///a", "/a b", "/é", "/a#b", "http://a/#b", `http://ada:${SECRET}@a/`, "//\n", "http://a b/", "http://[::1/", "${env:URL}"])(
     "refuses %j as the URL of a request, and does not repeat it",
     (url) => expect(issuesOf(withRequest({ url }))).toEqual([url.startsWith("$") ? `request.url  expected ${URL_WANTED}, found a string: the value of the reference does not fit` : `request.url  expected ${URL_WANTED}, found a string`]),
   );
@@ -202,7 +203,7 @@ describe("a wrong test is reported with the field, what was found and what to do
     expect(valid(withRequest({ url })).request.url).toBe(url);
   });
 
-  it.each(["/check", "ftp://a/", "http://a/ b", `http://ada:${SECRET}@a/`])("refuses %j as the URL of an answer, and does not repeat it", (url) => {
+  it.each(["/check", "ftp://a/", "http:///a", "http://a/ b", `http://ada:${SECRET}@a/`])("refuses %j as the URL of an answer, and does not repeat it", (url) => {
     const wanted = 'an http:// or https:// URL, in printable ASCII, without "#", user name and password';
     expect(issuesOf({ ...withRequest({}), answers: [{ url }] })).toEqual([`answers[0].url  expected ${wanted}, found a string`]);
   });

@@ -62,10 +62,21 @@ describe("proveRoutes", () => {
     expect(found!.request).toEqual({ method: "PUT", host: "localhost", path: "/a/x" });
   });
 
+  it("has a request for each route that is reached, which this route takes", () => {
+    const entries = ["GET /{x}", "* /x", "PUT /{x}/{y*}", "GET /{x*} *.test", "GET,PUT /+/a/b", "GET /a+/b", "PUT /a+/b"].map(entry);
+    const table = compileTable(entries);
+    const { samples, unreachable } = proofOf(entries);
+    expect(unreachable.map(({ target }) => target.name)).toEqual(["GET,PUT /+/a/b"]);
+    expect([...samples.keys()].map(({ name }) => name)).toEqual(entries.filter(({ target }) => target !== unreachable[0]!.target).map(({ target }) => target.name));
+    for (const [{ name }, { method, host, path }] of samples) expect(answerOf(table, method, host, path)?.name).toBe(name);
+  });
+
   it.each<[string, string[], string[][]]>([
     ["a more specific pattern", ["GET /a/{x} | key", "GET /a/b"], [["specificity", "GET localhost/a/b"]]],
     ["another method of the same pattern", ["GET /a | key", "POST /a"], [["method", "POST localhost/a"]]],
-    ["a longer base_path", ["* /+/a/b | key", "GET /a+/b"], [["method", "GET localhost/a/b"]]],
+    ["a longer base_path", ["* /+/a/b | key", "GET /a+/b"], [["base_path", "GET localhost/a/b"]]],
+    ["a longer base_path with another method", ["GET /+/a/b | key", "POST /a+/b"], [["method", "POST localhost/a/b"]]],
+    ["HEAD, which a route of its own takes from that of GET", ["GET /a | key", "HEAD /a"], [["method", "HEAD localhost/a"]]],
     ["a more specific host", ["GET /a *.test | key", "GET /a b.test"], [["host", "GET b.test/a"]]],
     ["all other hosts", ["GET /a a.test | key", "GET /a"], [["host", "GET localhost/a"]]],
     ["another guard", ["GET /a/{x} | key,acl", "GET /a/b | key"], [["specificity", "GET localhost/a/b"]]],
@@ -80,6 +91,9 @@ describe("proveRoutes", () => {
     ["a second host, where the first is another route's", ["GET /a x.test | key", "PUT /+/a x.test,y.test", "PUT /a+/ x.test | key"], [["host", "PUT y.test/a"]]],
     ["a second host of a less specific pattern", ["GET /a x.test | key", "PUT /{p} x.test,y.test", "GET /{p}+/ x.test | key"], [["host", "PUT y.test/a"]]],
     ["nothing where %2F is refused for a pattern of the same rank", ["GET /{u}/b/{w} | key", "%GET /{x}/a/{y}", "%GET /c/b/d | key"], []],
+    ["nothing where such paths are refused for their path parameters", ["GET /a;b | key", "GET /{x} x.test", "GET /a x.test | key"], []],
+    ["nothing where such paths with %2F are refused for their path parameters", ["GET /{x}/a;b | key", "%GET /{y} x.test", "%GET /{x}/{z} x.test | key", "GET /{x}/a x.test | key"], []],
+    ["a wildcard below which only short names are left", [`GET /a | key`, `GET /a *.${"a".repeat(60)}.${"b".repeat(60)}.${"c".repeat(60)}.${"d".repeat(60)}.test`], [["host", `GET x.${"a".repeat(60)}.${"b".repeat(60)}.${"c".repeat(60)}.${"d".repeat(60)}.test/a`]]],
     ["nothing for hosts that do not meet", ["GET /a a.test | key", "GET /{x*} b.test"], []],
     ["nothing for a less specific pattern", ["GET /a | key", "GET /{x*}"], []],
     ["nothing where a third route with the guard takes all such requests", ["GET /{x}/b | key", "GET /a/{y*}", "GET /a/{y} | key"], []],
@@ -90,7 +104,7 @@ describe("proveRoutes", () => {
 
   it("finds the same routes as all requests that can be spelt, sent through the route table", () => {
     const r = random(16);
-    const found = { unreachable: 0, method: 0, host: 0, specificity: 0, "%2F": 0 };
+    const found = { unreachable: 0, method: 0, base_path: 0, host: 0, specificity: 0, "%2F": 0 };
     for (let round = 0; round < ROUNDS; round++) {
       const entries = someEntries(r);
       const expected = tryAll(entries);

@@ -38,7 +38,7 @@ export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTime
 function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
   const { routes, plugins } = yield* written(loaded);
   const proof = yield* proveRoutes(routes.map(entryOf), ({ guards }) => guards);
-  const warnings = [...ofPlugins(plugins, routes), ...ofRoutes(proof)].sort((a, b) => compare(a.at, b.at));
+  const warnings = [...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => compare(a.at, b.at));
   return accept(warnings, loaded.config.global.acceptWarnings);
 }
 

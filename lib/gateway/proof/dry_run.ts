@@ -5,7 +5,9 @@ import { dirname, join } from "node:path";
 import { messageOf } from "../../base/errors.ts";
 import { createTimeSlices, paced, type NextTimeSlice } from "../../base/time_slices.ts";
 import { hasReference } from "../../config/references.ts";
+import { redactedPath } from "../../http/redact.ts";
 import { ConfigError, type Configuration } from "../configuration.ts";
+import type { DisplayedConfig } from "../displayed_config.ts";
 import type { RecentRequest } from "../serve.ts";
 import type { Snapshot } from "../snapshot.ts";
 import type { Warning } from "../status.ts";
@@ -72,15 +74,17 @@ export async function dryRun(current: Configuration, recent: readonly RecentRequ
     const untested = text === null || snapshot.tests.length === 0 ? null : whyUntested(text, snapshot);
     const issues = untested !== null ? [] : await configuration.prove().then(() => [], linesOf);
     const { passed, failed } = configuration.lastTests?.report ?? { passed: 0, failed: 0 };
-    return {
+    const warnings = await configWarningsInSlices(snapshot, createTimeSlices());
+    const result: DryRun = {
       outcome: issues.length === 0 ? "accepted" : "refused",
       issues,
-      warnings: await configWarningsInSlices(snapshot, createTimeSlices()),
+      warnings,
       tests: passed + failed === 0 ? null : { passed, failed },
       untested,
       diff: await routeDiff(before, snapshot, slice),
       requests: await movedRequests(recent, [before, snapshot], slice),
     };
+    return text === null ? result : withoutSecrets(result, snapshot);
   } finally {
     await candidate.close();
   }
@@ -97,6 +101,22 @@ function whyUntested(text: Buffer, { files }: Snapshot): string | null {
   return names.length === 0 ? null : `The tests were not run: the text has ${names.join(" and ")}, whose content they could read out. Run them with edge-gateway test FILE.`;
 }
 
+/**
+ * A text must not read out what its references stand for. An example has it as it is in a request, perhaps in another form: where the
+ * address of a route has references, there are no examples.
+ */
+function withoutSecrets({ warnings, diff, ...others }: DryRun, { shown, concealed }: Snapshot): DryRun {
+  const { services } = shown as unknown as DisplayedConfig;
+  const isAddressed = services.some(({ base_path, hosts, routes }) => hasReference(JSON.stringify([base_path, hosts, routes.map(({ path }) => path)])));
+  const withExample = <T extends { readonly example: string | null }>(each: T): T => (isAddressed ? { ...each, example: null } : each);
+  const result: DryRun = {
+    ...others,
+    warnings: warnings.map(withExample),
+    diff: diff === null ? null : { ...diff, guardsLost: diff.guardsLost.map(withExample) },
+  };
+  return JSON.parse(JSON.stringify(result), (_name, value: unknown) => (typeof value === "string" ? concealed(value) : value)) as DryRun;
+}
+
 const MOST_EXAMPLES = 10;
 
 async function movedRequests(recent: readonly RecentRequest[], [before, after]: readonly [Snapshot, Snapshot], slice: NextTimeSlice): Promise<MovedRequests> {
@@ -108,7 +128,7 @@ async function movedRequests(recent: readonly RecentRequest[], [before, after]: 
     if (was?.service === is?.service && was?.route === is?.route) continue;
     if (is === null) noRoute++;
     else otherRoute++;
-    const text = `${request.method} http://${request.authority}${request.path}`;
+    const text = `${request.method} http://${request.authority}${redactedPath(request.path)}`;
     if (examples.size < MOST_EXAMPLES) examples.set(text, { request: text, before: was, after: is });
   }
   return { checked: recent.length, otherRoute, noRoute, examples: [...examples.values()] };

@@ -32,6 +32,8 @@ interface Guard {
 
 interface Guarded extends RoutePlace {
   readonly guards: readonly Guard[];
+  /** Whether it has this guard, or lets nothing pass. */
+  readonly has: (identity: string) => boolean;
 }
 
 interface Request {
@@ -71,7 +73,7 @@ const STEP = 64;
 /** Notes in `found` which guards of `was` are not in `is`. */
 function compare(was: Guarded, is: Guarded, request: Request | null, found: Map<Guarded, GuardsLost>): void {
   const known = found.get(is);
-  const missing = was.guards.filter(({ identity }) => is.guards.every((guard) => guard.identity !== identity));
+  const missing = was.guards.filter(({ identity }) => !is.has(identity));
   const guards = [...new Set([...(known?.guards ?? []), ...missing.map(({ kind }) => kind)])];
   if (guards.length === (known?.guards.length ?? 0)) return;
   const altered = guards.filter((kind) => is.guards.some((guard) => guard.kind === kind));
@@ -96,9 +98,9 @@ async function guardedRoutes(compared: Compared, slice: NextTimeSlice): Promise<
   const steps = written(compared);
   let step = steps.next();
   for (; step.done !== true; step = steps.next()) await slice();
-  return new Map(step.value.routes.map(({ service, route, plugins }) => {
+  return new Map(step.value.routes.map(({ service, route, plugins, guards: all }) => {
     const guards = plugins.flatMap(({ kind, guard }) => (guard === null ? [] : { kind: kind.name, identity: guard }));
-    return [keyOf(service.name, route.name), { service: service.name, route: route.name, guards }];
+    return [keyOf(service.name, route.name), { service: service.name, route: route.name, guards, has: (identity: string) => all.has(identity) }];
   }));
 }
 

@@ -69,7 +69,10 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
   } catch (error) {
     problem = messageOf(error);
   }
-  const trial = { found: scratch.found, reply, problem, forwarded, steps: Array.from(steps.values(), ({ scope, verdict }) => ({ scope, verdict })) };
+  // A verdict may quote what a plugin was configured with: where it redirects to, or its error.
+  const { concealed } = snapshot;
+  const said = Array.from(steps.values(), ({ scope, verdict }) => ({ scope, verdict: concealed(verdict) }));
+  const trial = { found: scratch.found, reply, problem: problem === null ? null : concealed(problem), forwarded, steps: said };
   for (const step of steps.values()) step.end();
   // A plugin that still waits can end its work.
   if (reply === null) inbound.call.abort();

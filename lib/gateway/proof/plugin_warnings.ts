@@ -1,19 +1,23 @@
 /**
  * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
  */
+import type { SampleRequest } from "../../route/overlaps.ts";
 import { describePlace } from "../plugin_instances.ts";
 import type { ConfigWarning } from "../status.ts";
-import { exampleFor, type WrittenPlugin, type WrittenRoute } from "./written.ts";
+import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 
 type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
 
-/** At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes. */
-export function ofPlugins(plugins: readonly WrittenPlugin[], routes: readonly WrittenRoute[]): readonly ConfigWarning[] {
+/**
+ * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes; `samples` all routes
+ * that are reached, each with a request.
+ */
+export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>): readonly ConfigWarning[] {
   const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin)]]));
-  for (const route of routes) {
+  for (const [route, request] of samples) {
     for (const [i, plugin] of route.plugins.entries()) {
       const drafts = found.get(plugin)!;
-      for (const draft of ofOrder(plugin, route, i)) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
+      for (const draft of ofOrder(plugin, route, exampleOf(request), i)) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
     }
   }
   return [...found].flatMap(([{ path, at, service, route }, drafts]) => drafts.map((draft) => ({ example: null, ...draft, path, at, service, route })));
@@ -21,7 +25,8 @@ export function ofPlugins(plugins: readonly WrittenPlugin[], routes: readonly Wr
 
 function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
   const { kind, config } = plugin;
-  if (kind.name === "jwt" && config["iss"] === undefined && config["aud"] === undefined) {
+  const claims = { ...config, ...(config["claims"] as object | undefined) } as Readonly<Record<string, unknown>>;
+  if (kind.name === "jwt" && claims["iss"] === undefined && claims["aud"] === undefined) {
     const message = `${which(plugin)} accepts every token that its keys verify, also one that was issued for another service.`;
     yield { code: "token_for_anyone", message, remedy: 'Set "aud" to the name of this service at the issuer, and "iss" to the issuer.' };
   }
@@ -45,10 +50,9 @@ function isPlainRemote({ protocol, hostname }: URL): boolean {
 }
 
 /** About the plugin at this place of a route. */
-function* ofOrder(plugin: WrittenPlugin, { service, route, plugins }: WrittenRoute, place: number): Iterable<Draft> {
+function* ofOrder(plugin: WrittenPlugin, { plugins }: WrittenRoute, example: string, place: number): Iterable<Draft> {
   const { kind, config } = plugin;
   if (kind.stores !== true && kind.name !== "rate_limit") return;
-  const example = exampleFor(service, route);
   const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
   const guard = after.findLast((other) => other.guard !== null);
   if (kind.stores === true && guard !== undefined) {

@@ -4,7 +4,7 @@
 import { MOST_TAKERS, type BypassReason, type Proof, type SampleRequest, type Taker } from "../../route/overlaps.ts";
 import { describePlace } from "../plugin_instances.ts";
 import type { ConfigWarning } from "../status.ts";
-import type { WrittenRoute } from "./written.ts";
+import { exampleOf, type WrittenRoute } from "./written.ts";
 
 /** How many other routes one warning names. */
 const MOST_NAMED = 3;
@@ -28,6 +28,7 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
 
 const REASONS: Readonly<Record<BypassReason, string>> = {
   method: "those with another method",
+  base_path: "its base_path is longer",
   specificity: "its path is more specific",
   host: "those for other hosts",
   "%2F": 'those with %2F, which a backend may read as "/"',
@@ -44,7 +45,7 @@ function missing({ plugins }: WrittenRoute, { target }: Taker<WrittenRoute>): st
 }
 
 function warning(code: "route_unreachable" | "guard_bypassed", { service, route, path, at }: WrittenRoute, message: string, request: SampleRequest | null, remedy: string) {
-  const example = request === null ? null : `${request.method} http://${request.host}${request.path}`;
+  const example = request === null ? null : exampleOf(request);
   const accepted = `${remedy}; if it is intended, add "${code}:${path}" to global.accept_warnings.`;
   return { code, path, message, example, remedy: accepted, service: service.name, route: route.name, at: [...at, "path"] };
 }

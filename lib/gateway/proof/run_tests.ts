@@ -1,18 +1,21 @@
 /**
  * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply with what it expects.
  */
+import { setMaxListeners } from "node:events";
 import { messageOf } from "../../base/errors.ts";
+import type { Meter } from "../../base/linear_pattern.ts";
 import { manualClock } from "../../base/manual_clock.ts";
 import { createTimeSlices } from "../../base/time_slices.ts";
 import type { ConfigIssue } from "../../config/load.ts";
 import type { ConfigTest } from "../../config/tests.ts";
 import type { Handler } from "../../http/handler.ts";
+import { discard } from "../../http/reply.ts";
 import type { RouteTable } from "../../route/table.ts";
 import type { ReceiveOptions } from "../../server/receive.ts";
 import { collected } from "../inject.ts";
 import { receivingBy, viaNameOf, type Loaded, type RouteTarget } from "../snapshot.ts";
 import type { TestReport, TestResult } from "../status.ts";
-import { compare, type Compared, type Outcome } from "./comparison.ts";
+import { compare, displayed, type Compared, type Outcome } from "./comparison.ts";
 import { matchingTable, Scratch } from "./scratch.ts";
 import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
 
@@ -31,7 +34,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal;
 }
 
-type Tested = Pick<Loaded, "config" | "kinds" | "tests">;
+type Tested = Pick<Loaded, "config" | "kinds" | "tests" | "concealed">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
@@ -39,6 +42,8 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   const chosen = loaded.tests.filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
   const { global } = loaded.config;
+  // Each run listens, and there may be many at once.
+  if (signal !== undefined) setMaxListeners(0, signal);
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
@@ -50,11 +55,13 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   const lane = async () => {
     for (let i = next++; i < chosen.length; i = next++) {
       if (bench.slices.isOver) await bench.slices.next();
-      const test = chosen[i]!;
+      const expected = displayed(chosen[i]!.expected, loaded.concealed);
+      const test = { ...chosen[i]!, expected };
       const left = endsAt - performance.now();
       const why = signal?.aborted ? STOPPED : left < LEAST_MS ? `not run: all tests together may take ${inSeconds(maxTotalMs)}` : null;
-      const compared = why === null ? await runTest(test, bench, Math.min(maxTestMs, left)) : failure(why);
-      results[i] = { name: test.name, passed: compared.differences.length === 0, expected: test.expected, ...compared };
+      const { found, differences } = why === null ? await runTest(test, bench, Math.min(maxTestMs, left)) : failure(why);
+      // Also messages of plugins may repeat what they were configured with.
+      results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(loaded.concealed) };
     }
   };
   await Promise.all(Array.from({ length: LANES }, lane));
@@ -68,13 +75,20 @@ const LANES = 8;
 const LEAST_MS = 2;
 const STOPPED = "not run: the run was stopped";
 
-/** For a `ConfigError`: an issue for each test that has failed. */
+/** Of the tests that have failed, in an error: each error of a configuration is logged and stays in the status. */
+const MOST_REPORTED = 100;
+
+/** For a `ConfigError`: an issue for each of the first 100 tests that have failed, and one for the rest. */
 export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly ConfigIssue[] {
   const failed = new Map(report.tests.filter(({ passed }) => !passed).map(({ name, differences }) => [name, differences]));
-  return tests.filter(({ name }) => failed.has(name)).map(({ name, at, position, file }) => {
+  const more = failed.size - MOST_REPORTED;
+  const rest = more > 0 ? [{ at: ["tests"], message: `${more} more ${more === 1 ? "test" : "tests"} failed: edge-gateway test lists all`, position: null }] : [];
+  const reported = tests.filter(({ name }) => failed.has(name)).slice(0, MOST_REPORTED);
+  const issues = reported.map(({ name, at, position, file }) => {
     const message = `${JSON.stringify(name)} failed: ${failed.get(name)!.join("; ")}`;
     return { at, message, position, ...(file !== undefined && { file }) };
   });
+  return [...issues, ...rest];
 }
 
 /** Shared by all tests of a run. */
@@ -103,6 +117,9 @@ async function runTest(test: ConfigTest, bench: Bench, maxMs: number): Promise<C
   }
 }
 
+/** A reply that never ends must not fill the memory. */
+const MOST_BODY_BYTES = 32 * 2 ** 20;
+
 /** One test with all its state. */
 class Trial {
   readonly #test: ConfigTest;
@@ -114,6 +131,8 @@ class Trial {
   #holder: string | null = null;
   #abort = () => {};
   #isClosed = false;
+  /** Requests so far, with the one that is under way. */
+  #sent = 0;
 
   constructor(test: ConfigTest, bench: Bench) {
     const { loaded, table, wall } = bench;
@@ -141,23 +160,32 @@ class Trial {
 
   /** For the message about a request without a reply. */
   get whereabouts(): string {
+    if (this.#sent > 1) return `request ${this.#sent} of ${this.#test.request.times} was under way`;
     return this.#holder === null ? "a plugin did not return the upstream's reply" : `plugin ${this.#holder} did not answer (timers of plugins stand still in a test)`;
   }
 
   async run(): Promise<Compared> {
     const { times, everyMs } = this.#test.request;
     const { slices } = this.#bench;
-    for (let sent = 1; sent < times && !this.#isClosed; sent++) {
+    for (this.#sent = 1; this.#sent < times && !this.#isClosed; this.#sent++) {
       await this.#send();
       this.#clock.advance(everyMs);
       if (slices.isOver) await slices.next();
     }
     const { fault, ...outcome } = await this.#send();
-    const compared = compare(this.#test, outcome);
+    const compared = await compare(this.#test, outcome, { conceal: this.#bench.loaded.concealed, meter: this.#meter });
     if (compared.differences.length === 0) return compared;
     const { code } = outcome;
     const cause = fault !== null ? [`the gateway logs: ${fault}`] : code !== null && this.#test.expect.code === undefined ? [`the error code is ${code}`] : [];
     return { ...compared, differences: [...compared.differences, ...cause] };
+  }
+
+  get #meter(): Meter {
+    const { slices } = this.#bench;
+    const spend = () => {
+      if (this.#isClosed) throw new Error("the test is over");
+    };
+    return { spend, pause: () => slices.next(), get isDue() { return slices.isOver; } };
   }
 
   /** Gives up a request that is under way. */
@@ -174,8 +202,19 @@ class Trial {
     this.#forwarded = null;
     this.#abort = () => call.abort();
     try {
-      const { status, headers, body } = await collected(inbound, await this.#scratch.serve(inbound));
-      const { code, service, route, identity: caller, fault } = notes;
+      const reply = await this.#scratch.serve(inbound);
+      this.#abort = () => discard(reply);
+      if (this.#isClosed) this.#abort();
+      let bytes = 0;
+      const { status, headers, body } = await collected(inbound, reply, async (more) => {
+        bytes += more;
+        if (bytes > MOST_BODY_BYTES) throw new Error(`the reply has more than ${MOST_BODY_BYTES / 2 ** 20} MiB`);
+        // Pieces that are ready at once would keep the event loop from turning.
+        if (this.#bench.slices.isOver) await this.#bench.slices.next();
+      });
+      const { code, service, route, identity, fault } = notes;
+      // A plugin may set the identity without a note for the log.
+      const caller = this.#forwarded?.identity ?? identity;
       return { status, code, service, route, caller, forwarded: this.#forwarded, headers, body, fault };
     } finally {
       call.close();

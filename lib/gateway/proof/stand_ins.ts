@@ -20,6 +20,8 @@ export interface Forwarded {
   /** With the query. */
   readonly path: string;
   readonly headers: HeaderList;
+  /** The identity of the caller. */
+  readonly identity: string | null;
 }
 
 /** What a server answers that a plugin asks. */
@@ -70,7 +72,7 @@ export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], se
         const head = requestHead(exchange, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName });
         // It checks what plugins have made of the head.
         headText(exchange.method, path, head.headers);
-        seen({ path, headers: head.headers });
+        seen({ path, headers: head.headers, identity: exchange.identity });
       } catch (error) {
         return faultReply(exchange.call, error);
       }

@@ -6,6 +6,7 @@ import type { Path } from "../../config/json.ts";
 import type { PluginInstance, Route, Service } from "../../config/model.ts";
 import type { NamedFile } from "../../config/schema.ts";
 import type { AnyPlugin } from "../../plugins/plugin.ts";
+import type { SampleRequest } from "../../route/overlaps.ts";
 import type { Loaded } from "../snapshot.ts";
 
 /** An enabled plugin instance. */
@@ -57,7 +58,8 @@ export function* written({ config: { global, services }, kinds }: Loaded) {
       const inner = list(route.plugins, place.path, place.at, service.name, route.name);
       plugins.push(...inner);
       const all = [...outermost, ...outer, ...inner];
-      const guards = new Set(all.flatMap(({ guard }) => guard ?? []));
+      const found = all.flatMap(({ guard }) => guard ?? []);
+      const guards = all.some(({ kind }) => kind.name === "request_termination") ? new AllGuards(found) : new Set(found);
       const name = [...guards].sort().join();
       if (!sets.has(name)) sets.set(name, guards);
       routes.push({ ...place, service, route, plugins: all, guards: sets.get(name)! });
@@ -66,13 +68,22 @@ export function* written({ config: { global, services }, kinds }: Loaded) {
   return { routes, plugins };
 }
 
+/** Of a route that refuses all requests: it lacks no guard. Lists only its own. */
+class AllGuards extends Set<string> {
+  override has(): boolean {
+    return true;
+  }
+}
+
 /** Names a guard by its kind and configuration, files by their content. A configuration that JSON cannot express equals no other. */
 function guardOf(name: string, config: unknown): string {
   const comparable = (_key: string, value: unknown): unknown => {
     if (isFile(value)) return hash("sha256", value.content);
     if (value instanceof Map || value instanceof Set) return [...value];
-    if (typeof value === "function") throw new TypeError("a function equals itself only");
-    return value instanceof RegExp ? String(value) : value;
+    if (value instanceof RegExp) return String(value);
+    if (!(value instanceof Object) || Array.isArray(value)) return value;
+    if (value.constructor !== Object) throw new TypeError("a function, or an object of a class, equals itself only");
+    return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
   };
   try {
     return `${name} ${hash("sha256", JSON.stringify(config, comparable))}`;
@@ -86,9 +97,7 @@ function isFile(value: unknown): value is NamedFile {
   return Buffer.isBuffer((value as NamedFile).content);
 }
 
-/** A request that the route takes. */
-export function exampleFor({ hosts, basePath }: Service, { methods, path }: Route): string {
-  const host = (hosts[0] ?? "localhost").replace("*", "x");
-  const filled = (basePath + path).replace(/\/+/g, "/").replace(/[{<][^}>]*[}>]/g, "x");
-  return `${methods[0] ?? "GET"} http://${host}${filled}`;
+/** "GET http://shop.example.com/items/x" */
+export function exampleOf({ method, host, path }: SampleRequest): string {
+  return `${method} http://${host}${path}`;
 }

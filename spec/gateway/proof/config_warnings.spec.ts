@@ -113,6 +113,30 @@ describe("configWarnings", () => {
     expect(pathsOf(warningsOf(config, [kind]))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
   });
 
+  it("a guard is the same in whatever order its members are written, and another one if its configuration holds what JSON cannot express", () => {
+    const jwt = (claims: object) => ({ name: "jwt", config: { ...HMAC, aud: "shop", claims } });
+    const compared = (a: object, b: object, kinds: readonly AnyPlugin[] = []) => pathsOf(warningsOf(configOf([["a", "/a/{x}", a], ["b", "/a/b", b]]), kinds));
+    expect(compared(jwt({ role: "admin", group: "g" }), jwt({ group: "g", role: "admin" }))).toEqual([]);
+    expect(compared(jwt({ role: "admin" }), jwt({ role: "user" }))).toEqual(["guard_bypassed:services.s.routes.a"]);
+    const list = schema.string();
+    const check = (...given: Parameters<typeof list.check>) => new Hidden(list.check(...given));
+    const hiding = definePlugin({ name: "hiding", schema: schema.object({ list: { ...list, check } as unknown as typeof list }), guards: true, create: () => (next) => next });
+    const hidden = (text: string) => ({ name: "hiding", config: { list: text } });
+    expect(compared(hidden("1"), hidden("2"), [hiding])).toEqual(["guard_bypassed:services.s.routes.a"]);
+  });
+
+  it("no guard is missing where request_termination refuses all requests, as the remedy says", () => {
+    const closed = { name: "request_termination", config: { status: 404 } };
+    expect(warningsOf(configOf([["a", "/a/{x}", key()], ["b", "/a/b", closed]]))).toEqual([]);
+    expect(pathsOf(warningsOf(configOf([["a", "/a/{x}", key(), closed], ["b", "/a/b", key()]])))).toEqual(["guard_bypassed:services.s.routes.a"]);
+    expect(pathsOf(warningsOf(configOf([["a", "/a/{x}", key()], ["b", "/a/b", { ...closed, enabled: false }]])))).toEqual(["guard_bypassed:services.s.routes.a"]);
+  });
+
+  it("the example of a plugin's warning is a request that its route takes", () => {
+    const [warning] = warningsOf(configOf([["one", "/{id}", limit()], ["x", "/x", key(), limit()]], { hosts: ["*.example.com"] }));
+    expect(warning).toMatchObject({ path: "services.s.routes.one.plugins.rate_limit", example: "GET http://x.example.com/x2" });
+  });
+
   it("a disabled guard, a disabled cache and a disabled limit count for nothing", () => {
     const off = { enabled: false };
     expect(warningsOf(configOf([["guarded", "/a/{x}", key("k", off)], ["b", "/a/b"]], { plugins: [{ ...cache, ...off }, limit("header:X", off)] }))).toEqual([]);
@@ -182,6 +206,9 @@ describe("configWarnings", () => {
     expect(told({})).toEqual(["token_for_anyone:services.s.routes.a.plugins.jwt"]);
     expect(told({ iss: "https://issuer.example.com" })).toEqual([]);
     expect(told({ aud: "shop" })).toEqual([]);
+    expect(told({ claims: { aud: "shop" } })).toEqual([]);
+    expect(told({ claims: { iss: "https://issuer.example.com" } })).toEqual([]);
+    expect(told({ claims: { role: "admin" } })).toEqual(["token_for_anyone:services.s.routes.a.plugins.jwt"]);
   });
 
   it.each([
@@ -236,6 +263,19 @@ describe("configWarnings", () => {
     expect(slices).toBeGreaterThan(1);
   });
 });
+
+/** What it holds is not seen from outside. */
+class Hidden {
+  readonly #value: unknown;
+
+  constructor(value: unknown) {
+    this.#value = value;
+  }
+
+  get value(): unknown {
+    return this.#value;
+  }
+}
 
 describe("the gateway's configWarnings", () => {
   it("are those of the configuration in force, are in the status behind those of the moment, and change with a reload", async () => {

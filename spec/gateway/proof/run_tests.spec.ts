@@ -1,5 +1,7 @@
 import { generateKeyPairSync, sign } from "node:crypto";
+import { once } from "node:events";
 import { createServer } from "node:http";
+import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../../lib/config/model.ts";
 import { failuresOf, runTests, type RunOptions } from "../../../lib/gateway/proof/run_tests.ts";
@@ -44,7 +46,7 @@ describe("a test of a configuration", () => {
   const config = guardedBy(KEY);
 
   it("passes if all that it expects was found, and says both", async () => {
-    const expected = { status: 401, code: "key_missing", service: "s", route: "/{rest*}", upstream_path: null, caller: null, headers: { "WWW-Authenticate": { matches: "^Key" } } };
+    const expected = { status: 401, code: "key_missing", service: "s", route: "/{rest*}", upstream_path: null, upstream_headers: { apiKey: null }, caller: null, headers: { "WWW-Authenticate": { matches: "^Key" } } };
     const { tests } = loadedFrom(config);
     expect(tests).toEqual([]);
     const report = await runTests(loadedFrom({ ...config, tests: [test({ name: "orders need a key", expect: expected })] }));
@@ -68,7 +70,7 @@ describe("a test of a configuration", () => {
     ["service", { service: null }, 'service: expected null, found "s"'],
     ["route", { route: "root" }, 'route: expected "root", found "/{rest*}"'],
     ["upstream_path", { upstream_path: "/x" }, 'upstream_path: expected "/x", found null'],
-    ["upstream_headers", { upstream_headers: { apiKey: null } }, 'upstream_headers: expected {"apiKey":null}, found null'],
+    ["upstream_headers", { upstream_headers: { apiKey: null, Via: "x" } }, 'upstream_headers: expected {"apiKey":null,"Via":"x"}, found null'],
     ["headers", { headers: { "WWW-Authenticate": null } }, 'headers.WWW-Authenticate: expected null, found "Key realm=\\"edge-gateway\\""'],
     ["headers", { headers: { "X-None": "a" } }, 'headers.X-None: expected "a", found null'],
     ["headers", { headers: { "X-None": { matches: "" } } }, "headers.X-None: expected a match of , found null"],
@@ -158,6 +160,11 @@ describe("the request of a test", () => {
     const jwt = { name: "jwt", config: { alg: "ES256", jwks_uri: "http://127.0.0.1:1/keys" } };
     expect(await verdict(guardedBy(jwt), test({ request: { as: { jwt: { sub: "ada" } } }, expect: { caller: "ada" } }))).toBe(true);
     expect(await verdict(guardedBy(jwt), test({ request: { headers: bearer }, expect: { code: "auth_unavailable" } }))).toBe(true);
+  });
+
+  it("finds the caller that a plugin sets, also without a note for the log", async () => {
+    const own = definePlugin({ name: "tenant", schema: schema.object({}), create: () => (next) => (exchange) => next(exchange.with({ identity: "acme" })) });
+    expect(await verdict(guardedBy({ name: "tenant" }), test({ expect: { caller: "acme" } }), [own])).toBe(true);
   });
 
   it("with certificate shows a verified client certificate over TLS, with subject and alternative names", async () => {
@@ -299,6 +306,8 @@ describe("what stands in for other servers in a test", () => {
   });
 });
 
+const closed = (stream: Readable) => (stream.closed ? undefined : once(stream, "close"));
+
 describe("a plugin that is at fault in a test", () => {
   const bad = definePlugin({
     name: "bad",
@@ -342,6 +351,32 @@ describe("a plugin that is at fault in a test", () => {
     expect(tests[0]!.differences[0]).toMatch(/^no reply within 0.\d+ s: plugin bad/);
   });
 
+  it.each<[string, () => Readable]>([
+    ["a stream of pieces that are ready at once", () => new Readable({ read() { this.push(Buffer.alloc(2 ** 16)); } })],
+    ["a generator without end", () => Readable.from((function* () { for (;;) yield Buffer.alloc(2 ** 20); })())],
+  ])("fails its test if its reply has more than 32 MiB, and the stream is destroyed: %s", async (_what, make) => {
+    const streams: Readable[] = [];
+    const own = definePlugin({ name: "endless", schema: schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: streams[streams.push(make()) - 1]! }) });
+    expect(await verdict(guardedBy({ name: "endless" }), test({}), [own])).toEqual(["the reply has more than 32 MiB"]);
+    await Promise.all(streams.map(closed));
+  });
+
+  it("fails its test if its reply does not end, even with the shortest pieces, and the stream is destroyed", async () => {
+    const streams: Readable[] = [];
+    const bodies = [() => new Readable({ read() {} }), () => Readable.from((function* () { for (;;) yield Buffer.alloc(1); })())];
+    for (const make of bodies) {
+      const own = definePlugin({ name: "silent", schema: schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: streams[streams.push(make()) - 1]! }) });
+      const found = await verdict(guardedBy({ name: "silent" }), test({}), [own], { maxTestMs: 30 });
+      expect((found as string[])[0]).toMatch(/^no reply within 0.03 s/);
+    }
+    await Promise.all(streams.map(closed));
+  });
+
+  it("fails its test with the number of the request that was under way, if the last one was not reached in time", async () => {
+    const found = await verdict(oneService(9), test({ request: { times: 10_000 }, upstream: { body: "b".repeat(1e6) } }), [], { maxTestMs: 30 });
+    expect((found as string[])[0]).toMatch(/^no reply within 0.03 s: request \d+ of 10000 was under way$/);
+  });
+
   it("does not outlive a run that is stopped", async () => {
     const stop = new AbortController();
     const run = runTests(loadedFrom(config("hang"), [bad]), { maxTestMs: 60_000, signal: stop.signal });
@@ -380,6 +415,38 @@ describe("a run of tests", () => {
     await runTests(loaded);
     isOver = true;
     expect(turns).toBeGreaterThanOrEqual(3);
+  });
+
+  it("lets the event loop turn while a pattern is searched in a long text", async () => {
+    const slow = test({ upstream: { body: "x".repeat(100_000) }, expect: { body: { matches: "(x+x+)+y" } } });
+    let turns = 0;
+    let isOver = false;
+    const count = () => {
+      turns++;
+      if (!isOver) setImmediate(count);
+    };
+    setImmediate(count);
+    expect(await verdict(oneService(9), slow)).not.toBe(true);
+    isOver = true;
+    expect(turns).toBeGreaterThanOrEqual(3);
+  });
+
+  it("many at once make no warning of Node", async () => {
+    const warnings: Error[] = [];
+    const note = (warning: Error) => void warnings.push(warning);
+    process.on("warning", note);
+    onTestFinished(() => void process.off("warning", note));
+    const { gateway } = await running({ ...oneService(9), tests: [test({})] });
+    await Promise.all(Array.from({ length: 20 }, () => gateway.test()));
+    await new Promise(setImmediate);
+    expect(warnings).toEqual([]);
+  });
+
+  it("reports the first 100 failed tests as issues, and the number of the others", async () => {
+    const loaded = loadedFrom({ ...oneService(9), tests: Array.from({ length: 103 }, (_, i) => test({ name: `t${i}`, expect: { status: 404 } })) });
+    const issues = failuresOf(loaded.tests, await runTests(loaded));
+    expect(issues).toHaveLength(101);
+    expect(issues.at(-1)).toEqual({ at: ["tests"], position: null, message: "3 more tests failed: edge-gateway test lists all" });
   });
 
   it("reports each failed test as an issue at its place", async () => {
