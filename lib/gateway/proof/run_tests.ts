@@ -214,7 +214,7 @@ class Trial {
       });
       const { code, service, route, identity, fault } = notes;
       // A plugin may set the identity without a note for the log.
-      const caller = this.#forwarded?.identity ?? identity;
+      const caller = (this.#forwarded as Forwarded | null)?.identity ?? identity;
       return { status, code, service, route, caller, forwarded: this.#forwarded, headers, body, fault };
     } finally {
       call.close();
