@@ -127,6 +127,7 @@ export type WarningCode =
   | "certificate_expires"
   | "certificates_unused"
   | "mtls_idle"
+  | "counters_down"
   | "no_upstream"
   | "upstream_down"
   | "upstream_ejected"

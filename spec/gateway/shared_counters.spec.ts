@@ -64,6 +64,13 @@ describe("a gateway whose shared counters cannot be reached", () => {
       servers: [{ address, state: "down", reason: `connect ECONNREFUSED ${address}` }],
     });
     expect(gateway.metrics()).toContain("\nedge_gateway_counters_up 0\n");
+    expect(gateway.status.warnings).toEqual([
+      expect.objectContaining({
+        code: "counters_down",
+        path: "global.counters",
+        message: `Rate limits are not shared with other gateways: ${address} cannot be used (connect ECONNREFUSED ${address}); on_error "deny" decides meanwhile.`,
+      }),
+    ]);
     expect(log.filter((line) => line.includes("rate counters"))).toHaveLength(1);
     expect(JSON.stringify([gateway.status, log, gateway.maskedConfig]) + gateway.metrics()).not.toContain("hunter2");
   });
