@@ -26,6 +26,7 @@ export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./gateway/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
+export type { CountersReport } from "./store/redis.ts";
 export type { DryRun, MovedRequest, MovedRequests } from "./gateway/proof/dry_run.ts";
 export type { GuardsLost, RoutePlace } from "./gateway/proof/guards_lost.ts";
 export type { RouteDiff } from "./gateway/proof/route_diff.ts";

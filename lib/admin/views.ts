@@ -63,7 +63,7 @@ export function warningView({ code, path, message, example, remedy, service, rou
 
 /** Times in the format of RFC 3339. */
 export function statusView(status: GatewayStatus) {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, tests } = status;
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, counters, tests } = status;
   return {
     version,
     state,
@@ -75,6 +75,7 @@ export function statusView(status: GatewayStatus) {
     counts,
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
+    counters: counters === null ? null : countersView(counters),
     tests,
     plugin_faults: status.pluginFaults,
     certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
@@ -102,6 +103,10 @@ export function dryRunView({ outcome, issues, warnings, tests, untested, diff, r
     diff: diff === null ? null : routeDiffView(diff),
     requests: requests === null ? null : { checked: requests.checked, other_route: requests.otherRoute, no_route: requests.noRoute, examples: requests.examples },
   };
+}
+
+function countersView({ store, state, onError, since, servers }: NonNullable<GatewayStatus["counters"]>) {
+  return { store, state, on_error: onError, since: moment(since), servers: servers.map(({ address, state, reason }) => ({ address, state, reason })) };
 }
 
 export function healthView({ services }: GatewayHealth) {

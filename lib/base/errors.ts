@@ -51,6 +51,7 @@ export const ERRORS = Object.freeze({
   upstream_invalid: upstream(502, "The upstream sent an invalid response"),
   upstream_unavailable: upstream(503, "No upstream is available"),
   auth_unavailable: gateway(503, "The authorization of the request could not be checked"),
+  limiter_unavailable: gateway(503, "The rate limit of the request could not be checked"),
   upstream_saturated: upstream(503, "All connections to the upstream are in use"),
   circuit_open: upstream(503, "The service is failing and is given time to recover"),
   overloaded: gateway(503, "The gateway is overloaded"),

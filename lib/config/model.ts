@@ -4,6 +4,7 @@
 import { hash } from "node:crypto";
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
 import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
+import { countersSchema } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
 import type { JsonNode, Path } from "./json.ts";
@@ -116,6 +117,7 @@ function globalSchema(plugins: Plugins) {
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
       limits: s.withDefault(LIMITS, {}),
+      counters: s.optional(countersSchema(CLIENT_TLS)),
       accept_warnings: s.withDefault(ACCEPT_WARNINGS, []),
       underscore_headers: choice(["drop", "allow"], "What becomes of request headers with an underscore in their names."),
     },

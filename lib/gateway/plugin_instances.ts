@@ -84,7 +84,8 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const counters: Counters = {
     limiter(limiterKey, options) {
       inUse.limiters.add(limiterKey);
-      return runtime.counters.limiter(limiterKey, options);
+      const store = options.counters === "memory" ? null : inUse.shared;
+      return (store ?? runtime.counters).limiter(limiterKey, options);
     },
   };
   const keep: Tools["keep"] = (what, settings, make) =>

@@ -64,6 +64,7 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
     counts: snapshot.counts,
     lastReload,
     lastChange,
+    counters: runtime.shared?.report ?? null,
     tests: lastTests === null || lastTests.report.tests.length === 0 ? null : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],

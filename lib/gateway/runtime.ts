@@ -8,6 +8,7 @@ import type { Log } from "../base/log.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
 import type { KeptState } from "../plugins/plugin.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
+import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
@@ -22,6 +23,8 @@ export interface InUse {
   /** By the name of their service. */
   readonly upstreamSets: Map<string, UpstreamSetPlan>;
   readonly limiters: Set<string>;
+  /** The counters that gateways share (`global.counters`); null: rate limits count in this process. */
+  shared: RedisCounters | null;
   /** The state that plugin instances keep, by key. */
   readonly kept: Map<string, Kept>;
   readonly dnsTtlMs: number;
@@ -55,6 +58,8 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 export class Runtime {
   readonly clock: Clock;
   readonly counters: MemoryCounters;
+  /** Decisions that shared counters did not make, by reason. */
+  readonly countersErrors = new Map<string, number>();
   readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
   readonly verdicts = new SharedMemory(MAX_VERDICT_BYTES);
   /** Requests to upstreams and replies to clients are written together. */
@@ -78,7 +83,7 @@ export class Runtime {
 
   /** For one snapshot, to be filled while it is compiled. */
   inUse(dnsTtlMs: number): InUse {
-    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), kept: new Map(), dnsTtlMs };
+    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), shared: null, kept: new Map(), dnsTtlMs };
   }
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
@@ -117,7 +122,7 @@ export class Runtime {
     for (const { pool, maxConnections } of inUse.pools.values()) pool.maxConnections = maxConnections;
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
-    if (this.#isActive) this.#startChecks(inUse);
+    if (this.#isActive) this.#start(inUse);
     this.counters.retire(inUse.limiters);
     for (const [key, { value }] of before?.kept ?? []) if (inUse.kept.get(key)?.value !== value) void closed(value);
   }
@@ -125,7 +130,12 @@ export class Runtime {
   /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
   activate(): void {
     this.#isActive = true;
-    if (this.#inUse !== null) this.#startChecks(this.#inUse);
+    if (this.#inUse !== null) this.#start(this.#inUse);
+  }
+
+  /** See `InUse`. */
+  get shared(): RedisCounters | null {
+    return this.#inUse?.shared ?? null;
   }
 
   /** The state of the upstreams of every service, in the order of the configuration. */
@@ -154,6 +164,11 @@ export class Runtime {
     for (const { pool } of this.#inUse?.pools.values() ?? []) pool.destroy();
     for (const pool of this.#retired) pool.destroy();
     this.#retired.clear();
+  }
+
+  #start(inUse: InUse): void {
+    inUse.shared?.start();
+    this.#startChecks(inUse);
   }
 
   #retire(pool: Connections): void {

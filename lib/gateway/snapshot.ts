@@ -23,6 +23,7 @@ import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Member } from "../upstream/upstream_set.ts";
 import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink, type RouteChain } from "./plugin_instances.ts";
 import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
+import { sharedCounters } from "./shared_counters.ts";
 import type { ShownCertificate } from "./status.ts";
 
 /** A configuration without errors, as `loadConfig` returns it. */
@@ -66,6 +67,7 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
 function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapshot {
   const { global, services } = loaded.config;
   const { runtime, log } = tools;
+  inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, inUse, plan, instances };

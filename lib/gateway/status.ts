@@ -4,6 +4,7 @@
 import type { CertificateFacts } from "../base/pem.ts";
 import type { AcceptableWarning } from "../config/accepted_warnings.ts";
 import type { Json, Path } from "../config/json.ts";
+import type { CountersReport } from "../store/redis.ts";
 import type { Change } from "./config_diff.ts";
 
 export interface Reloaded {
@@ -67,6 +68,8 @@ export interface GatewayStatus {
   readonly lastReload: LastReload | null;
   /** The last reload that changed anything; null before the first one. */
   readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
+  /** Of the counters that gateways share; null: rate limits count in this process. */
+  readonly counters: CountersReport | null;
   /** Of the last run of tests, also of a configuration that was refused; null where none has run. */
   readonly tests: { readonly passed: number; readonly failed: number } | null;
   /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
@@ -124,6 +127,7 @@ export type WarningCode =
   | "certificate_expires"
   | "certificates_unused"
   | "mtls_idle"
+  | "counters_down"
   | "no_upstream"
   | "upstream_down"
   | "upstream_ejected"

@@ -7,7 +7,7 @@ import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import { describePlace } from "./plugin_instances.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
-export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "pluginFaults"> {
+export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "pluginFaults"> {
   readonly upstreamSets: readonly UpstreamSetReport[];
   readonly shown: DisplayedConfig;
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
@@ -22,7 +22,7 @@ const MOST_WARNINGS = 100;
 export function warningsOf(source: WarningsSource): readonly Warning[] {
   const ofServices = source.upstreamSets.flatMap((upstreamSet) => [...ofService(upstreamSet)]);
   const { configWarnings } = source;
-  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofServices, ...ofPlugins(source), ...configWarnings];
+  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofServices, ...ofPlugins(source), ...configWarnings];
   if (warnings.length <= MOST_WARNINGS) return warnings;
   const message = `There are ${warnings.length - MOST_WARNINGS} more warnings like these.`;
   const remedy = "See GET /gateway/health for every upstream, and edge-gateway validate for all warnings about the configuration.";
@@ -70,6 +70,14 @@ function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): It
     const message = "The plugin mtls refuses every request: no listener asks clients for a certificate.";
     yield warning("mtls_idle", message, "Set CA_CERT_PATH with the server's certificate, or remove the plugin.");
   }
+}
+
+function* ofCounters({ counters }: WarningsSource): Iterable<Warning> {
+  if (counters?.state !== "down") return;
+  const failed = counters.servers.find(({ state }) => state === "down");
+  const why = failed === undefined ? "" : `: ${failed.address} cannot be used (${failed.reason})`;
+  const message = `Rate limits are not shared with other gateways${why}; on_error "${counters.onError}" decides meanwhile.`;
+  yield warning("counters_down", message, "Repair the server; it is used again by itself.", { path: "global.counters" });
 }
 
 function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Iterable<Warning> {

@@ -8,7 +8,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Decision, Window } from "../store/counters.ts";
+import type { Decision, Undecided, Window } from "../store/counters.ts";
 import { bytesOfCaller } from "../store/memory.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
@@ -39,6 +39,7 @@ const schema = object(
       integer({ min: 1, max: 10_000_000, describe: "How many callers are remembered; beyond that, new ones start with less of their limits." }),
       100_000,
     ),
+    counters: optional(oneOf(["memory"], { describe: "Counts in this process alone, also with global.counters." })),
   },
   {
     describe: "Limits request counts per time window.",
@@ -60,14 +61,18 @@ export const rateLimit = definePlugin({
   schema,
   create(config, tools) {
     const windows = windowsOf(config);
-    const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers: config.maxCallers });
+    const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers: config.maxCallers, counters: config.counters });
     const callerOf = callerBy(config.limitBy);
     const settleWith = config.mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
     return (next) => {
       const settle = settleWith(next);
+      const settleLater = (exchange: Exchange, decision: Decision | Undecided) => {
+        if (decision === "deny" && config.mode === "enforce") return problem(exchange.call, "limiter_unavailable");
+        return typeof decision === "string" ? next(exchange) : settle(exchange, decision);
+      };
       return (exchange) => {
         const decision = limiter.decide(callerOf(exchange));
-        return decision instanceof Promise ? decision.then((later) => settle(exchange, later)) : settle(exchange, decision);
+        return decision instanceof Promise ? decision.then((later) => settleLater(exchange, later)) : settle(exchange, decision);
       };
     };
   },

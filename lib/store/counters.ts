@@ -12,11 +12,13 @@ export interface Window {
 
 export interface LimiterOptions {
   readonly windows: readonly Window[];
-  /** How many callers are remembered; beyond that, some who have used little are forgotten, or new ones share one allowance. */
+  /** How many callers are remembered in memory; beyond that, some who have used little are forgotten, or new ones share one allowance. */
   readonly maxCallers: number;
+  /** "memory": counts in this process, whatever `global.counters` says. Default: as `global.counters` says. */
+  readonly counters?: "memory" | undefined;
 }
 
-/** The answer for one request. Windows stand in the order of the options. Valid until the limiter is next asked. */
+/** The answer for one request. Windows stand in the order of the options. */
 export interface Decision {
   readonly admitted: boolean;
   /** Requests left in each window after this one. */
@@ -27,9 +29,15 @@ export interface Decision {
   readonly retryMs: number;
 }
 
+/** The server that counts did not answer, and `on_error` is "allow" or "deny". */
+export type Undecided = "allow" | "deny";
+
 export interface Limiter {
-  /** Counts one request of `caller` if every window admits it; a refused request consumes nothing. */
-  decide(caller: string): Decision | Promise<Decision>;
+  /**
+   * Counts one request of `caller` if every window admits it; a refused request consumes nothing. A decision that is returned at once is
+   * valid until the limiter is next asked; one that was promised stays valid. The promise never rejects.
+   */
+  decide(caller: string): Decision | Promise<Decision | Undecided>;
 }
 
 export interface Counters {

@@ -82,6 +82,7 @@ export const STATUS: GatewayStatus = {
   counts: { services: 1, routes: 1, upstreams: 1 },
   lastReload: null,
   lastChange: null,
+  counters: null,
   tests: { passed: 1, failed: 0 },
   pluginFaults: [],
   certificates: [],

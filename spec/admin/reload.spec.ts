@@ -167,11 +167,19 @@ describe("GET /gateway/status", () => {
       counts: { services: 1, routes: 1, upstreams: 1 },
       last_reload: null,
       last_change: null,
+      counters: null,
       tests: { passed: 1, failed: 0 },
       plugin_faults: [],
       certificates: [],
       warnings: [],
     });
+  });
+
+  it("returns the state of the counters that gateways share", async () => {
+    const servers = [{ address: "10.0.0.7:6379", state: "down", reason: "no answer within 50 ms" }];
+    const counters = { store: "redis" as const, state: "down" as const, onError: "deny" as const, since: Date.UTC(2026, 0, 2), servers };
+    const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, counters }) } });
+    expect((await get("/gateway/status")).json.counters).toEqual({ store: "redis", state: "down", on_error: "deny", since: "2026-01-02T00:00:00.000Z", servers });
   });
 
   it("returns plugins that have failed", async () => {

@@ -8,6 +8,7 @@ type Benchmark = (words: readonly string[]) => Promise<boolean>;
 const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmark>, words: string]>> = {
   access_log: [async () => (await import("./access_log.ts")).accessLog, ""],
   chain: [async () => (await import("./chain.ts")).chain, "[REQUESTS]"],
+  counters: [async () => (await import("./counters.ts")).counters, ""],
   failover: [async () => (await import("./failover.ts")).failover, "[SECONDS]"],
   http1_fuzz: [async () => (await import("./http1_fuzz.ts")).http1Fuzz, "[CASES] [SEED]"],
   limiter: [async () => (await import("./limiter.ts")).limiter, "[ROUNDS]"],

@@ -24,6 +24,7 @@ describe("status", () => {
       counts: { services: 1, routes: 2, upstreams: 1 },
       lastReload: null,
       lastChange: null,
+      counters: null,
       tests: null,
       pluginFaults: [],
       certificates: [],

@@ -17,6 +17,7 @@ const quiet: WarningsSource = {
   lastReload: null,
   digest: "0123456789ab",
   certificates: [],
+  counters: null,
   pluginFaults: [],
   upstreamSets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },

@@ -32,6 +32,8 @@ const FAMILIES = [
   "edge_gateway_plugin_seconds_total counter",
   "edge_gateway_rate_limit_callers gauge",
   "edge_gateway_rate_limit_shared_total counter",
+  "edge_gateway_counters_up gauge",
+  "edge_gateway_counters_errors_total counter",
   "edge_gateway_rate_limited_total counter",
   "edge_gateway_plugin_refusals_total counter",
   "edge_gateway_upstream_duration_seconds histogram",

@@ -3,7 +3,7 @@ import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { rateLimit } from "../../lib/plugins/rate_limit.ts";
-import type { Counters, Decision } from "../../lib/store/counters.ts";
+import type { Counters, Decision, LimiterOptions, Undecided } from "../../lib/store/counters.ts";
 import { manualClock } from "../support/clock.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
 
@@ -223,7 +223,7 @@ describe("shadow mode", () => {
 });
 
 describe("promises", () => {
-  const decisions = (...list: Decision[]): Counters => ({
+  const decisions = (...list: (Decision | Undecided)[]): Counters => ({
     limiter: () => ({ decide: () => Promise.resolve(list.shift()!) }),
   });
   const yes: Decision = { admitted: true, remaining: [4], resetMs: [1_000], retryMs: 0 };
@@ -250,6 +250,28 @@ describe("promises", () => {
     const second = exercise(middleware, madeUpExchange());
     expect([(await second.returned).status, headerValue((await second.returned).headers, "retry-after")]).toEqual([429, "3"]);
     expect(second.forwarded).toBeNull();
+  });
+
+  it.each<[Undecided, string, number, string | null]>([
+    ["deny", "enforce", 503, "limiter_unavailable"],
+    ["deny", "shadow", 200, null],
+    ["allow", "enforce", 200, null],
+    ["allow", "shadow", 200, null],
+  ])("answers a request without a decision (%s, mode %s) with %i, and adds no RateLimit headers", async (answer, mode, status, code) => {
+    const tools = madeUpTools({ counters: decisions(answer) });
+    const { returned } = exercise(instance(rateLimit, { limit_min: 5, mode }, tools), madeUpExchange());
+    const reply = await returned;
+    expect(reply.status).toBe(status);
+    expect(reply.headers.some((each) => /^ratelimit/i.test(each))).toBe(false);
+    if (code !== null) expect(problemOf(reply)).toMatchObject({ code });
+    expect(tools.lines).toEqual([]);
+  });
+
+  it.each([[{}, undefined], [{ counters: "memory" }, "memory"]])("asks for the counters that %j names", (config, counters) => {
+    const asked: LimiterOptions[] = [];
+    const recording: Counters = { limiter: (_key, options) => (asked.push(options), { decide: () => yes }) };
+    instance(rateLimit, { limit_min: 5, ...config }, madeUpTools({ counters: recording }));
+    expect(asked.map((options) => options.counters)).toEqual([counters]);
   });
 
   it("never sends a Retry-After of less than a second", async () => {

@@ -1,0 +1,37 @@
+/**
+ * Makes the counters of `global.counters`, which survive reloads while their settings stay the same.
+ */
+import { hash } from "node:crypto";
+import type { Config } from "../config/model.ts";
+import { RedisCounters, type RedisSettings } from "../store/redis.ts";
+import { connect, readyEvent, tlsOptions, upstreamTls } from "../upstream/connect.ts";
+import type { CompileTools } from "./plugin_instances.ts";
+import type { InUse } from "./runtime.ts";
+
+type CountersConfig = NonNullable<Config["global"]["counters"]>;
+
+/** The counters that a configuration shares with other gateways; null: it shares none. Nothing is connected before `start`. */
+export function sharedCounters(config: CountersConfig | undefined, inUse: InUse, { runtime, log }: CompileTools): RedisCounters | null {
+  if (config === undefined) return null;
+  const settings = settingsOf(config);
+  const tls = [config.url].flat()[0]!.secure ? upstreamTls({ ...config.tls, verify: true }) : null;
+  const { clock, counters: local, countersErrors: errors, writeBatch } = runtime;
+  const make = () =>
+    new RedisCounters(settings, {
+      ...{ clock, log, local, errors, writeBatch, random: Math.random },
+      connect(server) {
+        const socket = connect(server, tls === null ? null : tlsOptions(server.host, tls), undefined);
+        return { socket, ready: readyEvent(socket) };
+      },
+    });
+  // Compared by digest: it has the password, and the contents of files.
+  const digest = hash("sha256", JSON.stringify([settings, tls?.identity]));
+  return runtime.keep("counters", digest, make, inUse);
+}
+
+function settingsOf({ url, timeoutMs, onError, prefix }: CountersConfig): RedisSettings {
+  const urls = [url].flat();
+  const { user, password, database } = urls[0]!;
+  const credentials = password === null ? null : { user, password };
+  return { servers: urls.map(({ host, port }) => ({ host, port })), isCluster: Array.isArray(url), credentials, database, timeoutMs, onError, prefix };
+}

@@ -1,0 +1,306 @@
+/**
+ * Keeps rate counters in Redis or Valkey, so that gateways share them: one script call for each decision, and counts in memory, or none,
+ * while the server does not answer.
+ */
+import { hash } from "node:crypto";
+import type { Socket } from "node:net";
+// Node's own function: the tests of an embedder may replace the global one to stop time.
+import { setImmediate } from "node:timers";
+import { DeadlineTimer, type Clock, type HasDeadline } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { WriteBatch } from "../base/write_batch.ts";
+import type { Counters, Decision, Limiter, LimiterOptions, Undecided } from "./counters.ts";
+import type { MemoryCounters, MemoryLimiter } from "./memory.ts";
+import { addressOf, RedisServers, type RedisServer } from "./redis_cluster.ts";
+import { RedisConnection, replyProblem, type Command, type Greeting } from "./redis_connection.ts";
+import { ScriptCalls } from "./redis_script.ts";
+import { command, ErrorReply, type RespValue } from "./resp.ts";
+
+export interface RedisSettings {
+  readonly servers: readonly RedisServer[];
+  readonly isCluster: boolean;
+  /** Null: no AUTH. `user` null: the default user. */
+  readonly credentials: { readonly user: string | null; readonly password: string } | null;
+  readonly database: number;
+  /** Longest wait for a decision, in milliseconds. */
+  readonly timeoutMs: number;
+  readonly onError: "local" | Undecided;
+  /** Of all keys. */
+  readonly prefix: string;
+}
+
+export interface RedisTools {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Counts while the server does not. */
+  readonly local: MemoryCounters;
+  /** Decisions that the server did not make, by reason; added to. */
+  readonly errors: Map<string, number>;
+  readonly writeBatch: WriteBatch;
+  readonly random: () => number;
+  readonly connect: RedisConnect;
+  /** Default: the script of `redis_script.ts`. Specs pass one with another clock. */
+  readonly script?: string;
+}
+
+/** Begins to connect to a server; `ready` names the event that the socket emits when it can be used. */
+export type RedisConnect = (server: RedisServer) => { readonly socket: Socket; readonly ready: string };
+
+/** The state of the counters, as `GET /gateway/status` shows it. */
+export interface CountersReport {
+  readonly store: "redis";
+  /** "down": at least one server that is needed cannot be used; its callers are counted as `onError` says. */
+  readonly state: "connecting" | "up" | "down";
+  readonly onError: "local" | Undecided;
+  /** When the state began, in milliseconds since 1970. */
+  readonly since: number;
+  readonly servers: readonly { readonly address: string; readonly state: string; readonly reason: string | null }[];
+}
+
+/** Why a decision could not be had. */
+const REASONS = ["timeout", "connection", "server", "queue"] as const;
+type Reason = (typeof REASONS)[number];
+
+/** Time limit for a connection, TLS and AUTH included, unless `timeout_ms` is longer. */
+const CONNECT_MS = 1_000;
+/** Redirections of one command in a Cluster. */
+const MOST_REDIRECTIONS = 5;
+
+export class RedisCounters implements Counters {
+  readonly settings: RedisSettings;
+  readonly tools: RedisTools;
+  readonly deadlines: DeadlineTimer;
+  readonly servers: RedisServers;
+  /** Decisions that are awaited. */
+  readonly #asked = new Set<Asked>();
+  #state: CountersReport["state"] = "connecting";
+  #since: number;
+  /** The server refused a decision in this state, and the log says so. */
+  #isRefusalLogged = false;
+  #isClosed = false;
+  #whenIdle = () => {};
+
+  constructor(settings: RedisSettings, tools: RedisTools) {
+    const { clock } = tools;
+    this.settings = settings;
+    this.tools = tools;
+    this.deadlines = new DeadlineTimer(clock);
+    this.#since = clock.wall();
+    for (const reason of REASONS) tools.errors.set(reason, tools.errors.get(reason) ?? 0);
+    const greetings = greetingsOf(settings, tools.script);
+    this.servers = new RedisServers({
+      ...settings,
+      clock,
+      changed: () => this.#look(),
+      connection: (server, changed) =>
+        new RedisConnection({
+          ...tools,
+          address: addressOf(server),
+          open: () => tools.connect(server),
+          greetings,
+          connectMs: Math.max(CONNECT_MS, settings.timeoutMs),
+          answerMs: settings.timeoutMs,
+          changed,
+        }),
+    });
+  }
+
+  limiter(key: string, options: LimiterOptions): Limiter {
+    return new RedisLimiter(this, key, options);
+  }
+
+  /** Connects. Without it, the first decision does. */
+  start(): void {
+    if (!this.#isClosed) this.servers.start();
+  }
+
+  /** Decisions that are awaited get their answers, or time out; further ones are made in memory. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    if (this.#asked.size > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve));
+    this.servers.close();
+  }
+
+  get report(): CountersReport {
+    const servers = Array.from(this.servers.connections, ({ address, state, reason }) => ({ address, state, reason }));
+    return { store: "redis", state: this.#state, onError: this.settings.onError, since: this.#since, servers };
+  }
+
+  /** For a `Limiter`: asks the server, or decides by `on_error`. */
+  ask(question: Question): Decision | Promise<Decision | Undecided> {
+    if (this.#isClosed) return question.local.decide(question.caller);
+    const connection = this.servers.find(question.tag);
+    if (connection.state === "down") {
+      const answer = this.undecided("connection", question);
+      return typeof answer === "string" ? Promise.resolve(answer) : answer;
+    }
+    return new Promise((resolve) => {
+      const asked = new Asked(this, question, resolve);
+      this.#asked.add(asked);
+      asked.send(connection);
+    });
+  }
+
+  settled(asked: Asked): void {
+    this.#asked.delete(asked);
+    this.deadlines.remove(asked);
+    if (this.#asked.size === 0) this.#whenIdle();
+  }
+
+  /** Decides by `on_error`, and counts that. */
+  undecided(reason: Reason, { local, caller }: Question): Decision | Undecided {
+    const { onError } = this.settings;
+    const { errors } = this.tools;
+    errors.set(reason, errors.get(reason)! + 1);
+    return onError === "local" ? local.decide(caller) : onError;
+  }
+
+  /** The server answered, but with no decision: logged once until the state changes. */
+  refused(server: string, reason: string): void {
+    if (this.#isRefusalLogged) return;
+    this.#isRefusalLogged = true;
+    this.tools.log.warn("the server of the rate counters refused a decision", { server, reason, on_error: this.settings.onError });
+  }
+
+  #look(): void {
+    const { state } = this.servers;
+    const { log, clock } = this.tools;
+    // Connections that are opened again are no news until that fails.
+    if (this.#isClosed || state === this.#state || state === "connecting") return;
+    this.#state = state;
+    this.#since = clock.wall();
+    this.#isRefusalLogged = false;
+    const { servers, onError } = this.report;
+    if (state === "up") return log.info("rate counters are shared", { servers: servers.map(({ address }) => address).join(",") });
+    // In a Cluster that is not complete every server may answer.
+    const { address, reason } = servers.find((each) => each.state === "down") ?? { address: null, reason: "some hash slots have no server" };
+    log.warn("rate counters are not shared: their server cannot be used", { server: address, reason, on_error: onError });
+  }
+}
+
+class RedisLimiter implements Limiter {
+  readonly #counters: RedisCounters;
+  readonly #key: string;
+  readonly #calls: ScriptCalls;
+  readonly #local: MemoryLimiter;
+
+  constructor(counters: RedisCounters, key: string, options: LimiterOptions) {
+    this.#counters = counters;
+    this.#key = key;
+    this.#calls = new ScriptCalls(options.windows, counters.tools.script);
+    this.#local = counters.tools.local.limiter(key, options);
+  }
+
+  decide(caller: string): Decision | Promise<Decision | Undecided> {
+    // Neither names nor addresses of callers are stored. 1: the format of the stored text.
+    const tag = hash("sha256", JSON.stringify([1, this.#key, caller]), "base64url").slice(0, 22);
+    return this.#counters.ask({ calls: this.#calls, tag, local: this.#local, caller });
+  }
+}
+
+interface Question {
+  readonly calls: ScriptCalls;
+  /** Names the caller of the limiter: 132 bits of a hash. */
+  readonly tag: string;
+  readonly local: MemoryLimiter;
+  readonly caller: string;
+}
+
+/** One decision that is awaited. */
+class Asked implements Command, HasDeadline {
+  text: string;
+  next: Command | null = null;
+  readonly dueAt: number;
+  place = -1;
+  readonly #counters: RedisCounters;
+  readonly #question: Question;
+  readonly #resolve: (decision: Decision | Undecided) => void;
+  readonly #key: string;
+  #connection: RedisConnection | null = null;
+  #isSettled = false;
+  #redirections = 0;
+
+  constructor(counters: RedisCounters, question: Question, resolve: (decision: Decision | Undecided) => void) {
+    const { settings, tools, deadlines } = counters;
+    const now = tools.clock.now();
+    this.#counters = counters;
+    this.#question = question;
+    this.#resolve = resolve;
+    // In a Cluster the hash tag alone decides the slot.
+    this.#key = `${settings.prefix}{${question.tag}}`;
+    this.text = question.calls.cached(this.#key);
+    this.dueAt = now + settings.timeoutMs;
+    deadlines.add(this, now);
+  }
+
+  send(connection: RedisConnection): void {
+    this.#connection = connection;
+    if (!connection.send(this)) this.#fail(connection.state === "up" || connection.state === "connecting" ? "queue" : "connection");
+  }
+
+  answered(reply: RespValue, from: RedisConnection): void {
+    if (this.#isSettled) return;
+    const { calls } = this.#question;
+    const decision = calls.decisionOf(reply);
+    if (decision !== undefined) return this.#settle(decision);
+    const isError = reply instanceof ErrorReply;
+    if (isError && reply.code === "NOSCRIPT") {
+      this.text = calls.whole(this.#key);
+      return this.send(from);
+    }
+    const next = isError && this.#redirections++ < MOST_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
+    if (next !== null) return this.send(next);
+    const problem = replyProblem("the script", reply);
+    // All other errors are about the server, not about this key: LOADING, BUSY, OOM, READONLY, NOAUTH, CLUSTERDOWN, …
+    if (!isError || reply.code === "ERR" || reply.code === "WRONGTYPE") this.#counters.refused(from.address, problem);
+    else from.giveUp(problem);
+    this.#fail("server");
+  }
+
+  failed(): void {
+    this.#fail("connection");
+  }
+
+  overdue(): void {
+    this.#counters.deadlines.remove(this);
+    // When this process was busy itself, the reply may be there: it is read before the next round of the event loop.
+    setImmediate(() => {
+      if (this.#isSettled) return;
+      this.#fail("timeout");
+      this.#connection?.giveUp(`no answer within ${this.#counters.settings.timeoutMs} ms`);
+    });
+  }
+
+  #fail(reason: Reason): void {
+    if (this.#isSettled) return;
+    const answer = this.#counters.undecided(reason, this.#question);
+    // The limiter in memory uses its decision again.
+    this.#settle(typeof answer === "string" ? answer : { ...answer, remaining: [...answer.remaining], resetMs: [...answer.resetMs] });
+  }
+
+  #settle(decision: Decision | Undecided): void {
+    this.#isSettled = true;
+    this.#counters.settled(this);
+    this.#resolve(decision);
+  }
+}
+
+function greetingsOf({ credentials, database, prefix }: RedisSettings, script?: string): Greeting[] {
+  const expectOk = (asked: string) => (reply: RespValue) => (reply === "OK" ? undefined : replyProblem(asked, reply));
+  const greetings: Greeting[] = [];
+  if (credentials !== null) {
+    const { user, password } = credentials;
+    greetings.push({ text: command("AUTH", ...(user === null ? [] : [user]), password), problem: expectOk("AUTH") });
+  }
+  if (database !== 0) greetings.push({ text: command("SELECT", String(database)), problem: expectOk("SELECT") });
+  // Shows that scripts run and that keys can be written, and makes the script known.
+  const probe = new ScriptCalls([{ name: "probe", limit: 1_000_000, ms: 1 }], script);
+  const problem = (reply: RespValue) => {
+    if (probe.decisionOf(reply) !== undefined) return undefined;
+    // In a Cluster the key may belong to another server.
+    return reply instanceof ErrorReply && reply.code === "MOVED" ? undefined : replyProblem("the script", reply);
+  };
+  const key = `${prefix}{probe}`;
+  return [...greetings, { text: probe.whole(key), problem }, { text: probe.cached(key), problem }];
+}

@@ -1,0 +1,120 @@
+/**
+ * Writes commands and parses replies of RESP2, the protocol of Redis and Valkey (https://redis.io/docs/latest/develop/reference/protocol-spec/).
+ */
+
+/** Text is read as Latin-1. Null: the key or the list does not exist. */
+export type RespValue = string | number | null | ErrorReply | readonly RespValue[];
+
+/** An error that the server replied with: `-READONLY You can't write against a read only replica.` */
+export class ErrorReply {
+  readonly message: string;
+
+  constructor(message: string) {
+    this.message = message;
+  }
+
+  /** The first word: "READONLY". */
+  get code(): string {
+    return this.message.split(" ", 1)[0]!;
+  }
+}
+
+/** The bytes of a server are no RESP2. `message` never repeats them. */
+export class ProtocolError extends Error {
+  constructor(problem: string) {
+    super(`the server does not speak RESP2: ${problem}`);
+  }
+}
+
+/** A command as an array of bulk strings. */
+export function command(...parts: readonly string[]): string {
+  return `*${parts.length}\r\n${parts.map(bulk).join("")}`;
+}
+
+export function bulk(text: string): string {
+  return `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
+}
+
+/** The longest reply that is awaited is the table of a Cluster: about 200 bytes for each of at most 1,000 servers. */
+const MOST_BYTES = 1024 * 1024;
+const MOST_DEPTH = 8;
+
+const INCOMPLETE: unique symbol = Symbol("incomplete");
+type Read<T> = T | typeof INCOMPLETE;
+
+const CR = 13;
+const LF = 10;
+const NOTHING = Buffer.alloc(0);
+
+/** Parses the replies of one connection. Memory is bounded: a reply has at most 1 MiB. */
+export class ReplyParser {
+  #bytes: Buffer = NOTHING;
+  #at = 0;
+
+  /** Calls `take` with every reply that is complete. Throws a `ProtocolError`, after which nothing may be fed. */
+  feed(chunk: Buffer, take: (reply: RespValue) => void): void {
+    this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
+    let start = 0;
+    while (start < this.#bytes.length) {
+      this.#at = start;
+      // An incomplete reply is parsed again from its beginning.
+      const reply = this.#value(0);
+      if (reply === INCOMPLETE) break;
+      start = this.#at;
+      take(reply);
+    }
+    this.#bytes = this.#bytes.subarray(start);
+    if (this.#bytes.length > MOST_BYTES) throw new ProtocolError(`a reply has more than ${MOST_BYTES} bytes`);
+  }
+
+  #value(depth: number): Read<RespValue> {
+    const type = String.fromCharCode(this.#bytes[this.#at]!);
+    if (!"+-:$*".includes(type)) throw new ProtocolError("a reply has an unknown type");
+    const line = this.#line();
+    if (line === INCOMPLETE) return INCOMPLETE;
+    if (type === "+") return line;
+    if (type === "-") return new ErrorReply(line);
+    const number = integerOf(line);
+    if (type === ":") return number;
+    if (number === -1) return null;
+    if (number < 0 || number > MOST_BYTES) throw new ProtocolError("a reply has a wrong length");
+    return type === "$" ? this.#text(number) : this.#list(number, depth + 1);
+  }
+
+  /** The line behind the type, without its end. */
+  #line(): Read<string> {
+    const end = this.#bytes.indexOf(CR, this.#at);
+    if (end === -1 || end + 1 === this.#bytes.length) return INCOMPLETE;
+    const line = this.#bytes.toString("latin1", this.#at + 1, end);
+    if (this.#bytes[end + 1] !== LF || line.includes("\n")) throw new ProtocolError("a line of a reply does not end with CR LF");
+    this.#at = end + 2;
+    return line;
+  }
+
+  #text(length: number): Read<string> {
+    const end = this.#at + length;
+    if (this.#bytes.length < end + 2) return INCOMPLETE;
+    if (this.#bytes[end] !== CR || this.#bytes[end + 1] !== LF) throw new ProtocolError("a text of a reply does not end with CR LF");
+    const text = this.#bytes.toString("latin1", this.#at, end);
+    this.#at = end + 2;
+    return text;
+  }
+
+  #list(length: number, depth: number): Read<RespValue[]> {
+    if (depth > MOST_DEPTH) throw new ProtocolError(`a reply has more than ${MOST_DEPTH} levels`);
+    const items: RespValue[] = [];
+    for (let i = 0; i < length; i++) {
+      if (this.#at === this.#bytes.length) return INCOMPLETE;
+      const item = this.#value(depth);
+      if (item === INCOMPLETE) return INCOMPLETE;
+      items.push(item);
+    }
+    return items;
+  }
+}
+
+function integerOf(line: string): number {
+  const number = /^-?\d{1,16}$/.test(line) ? Number(line) : NaN;
+  if (!Number.isSafeInteger(number)) throw new ProtocolError("a number of a reply is not an integer");
+  return number;
+}
