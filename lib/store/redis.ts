@@ -252,8 +252,8 @@ class Asked implements Command, HasDeadline {
     const next = isError && this.#redirections++ < MOST_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
     if (next !== null) return this.send(next);
     const problem = replyProblem("the script", reply);
-    // All other errors are about the server, not about this key: LOADING, BUSY, OOM, READONLY, NOAUTH, CLUSTERDOWN, …
-    if (!isError || reply.code === "ERR" || reply.code === "WRONGTYPE") this.#counters.refused(from.address, problem);
+    // All other errors are about the server, not about this key: LOADING, BUSY, OOM, READONLY, NOAUTH, …
+    if (!isError || /^(ERR|WRONGTYPE)$/.test(reply.code) || reply.message.startsWith("CLUSTERDOWN Hash slot")) this.#counters.refused(from.address, problem);
     else from.giveUp(problem);
     this.#fail("server");
   }

@@ -13,9 +13,12 @@ export class ErrorReply {
     this.message = message;
   }
 
-  /** The first word: "READONLY". */
+  /**
+   * The first word: "READONLY". Redis 6 has the error of a command further behind when a script called it:
+   * `ERR Error running script (call to f_…): @user_script:74: @user_script: 74: -READONLY You can't write …`.
+   */
   get code(): string {
-    return this.message.split(" ", 1)[0]!;
+    return /^ERR Error running script .*?: -([A-Z]+) /.exec(this.message)?.[1] ?? this.message.split(" ", 1)[0]!;
   }
 }
 

@@ -90,6 +90,18 @@ describe("the counters in Redis", () => {
     expect(log.join("")).toContain("the script got an unknown reply");
   });
 
+  it.each(["READONLY You can't write against a read only replica.", "OOM command not allowed when used memory > 'maxmemory'."])(
+    "give a server up whose script replies with the error of a command as Redis 6 does: %s",
+    async (error) => {
+      const sha = "f".repeat(40);
+      const { port } = await fake(() => `-ERR Error running script (call to f_${sha}): @user_script:76: @user_script: 76: -${error} \r\n`);
+      const { limiter, counters } = countersOn([port]);
+      await eventually(() => counters.report.state === "up");
+      expect(await limiter.decide("a")).toBe("deny");
+      expect(counters.report).toMatchObject({ state: "down", servers: [{ state: "down", reason: expect.stringContaining(error) as string }] });
+    },
+  );
+
   it("report an error about AUTH by its code alone: servers may repeat the password in it", async () => {
     const { port } = await fake(() => "-ERR unknown command 'AUTH', with args beginning with: 'gateway' 'hunter2'\r\n");
     const { counters, log, limiter } = countersOn([port], { credentials: { user: "gateway", password: "hunter2" } });
