@@ -20,6 +20,11 @@ export class ErrorReply {
   get code(): string {
     return /^ERR Error running script .*?: -([A-Z]+) /.exec(this.message)?.[1] ?? this.message.split(" ", 1)[0]!;
   }
+
+  /** Whether a server of a Cluster may work all the same, and only has not, or not alone, the hash slot of the key. */
+  get isAboutSlot(): boolean {
+    return /^(MOVED |ASK |CLUSTERDOWN Hash slot )/.test(this.message);
+  }
 }
 
 /** The bytes of a server are no RESP2. `message` never repeats them. */

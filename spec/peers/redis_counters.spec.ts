@@ -518,6 +518,22 @@ describe("a Cluster of servers of rate counters", () => {
     await isUp(made);
   });
 
+  it.each(["moves", "no server has"])("is used while the slot of the key that is written first on a connection %s", async (what) => {
+    const nodes = await cluster(3, 0, ["--cluster-require-full-coverage", "no"]);
+    const slot = await nodes[0]!.cli("CLUSTER", "KEYSLOT", "p:{probe}");
+    const from = nodes[Math.floor((Number(slot) * 3) / 16_384)]!;
+    const to = nodes.find((node) => node !== from)!;
+    if (what === "moves") {
+      await to.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", await from.cli("CLUSTER", "MYID"));
+      await from.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", await to.cli("CLUSTER", "MYID"));
+    } else {
+      for (const node of nodes) await node.cli("CLUSTER", "DELSLOTS", slot);
+    }
+    const made = countersOn([from.port]);
+    await until(() => [...made.counters.servers.connections].filter(({ state }) => state === "up").length === 3, () => JSON.stringify(made.counters.report));
+    for (let i = 0; i < 20; i++) expect([i, await limiterOf(made).decide(`caller ${i}`)]).toMatchObject([i, { admitted: true }]);
+  });
+
   it("with a hash slot that no server has decides for the callers of all other slots", async () => {
     const nodes = await cluster(3, 0, ["--cluster-require-full-coverage", "no"]);
     const made = countersOn([nodes[0]!.port]);
