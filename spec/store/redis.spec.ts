@@ -237,7 +237,8 @@ describe("the counters in a Cluster", () => {
     const asked = (i: number, name: string) => servers[i]!.commands.filter(([each]) => each === name).length;
     const before = asked(0, "CLUSTER") + asked(1, "CLUSTER");
     expect(await limiter.decide("a")).toMatchObject({ admitted: true });
-    await eventually(() => asked(0, "CLUSTER") + asked(1, "CLUSTER") > before && counters.report.state === "up");
+    await eventually(() => asked(0, "CLUSTER") + asked(1, "CLUSTER") > before);
+    await eventually(() => counters.servers.find("another slot").address === `127.0.0.1:${servers[1]!.port}`);
     await eventually(() => counters.report.servers.every(({ state }) => state === "up"));
     for (const caller of ["b", "c", "d", "e"]) expect(await limiter.decide(caller)).toMatchObject({ admitted: true });
     expect([asked(0, "EVALSHA"), asked(1, "EVALSHA")]).toEqual([1, 5]);
