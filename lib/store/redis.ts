@@ -252,8 +252,8 @@ class Asked implements Command, HasDeadline {
     const next = isError && this.#redirections++ < MOST_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
     if (next !== null) return this.send(next);
     const problem = replyProblem("the script", reply);
-    // All other errors are about the server, not about this key: LOADING, BUSY, OOM, READONLY, NOAUTH, CLUSTERDOWN, …
-    if (!isError || reply.code === "ERR" || reply.code === "WRONGTYPE") this.#counters.refused(from.address, problem);
+    // All other errors are about the server, not about this key: LOADING, BUSY, OOM, READONLY, NOAUTH, …
+    if (!isError || /^(ERR|WRONGTYPE)$/.test(reply.code) || reply.isAboutSlot) this.#counters.refused(from.address, problem);
     else from.giveUp(problem);
     this.#fail("server");
   }
@@ -298,8 +298,8 @@ function greetingsOf({ credentials, database, prefix }: RedisSettings, script?: 
   const probe = new ScriptCalls([{ name: "probe", limit: 1_000_000, ms: 1 }], script);
   const problem = (reply: RespValue) => {
     if (probe.decisionOf(reply) !== undefined) return undefined;
-    // In a Cluster the key may belong to another server.
-    return reply instanceof ErrorReply && reply.code === "MOVED" ? undefined : replyProblem("the script", reply);
+    // In a Cluster the key may belong to another server, or to none.
+    return reply instanceof ErrorReply && reply.isAboutSlot ? undefined : replyProblem("the script", reply);
   };
   const key = `${prefix}{probe}`;
   return [...greetings, { text: probe.whole(key), problem }, { text: probe.cached(key), problem }];

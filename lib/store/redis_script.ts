@@ -12,7 +12,7 @@ import { bulk, type RespValue } from "./resp.ts";
  * until it gives back a request.
  *
  * The key holds one string: for each window its name, its batch, its admissions, and its marks in microseconds by the server's clock,
- * the oldest first. It expires with the longest window. A refused request writes nothing.
+ * the oldest first. It expires with the longest window. A refused request writes nothing, except when the clock went back.
  */
 export const SCRIPT = `
 local function mark(marks, at) return (struct.unpack('>d', marks, at)) end
@@ -41,14 +41,16 @@ while at <= #value do
   at = at + size
 end
 
-local windows, retry, longest = {}, 0, 0
+local windows, retry, longest, wentBack = {}, 0, 0, false
 for i = 1, #ARGV, 3 do
   local limit, span = tonumber(ARGV[i + 1]), ARGV[i + 2] * 1000
   local batch, used, marks, reset = math.ceil(limit / 64), 0, '', 0
   local old = stored[ARGV[i]]
   if old and old.used > 0 then
     used, marks = old.used, old.marks
-    if old.batch ~= batch or used > limit or mark(marks, #marks - 7) > now then
+    local isAhead = mark(marks, #marks - 7) > now
+    wentBack = wentBack or isAhead
+    if old.batch ~= batch or used > limit or isAhead then
       used, marks = converted(old, limit, batch, now)
     end
     local first = 1
@@ -65,7 +67,8 @@ for i = 1, #ARGV, 3 do
   windows[#windows + 1] = { name = ARGV[i], limit = limit, span = span, batch = batch, used = used, marks = marks, reset = reset }
 end
 
-local parts = {}
+-- Marks that were moved back are stored in any case: moved by each request, they would never leave the window.
+local parts, writes = {}, retry == 0 or wentBack
 local reply = { retry == 0 and 1 or 0, retry }
 for _, w in ipairs(windows) do
   if retry == 0 then
@@ -73,12 +76,12 @@ for _, w in ipairs(windows) do
     if w.used % w.batch > 0 then w.marks = string.sub(w.marks, 1, -9) end
     w.marks, w.used = w.marks .. struct.pack('>d', now), w.used + 1
     if #w.marks == 8 then w.reset = w.span end
-    parts[#parts + 1] = struct.pack('>Hc0dd', #w.name, w.name, w.batch, w.used) .. w.marks
   end
+  if writes then parts[#parts + 1] = struct.pack('>Hc0dd', #w.name, w.name, w.batch, w.used) .. w.marks end
   reply[#reply + 1] = w.limit - w.used
   reply[#reply + 1] = w.reset
 end
-if retry == 0 then redis.call('SET', KEYS[1], table.concat(parts), 'PX', string.format('%.0f', math.ceil(longest))) end
+if writes then redis.call('SET', KEYS[1], table.concat(parts), 'PX', string.format('%.0f', math.ceil(longest))) end
 return reply
 `;
 

@@ -13,9 +13,17 @@ export class ErrorReply {
     this.message = message;
   }
 
-  /** The first word: "READONLY". */
+  /**
+   * The first word: "READONLY". Redis 6 has the error of a command further behind when a script called it:
+   * `ERR Error running script (call to f_…): @user_script:74: @user_script: 74: -READONLY You can't write …`.
+   */
   get code(): string {
-    return this.message.split(" ", 1)[0]!;
+    return /^ERR Error running script .*?: -([A-Z]+) /.exec(this.message)?.[1] ?? this.message.split(" ", 1)[0]!;
+  }
+
+  /** Whether a server of a Cluster may work all the same, and only has not, or not alone, the hash slot of the key. */
+  get isAboutSlot(): boolean {
+    return /^(MOVED |ASK |CLUSTERDOWN Hash slot )/.test(this.message);
   }
 }
 
@@ -41,6 +49,8 @@ const MOST_DEPTH = 8;
 
 const INCOMPLETE: unique symbol = Symbol("incomplete");
 type Read<T> = T | typeof INCOMPLETE;
+/** A list has begun: its items follow. */
+const OPENED: unique symbol = Symbol("opened");
 
 const CR = 13;
 const LF = 10;
@@ -50,6 +60,10 @@ const NOTHING = Buffer.alloc(0);
 export class ReplyParser {
   #bytes: Buffer = NOTHING;
   #at = 0;
+  /** Lists that wait for items, the outermost first. An item is parsed once, in however many pieces its list arrives. */
+  readonly #open: { readonly items: RespValue[]; left: number }[] = [];
+  /** Bytes of the items that are parsed of an incomplete reply. */
+  #parsed = 0;
 
   /** Calls `take` with every reply that is complete. Throws a `ProtocolError`, after which nothing may be fed. */
   feed(chunk: Buffer, take: (reply: RespValue) => void): void {
@@ -57,17 +71,21 @@ export class ReplyParser {
     let start = 0;
     while (start < this.#bytes.length) {
       this.#at = start;
-      // An incomplete reply is parsed again from its beginning.
-      const reply = this.#value(0);
-      if (reply === INCOMPLETE) break;
+      const item = this.#item();
+      if (item === INCOMPLETE) break;
+      this.#parsed += this.#at - start;
       start = this.#at;
+      const reply = item === OPENED ? INCOMPLETE : this.#placed(item);
+      if (reply === INCOMPLETE) continue;
+      this.#parsed = 0;
       take(reply);
     }
     this.#bytes = this.#bytes.subarray(start);
-    if (this.#bytes.length > MOST_BYTES) throw new ProtocolError(`a reply has more than ${MOST_BYTES} bytes`);
+    if (this.#parsed + this.#bytes.length > MOST_BYTES) throw new ProtocolError(`a reply has more than ${MOST_BYTES} bytes`);
   }
 
-  #value(depth: number): Read<RespValue> {
+  /** The next text, number or empty list, or the beginning of a list. */
+  #item(): Read<RespValue | typeof OPENED> {
     const type = String.fromCharCode(this.#bytes[this.#at]!);
     if (!"+-:$*".includes(type)) throw new ProtocolError("a reply has an unknown type");
     const line = this.#line();
@@ -78,7 +96,23 @@ export class ReplyParser {
     if (type === ":") return number;
     if (number === -1) return null;
     if (number < 0 || number > MOST_BYTES) throw new ProtocolError("a reply has a wrong length");
-    return type === "$" ? this.#text(number) : this.#list(number, depth + 1);
+    if (type === "$") return this.#text(number);
+    if (this.#open.length === MOST_DEPTH) throw new ProtocolError(`a reply has more than ${MOST_DEPTH} levels`);
+    if (number === 0) return [];
+    this.#open.push({ items: [], left: number });
+    return OPENED;
+  }
+
+  /** Adds an item to the list that waits for it. Returns the reply once it is complete. */
+  #placed(item: RespValue): Read<RespValue> {
+    for (let value = item; ; ) {
+      const list = this.#open.at(-1);
+      if (list === undefined) return value;
+      list.items.push(value);
+      if (--list.left > 0) return INCOMPLETE;
+      this.#open.pop();
+      value = list.items;
+    }
   }
 
   /** The line behind the type, without its end. */
@@ -98,18 +132,6 @@ export class ReplyParser {
     const text = this.#bytes.toString("latin1", this.#at, end);
     this.#at = end + 2;
     return text;
-  }
-
-  #list(length: number, depth: number): Read<RespValue[]> {
-    if (depth > MOST_DEPTH) throw new ProtocolError(`a reply has more than ${MOST_DEPTH} levels`);
-    const items: RespValue[] = [];
-    for (let i = 0; i < length; i++) {
-      if (this.#at === this.#bytes.length) return INCOMPLETE;
-      const item = this.#value(depth);
-      if (item === INCOMPLETE) return INCOMPLETE;
-      items.push(item);
-    }
-    return items;
   }
 }
 

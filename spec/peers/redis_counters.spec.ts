@@ -319,6 +319,40 @@ describe("a server of rate counters", () => {
     for (let i = 0; i < 3; i++) await limiter.decide("a");
     await at(1_000_000);
     expect(await limiter.decide("a")).toEqual({ admitted: false, remaining: [0], resetMs: [60_000], retryMs: 60_000 });
+    await at(1_059_999);
+    expect(await limiter.decide("a")).toEqual({ admitted: false, remaining: [0], resetMs: [1], retryMs: 1 });
+    await at(1_060_000);
+    for (let i = 0; i < 3; i++) expect(await limiter.decide("a")).toMatchObject({ admitted: true, remaining: [2 - i] });
+    expect(await limiter.decide("a")).toMatchObject({ admitted: false, retryMs: 60_000 });
+  });
+
+  it("whose clock goes back keeps the counts of every window, also of those that are not full", async () => {
+    const server = await redis();
+    const at = await clockOf(server);
+    const windows = [{ name: "second", limit: 2, ms: 1_000 }, { name: "hour", limit: 60, ms: 3_600_000 }];
+    const limiter = countersOn(server.port, {}, SET_CLOCK).counters.limiter("k", { windows, maxCallers: 100 });
+    await at(10_000_000);
+    for (let i = 0; i < 2; i++) await limiter.decide("a");
+    await at(1_000_000);
+    expect(await limiter.decide("a")).toEqual({ admitted: false, remaining: [0, 58], resetMs: [1_000, 3_600_000], retryMs: 1_000 });
+    await at(1_001_000);
+    expect(await limiter.decide("a")).toEqual({ admitted: true, remaining: [1, 57], resetMs: [1_000, 3_599_000], retryMs: 0 });
+  });
+
+  it("admits the last of 999,999,999,999,999 requests of a limit, and no further one", async () => {
+    const server = await redis();
+    const made = countersOn(server.port);
+    const limit = 999_999_999_999_999;
+    const limiter = limiterOf(made, { limit });
+    expect(await limiter.decide("a")).toMatchObject({ admitted: true, remaining: [limit - 1] });
+    // Counted up to all except one, in 64 marks of the time that the first one has.
+    const key = (await server.cli("KEYS", "p:*")).split("\n").find((each) => !each.includes("probe"))!;
+    const count = "local old = redis.call('GET', KEYS[1]); local mark = string.sub(old, -8)";
+    const batch = Math.ceil(limit / 64);
+    const text = `struct.pack('>Hc0dd', 6, 'minute', ${batch}, ${limit - 1}) .. string.rep(mark, 64)`;
+    await server.cli("EVAL", `${count} redis.call('SET', KEYS[1], ${text}, 'KEEPTTL')`, "1", key);
+    expect(await limiter.decide("a")).toMatchObject({ admitted: true, remaining: [0] });
+    expect(await limiter.decide("a")).toMatchObject({ admitted: false, remaining: [0] });
   });
 });
 
@@ -471,16 +505,49 @@ describe("a Cluster of servers of rate counters", () => {
     const limiter = limiterOf(made, { limit: 5 });
     const callers = Array.from({ length: 20 }, (_, i) => `caller ${i}`);
     for (const caller of callers) await limiter.decide(caller);
-    const replica = await (async () => {
-      for (const node of nodes) if ((await node.cli("INFO", "replication")).includes("role:slave")) return node;
-      throw new Error("no replica");
-    })();
-    await until(async () => (await replica.cli("ROLE")).includes("connected"));
+    const roles = await Promise.all(nodes.map(async (node) => (await node.cli("ROLE")).split("\n")));
+    const first = roles.find(([role]) => role === "slave");
+    const replica = nodes[roles.indexOf(first!)]!;
+    // Connected, it may still have to get what was written since its copy was made.
+    const primary = nodes.find(({ port }) => String(port) === first![2])!;
+    await until(async () => (await replica.cli("ROLE")).split("\n")[4] === (await primary.cli("ROLE")).split("\n")[1]);
     await replica.cli("CLUSTER", "FAILOVER", "TAKEOVER");
     await until(async () => (await replica.cli("ROLE")).startsWith("master"));
     for (const caller of callers) expect([caller, await limiter.decide(caller)]).toMatchObject([caller, { admitted: true, remaining: [3] }]);
     await until(() => made.counters.report.servers.some(({ address }) => address === `127.0.0.1:${replica.port}`));
     await isUp(made);
+  });
+
+  it.each(["moves", "no server has"])("is used while the slot of the key that is written first on a connection %s", async (what) => {
+    const nodes = await cluster(3, 0, ["--cluster-require-full-coverage", "no"]);
+    const slot = await nodes[0]!.cli("CLUSTER", "KEYSLOT", "p:{probe}");
+    const from = nodes[Math.floor((Number(slot) * 3) / 16_384)]!;
+    const to = nodes.find((node) => node !== from)!;
+    if (what === "moves") {
+      await to.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", await from.cli("CLUSTER", "MYID"));
+      await from.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", await to.cli("CLUSTER", "MYID"));
+    } else {
+      for (const node of nodes) await node.cli("CLUSTER", "DELSLOTS", slot);
+    }
+    const made = countersOn([from.port]);
+    await until(() => [...made.counters.servers.connections].filter(({ state }) => state === "up").length === 3, () => JSON.stringify(made.counters.report));
+    for (let i = 0; i < 20; i++) expect([i, await limiterOf(made).decide(`caller ${i}`)]).toMatchObject([i, { admitted: true }]);
+  });
+
+  it("with a hash slot that no server has decides for the callers of all other slots", async () => {
+    const nodes = await cluster(3, 0, ["--cluster-require-full-coverage", "no"]);
+    const made = countersOn([nodes[0]!.port]);
+    const limiter = limiterOf(made);
+    await limiter.decide("lost");
+    const keys = await Promise.all(nodes.map(async (node) => (await node.cli("KEYS", "p:*")).split("\n")));
+    const slot = String(slotOf(/\{(.*)\}/.exec(keys.flat().find((key) => key.includes("{") && !key.includes("probe"))!)![1]!));
+    for (const node of nodes) await node.cli("CLUSTER", "DELSLOTS", slot);
+    const other = countersOn([nodes[0]!.port]);
+    await until(() => other.counters.report.state === "down");
+    const limiters = limiterOf(other);
+    expect(await limiters.decide("lost")).toBe("deny");
+    for (let i = 0; i < 20; i++) expect([i, await limiters.decide(`caller ${i}`)]).toMatchObject([i, { admitted: true }]);
+    expect([...other.errors]).toEqual([["timeout", 0], ["connection", 0], ["server", 1], ["queue", 0]]);
   });
 
   it("is used by a user that may also read the table of slots and send ASKING", async () => {

@@ -90,6 +90,18 @@ describe("the counters in Redis", () => {
     expect(log.join("")).toContain("the script got an unknown reply");
   });
 
+  it.each(["READONLY You can't write against a read only replica.", "OOM command not allowed when used memory > 'maxmemory'."])(
+    "give a server up whose script replies with the error of a command as Redis 6 does: %s",
+    async (error) => {
+      const sha = "f".repeat(40);
+      const { port } = await fake(() => `-ERR Error running script (call to f_${sha}): @user_script:76: @user_script: 76: -${error} \r\n`);
+      const { limiter, counters } = countersOn([port]);
+      await eventually(() => counters.report.state === "up");
+      expect(await limiter.decide("a")).toBe("deny");
+      expect(counters.report).toMatchObject({ state: "down", servers: [{ state: "down", reason: expect.stringContaining(error) as string }] });
+    },
+  );
+
   it("report an error about AUTH by its code alone: servers may repeat the password in it", async () => {
     const { port } = await fake(() => "-ERR unknown command 'AUTH', with args beginning with: 'gateway' 'hunter2'\r\n");
     const { counters, log, limiter } = countersOn([port], { credentials: { user: "gateway", password: "hunter2" } });
@@ -225,7 +237,8 @@ describe("the counters in a Cluster", () => {
     const asked = (i: number, name: string) => servers[i]!.commands.filter(([each]) => each === name).length;
     const before = asked(0, "CLUSTER") + asked(1, "CLUSTER");
     expect(await limiter.decide("a")).toMatchObject({ admitted: true });
-    await eventually(() => asked(0, "CLUSTER") + asked(1, "CLUSTER") > before && counters.report.state === "up");
+    await eventually(() => asked(0, "CLUSTER") + asked(1, "CLUSTER") > before);
+    await eventually(() => counters.servers.find("another slot").address === `127.0.0.1:${servers[1]!.port}`);
     await eventually(() => counters.report.servers.every(({ state }) => state === "up"));
     for (const caller of ["b", "c", "d", "e"]) expect(await limiter.decide(caller)).toMatchObject({ admitted: true });
     expect([asked(0, "EVALSHA"), asked(1, "EVALSHA")]).toEqual([1, 5]);

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { command, ErrorReply, ProtocolError, ReplyParser, type RespValue } from "../../lib/store/resp.ts";
 import { random, type Random } from "../support/random.ts";
 
@@ -37,6 +37,23 @@ describe("a command", () => {
 });
 
 describe("the parser of replies", () => {
+  it("parses the items of a list once, in however many pieces the list arrives", () => {
+    const lines = vi.spyOn(Buffer.prototype, "indexOf");
+    onTestFinished(() => lines.mockRestore());
+    const text = `*1000\r\n${":7\r\n".repeat(1_000)}`;
+    expect(parsed(...text)).toEqual([Array.from({ length: 1_000 }, () => 7)]);
+    expect(lines.mock.calls.length).toBeLessThanOrEqual(text.length);
+  });
+
+  it("refuses a list that grows beyond 1 MiB before it is complete", () => {
+    const parser = new ReplyParser();
+    const item = Buffer.from(`$1000\r\n${"a".repeat(1_000)}\r\n`);
+    parser.feed(Buffer.from("*2000\r\n"), () => {});
+    expect(() => {
+      for (let i = 0; i < 1_100; i++) parser.feed(item, () => {});
+    }).toThrow(new ProtocolError("a reply has more than 1048576 bytes"));
+  });
+
   it.each<[string, RespValue]>([
     ["+OK\r\n", "OK"],
     ["+\r\n", ""],

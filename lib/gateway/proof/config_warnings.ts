@@ -5,9 +5,10 @@ import type { NextTimeSlice } from "../../base/time_slices.ts";
 import type { Path } from "../../config/json.ts";
 import { proveRoutes } from "../../route/overlaps.ts";
 import type { TableEntry } from "../../route/table.ts";
+import { addressOf } from "../../store/redis_cluster.ts";
 import type { Loaded } from "../snapshot.ts";
 import type { ConfigWarning } from "../status.ts";
-import { ofPlugins } from "./plugin_warnings.ts";
+import { isLoopback, ofPlugins } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
 import { written, type WrittenRoute } from "./written.ts";
 
@@ -38,8 +39,18 @@ export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTime
 function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
   const { routes, plugins } = yield* written(loaded);
   const proof = yield* proveRoutes(routes.map(entryOf), ({ guards }) => guards);
-  const warnings = [...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => compare(a.at, b.at));
+  const warnings = [...ofCounters(loaded), ...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => compare(a.at, b.at));
   return accept(warnings, loaded.config.global.acceptWarnings);
+}
+
+function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
+  const urls = [config.global.counters?.url ?? []].flat();
+  const remote = urls.find(({ secure, password, host }) => !secure && password !== null && !isLoopback(host));
+  if (remote === undefined) return [];
+  const message = `global.counters sends its password without TLS (${addressOf(remote)}): anyone on the network between can read it.`;
+  const remedy = "Use a rediss:// URL, or reach the server through a proxy on this machine.";
+  const place = { path: "global.counters", at: ["global", "counters"], service: null, route: null };
+  return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
 }
 
 function entryOf(target: WrittenRoute): TableEntry<WrittenRoute> {

@@ -46,7 +46,12 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
 };
 
 function isPlainRemote({ protocol, hostname }: URL): boolean {
-  return protocol === "http:" && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
+  return protocol === "http:" && !isLoopback(hostname);
+}
+
+/** Whether a host is this machine by its name. IPv6 addresses with brackets or without. */
+export function isLoopback(host: string): boolean {
+  return /^(localhost|127\.[\d.]+|\[::1\]|::1)$/.test(host);
 }
 
 /** About the plugin at this place of a route. */

@@ -221,6 +221,32 @@ describe("configWarnings", () => {
     for (const url of ["https://auth.example.com/", "http://localhost:1/", "http://127.1.2.3/", "http://[::1]:80/"]) expect(told(url), url).toEqual([]);
   });
 
+  it("global.counters must not send a password to another machine without TLS", () => {
+    const told = (url: string | string[], more: object = {}) => pathsOf(warningsOf(configOf([], {}, { counters: { store: "redis", url }, ...more })));
+    const remote = ["redis://gateway:hunter2@10.0.0.7", "redis://:hunter2@redis.internal:6380/2", "redis://a:hunter2@[fd00::1]", "redis://a:hunter2@localhost.example.com"];
+    for (const url of remote) expect(told(url), url).toEqual(["plain_http_secret:global.counters"]);
+    for (const url of ["redis://10.0.0.7", "rediss://a:hunter2@10.0.0.7", "redis://a:hunter2@LOCALHOST", "redis://a:hunter2@127.0.0.2", "redis://a:hunter2@[::1]:6379"]) expect(told(url), url).toEqual([]);
+    expect(told(["redis://a:hunter2@127.0.0.1", "redis://a:hunter2@10.0.0.8:7000", "redis://a:hunter2@10.0.0.9"])).toEqual(["plain_http_secret:global.counters"]);
+    expect(told(remote[0]!, { accept_warnings: ["plain_http_secret:global.counters"] })).toEqual([]);
+    expect(told(remote[0]!, { accept_warnings: ["plain_http_secret:global"] })).toEqual(["plain_http_secret:global.counters", "stale_acceptance:global.accept_warnings[0]"]);
+  });
+
+  it("the warning about the password of global.counters names the server and its place, not the password", () => {
+    const counters = { store: "redis", url: ["redis://a:hunter2@localhost", "redis://a:hunter2@[fd00::1]:7000"] };
+    expect(warningsOf(configOf([], {}, { counters }))).toEqual([
+      {
+        code: "plain_http_secret",
+        path: "global.counters",
+        message: "global.counters sends its password without TLS ([fd00::1]:7000): anyone on the network between can read it.",
+        example: null,
+        remedy: "Use a rediss:// URL, or reach the server through a proxy on this machine.",
+        service: null,
+        route: null,
+        at: ["global", "counters"],
+      },
+    ]);
+  });
+
   it("an accepted warning is silent: by its path, or by the path of the route, service or global that has the plugin", () => {
     const plugins = [limit("header:A", { id: "l" })];
     const config = (accept_warnings: string[]) => configOf([["x", "/x", limit()]], { plugins }, { plugins, accept_warnings });
