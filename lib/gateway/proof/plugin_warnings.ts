@@ -14,13 +14,19 @@ type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly exa
  */
 export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>): readonly ConfigWarning[] {
   const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin)]]));
+  /** Of the first route that runs the plugin. */
+  const examples = new Map<WrittenPlugin, string>();
   for (const [route, request] of samples) {
     for (const [i, plugin] of route.plugins.entries()) {
+      if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
       const drafts = found.get(plugin)!;
       for (const draft of ofOrder(plugin, route, exampleOf(request), i)) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
     }
   }
-  return [...found].flatMap(([{ path, at, service, route }, drafts]) => drafts.map((draft) => ({ example: null, ...draft, path, at, service, route })));
+  return [...found].flatMap(([plugin, drafts]) => {
+    const { path, at, service, route } = plugin;
+    return drafts.map((draft) => ({ example: examples.get(plugin) ?? null, ...draft, path, at, service, route }));
+  });
 }
 
 function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {

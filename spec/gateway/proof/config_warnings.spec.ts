@@ -48,6 +48,13 @@ describe("configWarnings", () => {
     expect(warningsOf(JSON.parse(json)).map((warning) => warning.code)).toEqual([code]);
   });
 
+  it("the settings of a plugin are reported with a request of the first route that runs it", () => {
+    const jwt = { name: "jwt", config: HMAC };
+    expect(warningsOf(configOf([["a", "/a"], ["b", "/b/{id}"]], { plugins: [jwt] })).map(({ code, example }) => [code, example])).toEqual([["token_for_anyone", "GET http://localhost/a"]]);
+    expect(warningsOf(configOf([["b", "/b/{id}", jwt]])).map(({ example }) => example)).toEqual(["GET http://localhost/b/x"]);
+    expect(warningsOf(configOf([], { plugins: [jwt] })).map(({ example }) => example)).toEqual([null]);
+  });
+
   it("a route that no request reaches is named with those that take its requests, with one of these and with its place", () => {
     expect(warningsOf(configOf([["all", "/a/{x*}"], ["one", "/a/{y}"], ["more", "/a/{y}/{z*}"]]))).toEqual([
       {
