@@ -6,7 +6,7 @@ import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 
 /** Of a configuration in the body: room for some fifty thousand routes. */
-const MAX_BYTES = 16 * 1024 * 1024;
+export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
 
 /** `text` is that of the body; null: there is none. */
 export type ReloadRequest = { readonly isDryRun: false } | { readonly isDryRun: true; readonly text: Buffer | null };
@@ -23,6 +23,6 @@ export async function readReloadRequest(inbound: Inbound): Promise<ReloadRequest
   // A mistyped parameter must not turn a dry run into a reload.
   if (query !== "dry_run=true") return { code: "request_invalid", detail: "The only query parameter is dry_run=true or dry_run=false." };
   if (body === null) return { isDryRun: true, text: null };
-  const text = await readJsonBody(inbound, MAX_BYTES, "the configuration");
+  const text = await readJsonBody(inbound, MAX_POSTED_BYTES, "the configuration");
   return "code" in text ? text : { isDryRun: true, text: text.length === 0 ? null : text };
 }

@@ -1,6 +1,7 @@
 /**
  * `edge-gateway reload`: asks a running gateway to reload its configuration, or only to try it, and prints the changes or the errors.
  */
+import { MAX_POSTED_BYTES } from "../admin/reload_request.ts";
 import type { dryRunView } from "../admin/views.ts";
 import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
 import type { Change } from "../gateway/config_diff.ts";
@@ -33,6 +34,8 @@ export const reload: Command = {
     const text = file === undefined ? undefined : readNamedFile(file, "FILE", "configuration");
     // An empty body would stand for the gateway's own file.
     if (text?.length === 0) throw new Failure(`${file} is empty`, 2);
+    // Asked here: a gateway that refuses a body closes the connection, perhaps before its answer can be read.
+    if (text !== undefined && text.length > MAX_POSTED_BYTES) throw new Failure(`${file} has more than ${MAX_POSTED_BYTES} bytes: no gateway accepts it`, 1);
     const ca = caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH");
     return asAdmin({ url, user, password, ca }, async (ask) => {
       if (dryRun !== undefined) return printDryRun(await ask("POST", DRY_RUN, text), file ?? null, url);
