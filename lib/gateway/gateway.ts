@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import { LONGEST_TIMER_MS, systemClock, waitAtMost, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
+import { ALONE, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
 import type { ConfigInput } from "../config/model.ts";
 import { tracingProblem } from "../config/tracing.ts";
@@ -39,7 +40,6 @@ export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, Relo
 
 /** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
 const IDLE_LINGER_MS = 1_000;
-
 /** Plugins that never answer, or never close what they hold, must not delay `close` for ever. In milliseconds. */
 const MOST_CUTTING_MS = 1_000;
 
@@ -71,15 +71,15 @@ export class Gateway {
   /** For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. */
   readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
-  /** Throws a `ConfigError` when the configuration is refused, a `TypeError` for other options. Nothing listens yet. */
-  constructor(options: GatewayOptions) {
+  /** `threads`: those of the program. Throws a `ConfigError` when the configuration is refused, a `TypeError` for other options. Nothing listens yet. */
+  constructor(options: GatewayOptions, threads: Threads = ALONE) {
     const { log = silentLog, clock = systemClock, tracing, lookup } = options;
     const problem = tracing === undefined ? undefined : tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
     const metrics = new Metrics();
     this.#log = log;
     this.#clock = clock;
-    this.#runtime = new Runtime(clock, log, lookup);
+    this.#runtime = new Runtime(clock, log, lookup, threads);
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log });
     this.#spans = tracing === undefined ? null : new OtlpExporter({ settings: tracing, clock, log });
     const sampler = createSampler(tracing?.sampler ?? "parentbased_always_on", tracing?.ratio ?? 1);

@@ -6,6 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import type { Log } from "../base/log.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
+import { ALONE, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
@@ -27,6 +28,8 @@ export interface InUse {
   shared: RedisCounters | null;
   /** The state that plugin instances keep, by key. */
   readonly kept: Map<string, Kept>;
+  /** What all threads of the program share, by name. */
+  readonly memory: Map<string, ArrayBufferLike>;
   readonly dnsTtlMs: number;
 }
 
@@ -57,6 +60,7 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
 export class Runtime {
   readonly clock: Clock;
+  readonly threads: Threads;
   readonly counters: MemoryCounters;
   /** Decisions that shared counters did not make, by reason. */
   readonly countersErrors = new Map<string, number>();
@@ -74,8 +78,9 @@ export class Runtime {
   #isActive = false;
 
   /** `lookup` returns all addresses of a host; default: getaddrinfo. */
-  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>) {
+  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE) {
     this.clock = clock;
+    this.threads = threads;
     this.counters = memoryCounters(clock);
     this.#log = log;
     this.#names = new Names({ clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) });
@@ -83,7 +88,7 @@ export class Runtime {
 
   /** For one snapshot, to be filled while it is compiled. */
   inUse(dnsTtlMs: number): InUse {
-    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), shared: null, kept: new Map(), dnsTtlMs };
+    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), shared: null, kept: new Map(), memory: new Map(), dnsTtlMs };
   }
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
@@ -106,6 +111,13 @@ export class Runtime {
     const kept = known?.settings === settings ? known : { settings, value: make() };
     inUse.kept.set(key, kept);
     return kept.value as T;
+  }
+
+  /** Memory that all threads of the program share: what there is by this name, or new memory, all zero. */
+  memory(name: string, bytes: number, inUse: InUse): ArrayBufferLike {
+    const memory = inUse.memory.get(name) ?? this.#inUse?.memory.get(name) ?? this.threads.memory(name, bytes);
+    inUse.memory.set(name, memory);
+    return memory;
   }
 
   /** Closes the state that was created for a snapshot that does not come into force. */
