@@ -74,7 +74,7 @@ describe.each(RELEASES)("a worker that fails, on Node %i", (release) => {
       const { workers, warnings } = await statusOf(running);
       expect(workers).toEqual({ configured: 2, serving: 2, restarts: nth + 1 });
       expect(warnings.map(({ code }) => code)).not.toContain("workers_missing");
-      const ends = logLines(running.stderr()).filter(({ message }) => /worker ended/.test(String(message)));
+      const ends = logLines(running.stderr()).filter(({ message }) => /worker has ended/.test(String(message)));
       expect(ends).toHaveLength(nth + 1);
       expect(JSON.stringify(ends.at(-1))).toMatch(said);
     }
@@ -101,8 +101,8 @@ describe("a worker that hangs", () => {
         await expect(client.ask("/a/x?hang")).rejects.toThrow();
         await clientOn(running.port, (worker) => worker > 0 && worker !== healthy && worker !== victim);
         expect(load.failures).toEqual([]);
-        const ends = logLines(running.stderr()).filter(({ message }) => /worker ended/.test(String(message)));
-        expect(ends).toEqual([expect.objectContaining({ reason: expect.stringMatching(/10 s|hang|heartbeat|sign of life/) })]);
+        const ends = logLines(running.stderr()).filter(({ message }) => /worker has ended/.test(String(message)));
+        expect(ends).toEqual([expect.objectContaining({ error: expect.stringMatching(/no sign of life for 10 seconds/) })]);
       }),
     );
     stopped.running.child.kill("SIGCONT");

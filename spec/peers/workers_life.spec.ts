@@ -22,7 +22,7 @@ describe.each(RELEASES)("two workers on Node %i", (release) => {
     await under.more(200);
     await under.stop();
     expect(under.failures).toEqual([]);
-    expect(first.stderr()).not.toContain("worker ended");
+    expect(first.stderr()).not.toContain("worker has ended");
     expect(logLines(first.stderr()).at(-1)).toMatchObject({ message: "stopped" });
   });
 
