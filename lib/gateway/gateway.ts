@@ -88,7 +88,7 @@ export class Gateway {
     this.#stats = new Stats(clock, metrics);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration(options, parts);
-    this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
+    this.#requests = new Requests({ ...parts, threads, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener();
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     this.#reported = {
@@ -210,7 +210,7 @@ export class Gateway {
   }
 
   #families(): readonly Family[] {
-    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families()];
+    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families([])];
   }
 
   /**

@@ -73,11 +73,11 @@ export class RouteMeter implements Meter {
   /** Moves all counts into a report. */
   take(report: ReportWriter): void {
     this.recent.take(report);
-    report.add(this.receivedBytes, this.sentBytes);
-    for (const [key, { requests }] of this.#requests ?? []) report.item().add(key, requests);
+    report.add([this.receivedBytes, this.sentBytes]);
+    for (const [key, { requests }] of this.#requests ?? []) report.item().add([key, requests]);
     report.end();
     for (const counts of [this.cached, this.refusals]) {
-      for (const [name, count] of counts ?? []) report.item(name).add(count);
+      for (const [name, count] of counts ?? []) report.item(name).add([count]);
       report.end();
     }
     this.receivedBytes = this.sentBytes = this.rateLimited = 0;
@@ -93,10 +93,10 @@ export class RouteMeter implements Meter {
     this.receivedBytes += report.number();
     this.sentBytes += report.number();
     while (report.item()) {
-      const [key, count] = report.numbers(2);
-      const counted = this.#requests?.get(key!);
-      if (counted !== undefined) counted.requests += count!;
-      else (this.#requests ??= new Map<number, { requests: number }>()).set(key!, { requests: count! });
+      const [key, requests] = [report.number(), report.number()];
+      const counted = this.#requests?.get(key);
+      if (counted !== undefined) counted.requests += requests;
+      else (this.#requests ??= new Map<number, { requests: number }>()).set(key, { requests });
     }
     while (report.item()) increase((this.cached ??= new Map<CacheResult, number>()), report.name() as CacheResult, report.number());
     while (report.item()) this.#refused(report.name(), report.number());
@@ -309,7 +309,8 @@ export class Recent extends Tally {
   /** Moves the counts into a report: those of the current step, since a thread that reports does not end steps. */
   take(report: ReportWriter): void {
     const { requests, errors, limited, times } = this.#current();
-    report.add(requests, errors, limited, this.sumMs, times.length, ...times);
+    report.add([requests, errors, limited, this.sumMs, times.length]);
+    report.add(times);
     // Without a request since the last report it may be quiet for long.
     if (requests === 0) this.times = null;
     this.clear();
@@ -363,8 +364,8 @@ export class Recent extends Tally {
 }
 
 export function readCounts(report: ReportReader): TimedCounts {
-  const [requests, errors, limited, sumMs, count] = report.numbers(5);
-  return { requests: requests!, errors: errors!, limited: limited!, sumMs: sumMs!, times: report.numbers(count!) };
+  const [requests, errors, limited, sumMs] = [report.number(), report.number(), report.number(), report.number()];
+  return { requests, errors, limited, sumMs, times: report.numbers(report.number()) };
 }
 
 /** A copy of `counts`, Prometheus' buckets, with these times in them. Null where there is nothing. */

@@ -10,7 +10,7 @@ export function takeMetrics({ services, plugins, unrouted }: Metrics, report: Re
   for (const [service, { routes }] of services) {
     for (const [name, route] of routes) {
       if (route.recent.requests === 0 && route.inFlight === 0) continue;
-      report.item(service, name).add(route.inFlight);
+      report.item(service, name).add([route.inFlight]);
       route.take(report);
     }
   }
@@ -20,12 +20,12 @@ export function takeMetrics({ services, plugins, unrouted }: Metrics, report: Re
   }
   report.end();
   for (const [service, { meter }] of services) {
-    if (meter.retries > 0) report.item(service).add(meter.retries);
+    if (meter.retries > 0) report.item(service).add([meter.retries]);
     meter.retries = 0;
   }
   report.end();
   for (const [labels, meter] of plugins) {
-    if (meter.requests > 0 || meter.ms > 0) report.item(labels).add(meter.requests, meter.ms);
+    if (meter.requests > 0 || meter.ms > 0) report.item(labels).add([meter.requests, meter.ms]);
     meter.requests = meter.ms = 0;
   }
   report.end();

@@ -13,37 +13,47 @@ const ITEM = 1;
 
 export class ReportWriter {
   readonly #names: string[] = [];
-  readonly #numbers: number[] = [];
+  #numbers = new Float64Array(256);
+  #length = 0;
 
   /** Begins an item of a list; its numbers follow. */
   item(...names: readonly string[]): this {
-    this.#numbers.push(ITEM);
     this.#names.push(...names);
+    this.add([ITEM]);
     return this;
   }
 
   /** Ends a list. */
   end(): void {
-    this.#numbers.push(END);
+    this.add([END]);
   }
 
-  add(...numbers: readonly number[]): void {
-    this.#numbers.push(...numbers);
+  add(numbers: readonly number[]): void {
+    const length = this.#length + numbers.length;
+    if (length > this.#numbers.length) {
+      const longer = new Float64Array(2 * length);
+      longer.set(this.#numbers);
+      this.#numbers = longer;
+    }
+    for (let i = 0; i < numbers.length; i++) this.#numbers[this.#length + i] = numbers[i]!;
+    this.#length = length;
   }
 
   finish(): Report {
-    return { names: this.#names, numbers: Float64Array.from(this.#numbers) };
+    return { names: this.#names, numbers: this.#numbers.slice(0, this.#length) };
   }
 }
 
 /** Reads what a `ReportWriter` has written, in the same order. */
 export class ReportReader {
-  readonly #report: Report;
+  readonly #names: readonly string[];
+  readonly #numbers: Float64Array;
   #name = 0;
   #number = 0;
 
-  constructor(report: Report) {
-    this.#report = report;
+  constructor({ names, numbers }: Report) {
+    this.#names = names;
+    this.#numbers = numbers;
   }
 
   /** Whether the list has a further item, whose names and numbers are next. */
@@ -52,15 +62,15 @@ export class ReportReader {
   }
 
   name(): string {
-    return this.#report.names[this.#name++]!;
+    return this.#names[this.#name++]!;
   }
 
   number(): number {
-    return this.#report.numbers[this.#number++]!;
+    return this.#numbers[this.#number++]!;
   }
 
   /** Valid as long as the report. */
   numbers(count: number): Float64Array {
-    return this.#report.numbers.subarray(this.#number, (this.#number += count));
+    return this.#numbers.subarray(this.#number, (this.#number += count));
   }
 }

@@ -95,6 +95,25 @@ describe("RecentRequests", () => {
     expect(listed(recent)).toEqual([`GET a.test ${path(500)}`, "PUT b.test /"]);
   });
 
+  it("keeps the last requests of each worker, 1000 in all, and the main thread lists those of all workers, of dead ones too", () => {
+    const memories = new Map<string, SharedArrayBuffer>();
+    const memory = (name: string, bytes: number) => {
+      const known = memories.get(name) ?? new SharedArrayBuffer(bytes);
+      memories.set(name, known);
+      return known;
+    };
+    const [main, first, second] = [-1, 0, 1].map((place) => new RecentRequests({ id: place + 2, place, count: 2, memory }));
+    first!.add("GET", "a.test", "/first");
+    second!.add("GET", "a.test", "/second");
+    expect(listed(main!)).toEqual(["GET a.test /first", "GET a.test /second"]);
+    for (let i = 0; i < 700; i++) first!.add("GET", "a.test", `/${i}`);
+    expect(main!.list().map(({ path }) => path).sort()).toEqual([...Array.from({ length: 500 }, (_, i) => `/${i + 200}`), "/second"].sort());
+    const next = new RecentRequests({ id: 9, place: 1, count: 2, memory });
+    expect(listed(main!)).toContain("GET a.test /second");
+    next.add("PUT", "a.test", "/");
+    expect(listed(main!).slice(500)).toEqual(["PUT a.test /"]);
+  });
+
   it("a shorter request shows nothing of the longer one that was in its slot", () => {
     const recent = new RecentRequests();
     recent.add("DELETE", "long.example.com", "/a/long/path");
