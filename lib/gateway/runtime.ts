@@ -74,6 +74,7 @@ export class Runtime {
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
+  readonly #lasting = new Map<string, ArrayBufferLike>();
   #inUse: InUse | null = null;
   #isActive = false;
 
@@ -118,6 +119,18 @@ export class Runtime {
     const memory = inUse.memory.get(name) ?? this.#inUse?.memory.get(name) ?? this.threads.memory(name, bytes);
     inUse.memory.set(name, memory);
     return memory;
+  }
+
+  /** The same for memory that is no configuration's: it is there as long as the gateway. */
+  lastingMemory(name: string, bytes: number): ArrayBufferLike {
+    const memory = this.#lasting.get(name) ?? this.threads.memory(name, bytes);
+    this.#lasting.set(name, memory);
+    return memory;
+  }
+
+  /** All memory that the threads of the program share under a configuration. */
+  sharedMemory({ memory }: InUse): ReadonlyMap<string, ArrayBufferLike> {
+    return new Map([...this.#lasting, ...memory]);
   }
 
   /** Closes the state that was created for a snapshot that does not come into force. */

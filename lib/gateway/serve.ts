@@ -30,7 +30,7 @@ export interface ServeTools {
 
 interface RequestsTools extends ServeTools {
   readonly configuration: { readonly snapshot: Snapshot; readonly receiving: ReceiveOptions };
-  readonly threads: Threads;
+  readonly runtime: LastingMemory;
   /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
@@ -50,7 +50,7 @@ export class Requests {
   #state: "new" | "active" | "closed" = "new";
 
   constructor(tools: RequestsTools) {
-    this.recent = new RecentRequests(tools.threads);
+    this.recent = new RecentRequests(tools.runtime);
     this.#tools = { ...tools, recent: this.recent };
   }
 
@@ -130,6 +130,12 @@ const SLOT_BYTES = 512;
 const MOST_RECENT = 1_000;
 const LINE_FEED = 0x0a;
 
+interface LastingMemory {
+  readonly threads: Threads;
+  /** See `Runtime`. */
+  lastingMemory(name: string, bytes: number): ArrayBufferLike;
+}
+
 export interface RecentRequest {
   readonly method: string;
   /** As the client sent it, with or without port. */
@@ -149,10 +155,10 @@ export class RecentRequests {
   readonly #bytes: Buffer;
   #next = 0;
 
-  constructor(threads: Threads = ALONE) {
-    const { place, count } = threads;
+  constructor(runtime: LastingMemory = { threads: ALONE, lastingMemory: ALONE.memory }) {
+    const { place, count } = runtime.threads;
     const places = place >= 0 ? [place] : Array.from({ length: count }, (_, each) => each);
-    this.#parts = places.map((each) => Buffer.from(threads.memory(`recent requests ${each}`, Math.ceil(MOST_RECENT / count) * SLOT_BYTES)));
+    this.#parts = places.map((each) => Buffer.from(runtime.lastingMemory(`recent requests ${each}`, Math.ceil(MOST_RECENT / count) * SLOT_BYTES)));
     this.#bytes = this.#parts[0]!;
   }
 
