@@ -208,7 +208,7 @@ export class Gateway {
   }
 
   #families(): readonly Family[] {
-    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families()];
+    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families([])];
   }
 
   /**

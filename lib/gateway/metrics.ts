@@ -122,8 +122,8 @@ function* cachedOf(metrics: Metrics): Samples<number> {
   for (const [labels, { cached }] of routesOf(metrics)) for (const [result, count] of cached ?? []) yield [[...labels, "result", result], count];
 }
 
-function* usedPlugins(metrics: Metrics, read: (meter: { readonly requests: number; readonly ms: number }) => number): Samples<number> {
-  for (const [labels, meter] of metrics.plugins()) if (meter.requests > 0) yield [labels, read(meter)];
+function* usedPlugins({ plugins }: Metrics, read: (meter: { readonly requests: number; readonly ms: number }) => number): Samples<number> {
+  for (const [labels, meter] of plugins) if (meter.requests > 0) yield [JSON.parse(labels) as Labels, read(meter)];
 }
 
 function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {
