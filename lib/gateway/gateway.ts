@@ -109,6 +109,7 @@ export class Gateway {
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
+      ...(this.#runtime.connections && { connections: this.#runtime.connections }),
       receiving: this.#requests.receiving,
       http1: () => configuration.snapshot.global.http1,
       h2c: () => configuration.snapshot.global.h2c,

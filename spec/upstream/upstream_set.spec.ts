@@ -17,7 +17,7 @@ const BREAKER = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 1000,
 /** A fleet of upstreams in force: "a b:0 c:2", ids and weights. */
 function bench(text: string) {
   const clock = manualClock();
-  const fleet = new UpstreamSet("s", clock, silentLog);
+  const fleet = new UpstreamSet("s", { clock, log: silentLog });
   const pools = new Map<string, ReturnType<typeof madeUpPool>>();
   const adopt = (next: string) => {
     const members = next.split(" ").map((item): Member => {
