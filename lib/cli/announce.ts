@@ -9,7 +9,7 @@ import { describeCounts } from "./config_file.ts";
 import type { Started } from "./start.ts";
 
 export function announce(started: Started, settings: Settings, log: Log): void {
-  const { gateway, http, https, adminUrl } = started;
+  const { gateway, http, https, adminUrl, workers } = started;
   const { configPath: config, logFormat, logLevel, clientAuth, tracing } = settings;
   const { digest } = gateway;
   const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
@@ -19,7 +19,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const traces = tracing === null ? undefined : new URL(tracing.url).origin;
   if (logFormat === "json") {
     const listeners = { http, https: https.length === 0 ? httpsOff : https, admin, manager, ...(traces !== undefined && { traces }) };
-    log.info(`edge-gateway ${version} started`, { config, digest, ...gateway.counts, ...listeners });
+    log.info(`edge-gateway ${version} started`, { config, digest, ...gateway.counts, ...listeners, ...(workers > 1 && { workers }) });
   } else if (logLevel === "debug" || logLevel === "info") {
     const clients = { none: "", request: ", clients are asked for a certificate", require: ", clients need a certificate" }[clientAuth];
     const rows: [string, string][] = [
@@ -28,6 +28,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
       ["https", https.length === 0 ? httpsOff : `${https.join("  ")} (HTTP/2 and HTTP/1.1${clients})`],
       ["admin", admin],
       ["manager", manager],
+      ["workers", workers === 1 ? "" : `${workers}, which share the ports and all limits`],
       ["reload", `when the file changes, and on SIGHUP${adminUrl === null ? "" : ", and by edge-gateway reload"}`],
       ["traces", traces === undefined ? "" : `to ${traces}, ${tracing!.sampler}`],
     ];

@@ -31,7 +31,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const followFiles = ({ gateway }: Started) => {
     testFiles.follow(gateway.testFiles);
     namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
-    reloadNamedFiles(gateway, log); // includes changes before the files were watched
+    void reloadNamedFiles(gateway, log); // includes changes before the files were watched
   };
   const reload = async (started: Started, by: ReloadCause) => {
     const reloaded = await reloadFrom(started.gateway, by, settings, log);
@@ -105,9 +105,9 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
 }
 
 /** Reloads the files that the configuration in force names, if their content has changed. */
-function reloadNamedFiles(gateway: Gateway, log: Log): void {
+async function reloadNamedFiles(gateway: Gateway, log: Log): Promise<void> {
   try {
-    if (gateway.rereadFiles()) log.info("files that the configuration names reloaded", { digest: gateway.digest });
+    if (await gateway.rereadFilesInAll()) log.info("files that the configuration names reloaded", { digest: gateway.digest });
   } catch (error) {
     log.error("new files that the configuration names refused, the old files stay in use", { reason: (error as Error).message });
   }

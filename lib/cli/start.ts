@@ -5,6 +5,7 @@ import { createAdmin, type Admin, type ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
+import type { Address } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
 import { ConfigError, Gateway, type GatewayOptions, type LastReload } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
@@ -14,6 +15,7 @@ import { urlOf, where } from "./addresses.ts";
 import { Failure, listenFailure } from "./failure.ts";
 import { listenManager, openManager } from "./manager.ts";
 import { readTlsFiles } from "./tls_files.ts";
+import { openWorkers } from "./workers.ts";
 
 export interface Started {
   readonly gateway: Gateway;
@@ -29,6 +31,8 @@ export interface Started {
   readonly managerUrl: string | null;
   /** The files that HTTPS started with; null when it is off. */
   readonly tls: TlsFiles | null;
+  /** How many threads serve requests. */
+  readonly workers: number;
 }
 
 export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "accessLog"> {
@@ -41,31 +45,36 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { reload, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {});
   const { tracing } = settings;
-  const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) });
+  const supervisor = openWorkers(settings, log);
+  const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
   const tls = readTlsFiles(settings, log);
   const admin = openAdmin(settings, { gateway, tls, reload, log });
   let manager: Manager | null = null;
   try {
-    const http = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
-    const https = tls === null ? [] : await listenOnAll(gateway, settings, settings.httpsPort, "HTTPS_PORT", tls);
+    const plain = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
+    const secure = tls === null ? [] : await listenOnAll(gateway, settings, settings.httpsPort, "HTTPS_PORT", tls);
+    await supervisor?.start(gateway, [...plain, ...secure], tls).catch((error: Error) => {
+      throw new Failure(error.message, 1);
+    });
+    const [http, https] = [urlsOf(plain), urlsOf(secure)];
     const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
     if (settings.manager !== null) manager = openManager(settings.manager, admin, tls, log);
     const managerUrl = manager === null ? null : await listenManager(manager, settings.manager!, log);
-    return { gateway, admin, manager, http, https, adminUrl, managerUrl, tls };
+    return { gateway, admin, manager, http, https, adminUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
   } catch (error) {
     await Promise.all([gateway.close(0), admin?.close(), manager?.close()]);
     throw error;
   }
 }
 
-async function listenOnAll(gateway: Gateway, settings: Settings, port: number, name: string, tls: TlsFiles | null): Promise<string[]> {
-  const urls: string[] = [];
+async function listenOnAll(gateway: Gateway, settings: Settings, port: number, name: string, tls: TlsFiles | null): Promise<Address[]> {
+  const addresses: Address[] = [];
   let shared = port;
   for (const host of settings.listenHosts) {
     try {
       const address = await gateway.listen({ host, port: shared, ...(tls && { tls }) });
       shared = address.port; // "any free port" is the same port on all addresses
-      urls.push(urlOf(tls === null ? "http" : "https", address));
+      addresses.push({ host: address.address, port: shared, isSecure: tls !== null });
     } catch (error) {
       // A machine without IPv6 must not fail for the default "::".
       if (error instanceof ConfigError) throw error;
@@ -74,7 +83,11 @@ async function listenOnAll(gateway: Gateway, settings: Settings, port: number, n
       throw listenFailure(error as NodeJS.ErrnoException, where(host, shared), name, "LISTEN_HOST");
     }
   }
-  return urls;
+  return addresses;
+}
+
+function urlsOf(addresses: readonly Address[]): string[] {
+  return addresses.map(({ host, port, isSecure }) => urlOf(isSecure ? "https" : "http", { address: host, port }));
 }
 
 interface AdminParts {

@@ -56,7 +56,12 @@ const BASE_URL: Parser<string> = {
   parse: baseUrl,
 };
 const DBLESS = { ...choice("dbless"), expects: "dbless (this build keeps its configuration in the file only: there is no database)" };
-const ONE: Parser<1> = { value: "1", expects: "1 (this version runs in one process)", parse: (text) => (text === "1" ? 1 : null) };
+const MOST_WORKERS = 64;
+const WORKERS: Parser<number | "auto"> = {
+  value: "N|auto",
+  expects: `an integer 1–${MOST_WORKERS}, or auto`,
+  parse: (text) => (text === "auto" ? text : integer("N", 1, MOST_WORKERS).parse(text)),
+};
 const CLIENT_AUTH = choice("request", "require");
 const SECRET32: Parser<string> = {
   value: "SECRET",
@@ -94,7 +99,7 @@ export const SETTINGS = {
   managerBackendCaPath: optional("MANAGER_BACKEND_CA_PATH", FILE, "CA certificate (PEM) that verifies it, instead of Node's own list."),
   shutdownGraceS: setting("SHUTDOWN_GRACE_S", integer("SECONDS", 0, 86_400), "30", "Time for requests in flight to finish on SIGTERM."),
   preStopDelayS: setting("PRE_STOP_DELAY_S", integer("SECONDS", 0, 3600), "0", "Time to serve on after SIGTERM, with /readyz at 503."),
-  workers: setting("WORKERS", ONE, "1", "Number of processes."),
+  workers: setting("WORKERS", WORKERS, "1", "Number of threads that serve requests; auto: one for each core."),
   logLevel: setting("LOG_LEVEL", choice(...LOG_LEVELS), "info", "Lowest severity that is logged."),
   logFormat: optional("LOG_FORMAT", choice(...LOG_FORMATS), "text on a terminal, json elsewhere."),
 };

@@ -15,6 +15,7 @@ import { kindProblem } from "../plugins/kit.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
+import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { PluginModules } from "./plugin_modules.ts";
@@ -57,6 +58,14 @@ export class ConfigError extends Error {
   }
 }
 
+/** A configuration that is checked and compiled. */
+interface Prepared {
+  readonly source: ConfigSource;
+  readonly inputs: Inputs;
+  readonly next: Snapshot;
+  readonly version: number;
+}
+
 /** The inputs of a configuration other than its own text. */
 interface Inputs {
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -97,19 +106,31 @@ export class Configuration {
   readonly pluginFaults = new Map<string, PluginFaults>();
   /** Called after a snapshot has replaced another one. */
   onReplaced: (before: Snapshot, next: Snapshot) => void = () => {};
+  /** The workers, in the main thread of a program that has some. */
+  followers: Followers | null = null;
+  /** In a worker; null elsewhere. */
+  readonly #following: Following | null;
+  /** In a worker: compiled, and not in force yet. */
+  #prepared: Prepared | null = null;
+  /** Of the configuration that was compiled last, and of the one in force. */
+  #versions = { last: 1, inForce: 1 };
 
   /** `text` takes the place of the content of `configFile`. Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
-  constructor(options: ConfigurationOptions, tools: ConfigurationTools, text?: ConfigText) {
+  constructor(options: ConfigurationOptions, tools: ConfigurationTools, text?: ConfigText, following: Following | null = null) {
     this.#options = options;
     this.#tools = tools;
     this.#kinds = allKinds(options.plugins ?? []);
     this.#modules = options.modules ?? new PluginModules();
     this.#readFile = text === undefined ? (path) => readFileSync(path) : readPlainFile;
+    if (following !== null) this.#readFile = (path) => contentOf(following.bundle.files, path);
     this.loadedAt = tools.clock.wall();
-    this.#source = text ?? this.#read(options.config);
-    const { loaded, inputs } = this.#load(this.#source);
+    this.#following = following;
+    if (following !== null) this.#proven = Promise.resolve();
+    this.#source = following?.bundle.source ?? text ?? this.#read(options.config);
+    const { loaded, inputs } = this.#load(this.#source, following?.bundle);
     this.#inputs = inputs;
-    this.snapshot = this.#enforce(loaded);
+    this.snapshot = this.#enforceable(loaded);
+    this.#adopt(this.snapshot);
     this.receiving = receivingBy(this.snapshot.global, tools.clock);
   }
 
@@ -148,7 +169,8 @@ export class Configuration {
       const warnings = await configWarningsInSlices(loaded, createTimeSlices());
       this.#checkOpen();
       const before = this.snapshot;
-      this.#replace(source, loaded, inputs);
+      if (this.followers === null) this.#replaceAlone(source, loaded, inputs);
+      else await this.#replaceInAll(this.followers, source, loaded, inputs);
       this.#warnings = warnings;
       this.#proven = Promise.resolve();
       if (this.#isReread) this.#rereadLater();
@@ -214,17 +236,67 @@ export class Configuration {
 
   /** See `Gateway.rereadFiles`. */
   rereadFiles(): boolean {
+    const reread = this.#reread();
+    if (reread === null) return false;
+    this.#replaceAlone(this.#source, reread.loaded, reread.inputs);
+    return true;
+  }
+
+  /** As `rereadFiles`, in all threads of the program. */
+  async rereadFilesInAll(): Promise<boolean> {
+    const { followers } = this;
+    if (followers === null) return this.rereadFiles();
+    const rereading = this.#queue.then(async () => {
+      const reread = this.#reread();
+      if (reread !== null) await this.#replaceInAll(followers, this.#source, reread.loaded, reread.inputs);
+      return reread !== null;
+    });
+    this.#queue = rereading.catch(() => {});
+    return rereading;
+  }
+
+  /** Null: no file has changed. */
+  #reread(): { readonly loaded: Loaded; readonly inputs: Inputs } | null {
     const { files, testFiles, global } = this.snapshot;
     this.#isReread = true;
-    if (files.length === 0 || this.#closing.signal.aborted) return false;
+    if (files.length === 0 || this.#closing.signal.aborted) return null;
     // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
     const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
     const kept = new Map(this.#inputs.files);
     for (const { path } of files) if (!staying.has(path)) kept.delete(path);
-    const { loaded, inputs } = this.#load(this.#source, { ...this.#inputs, files: kept });
-    if (loaded.files.every(({ content }, i) => files[i]?.content.equals(content))) return false;
-    this.#replace(this.#source, loaded, inputs);
-    return true;
+    const read = this.#load(this.#source, { ...this.#inputs, files: kept });
+    return read.loaded.files.every(({ content }, i) => files[i]?.content.equals(content)) ? null : read;
+  }
+
+  /** The inputs of the configuration in force, for a worker that starts. */
+  get bundle(): Bundle {
+    return this.#bundleOf({ source: this.#source, inputs: this.#inputs, next: this.snapshot, version: this.#versions.inForce });
+  }
+
+  #bundleOf({ version, source, inputs, next }: Prepared): Bundle {
+    return { version, source, ...inputs, memory: this.#tools.runtime.sharedMemory(next.inUse) };
+  }
+
+  /** In a worker: compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its creation. */
+  async prepare({ version, source, environment, files }: Bundle): Promise<void> {
+    const inputs = { environment, files };
+    await this.#modules.load(source, environment, (path) => contentOf(files, path));
+    this.#prepared = { version, source, inputs, next: this.#compile(this.#load(source, inputs).loaded) };
+  }
+
+  /** In a worker: brings the prepared configuration into force if the main thread has done so. To be called when a request arrives. */
+  readonly catchUp = (): void => {
+    const prepared = this.#prepared;
+    if (prepared === null || this.#following!.committed() !== prepared.version) return;
+    this.#prepared = null;
+    this.#admit(prepared.next);
+    this.#commit(prepared);
+  };
+
+  /** In a worker: drops the prepared configuration. */
+  abandon(): void {
+    if (this.#prepared !== null) this.#tools.runtime.abandon(this.#prepared.next.inUse);
+    this.#prepared = null;
   }
 
   /** From now on it is not replaced. */
@@ -261,31 +333,68 @@ export class Configuration {
     return { loaded, inputs: { environment, files } };
   }
 
-  #replace(source: ConfigSource, loaded: Loaded, inputs: Inputs): void {
+  /** In all threads of the program, or in none. */
+  async #replaceInAll(followers: Followers, source: ConfigSource, loaded: Loaded, inputs: Inputs): Promise<void> {
+    const prepared = { source, inputs, next: this.#compile(loaded), version: ++this.#versions.last };
+    const bundle = this.#bundleOf(prepared);
+    try {
+      await followers.prepare(bundle);
+      this.#checkOpen();
+      this.#admit(prepared.next);
+    } catch (error) {
+      followers.abandon();
+      this.#tools.runtime.abandon(prepared.next.inUse);
+      throw error;
+    }
+    followers.commit(bundle);
+    this.#commit(prepared);
+  }
+
+  #replaceAlone(source: ConfigSource, loaded: Loaded, inputs: Inputs): void {
+    this.#commit({ source, inputs, next: this.#enforceable(loaded), version: ++this.#versions.last });
+  }
+
+  #commit({ source, inputs, next, version }: Prepared): void {
     const before = this.snapshot;
-    const next = this.#enforce(loaded);
+    this.#adopt(next);
     this.#source = source;
     this.#inputs = inputs;
     this.#warnings = null;
+    this.#versions.inForce = version;
     this.snapshot = next;
     this.receiving = receivingBy(next.global, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
     this.onReplaced(before, next);
   }
 
-  /** Compiles a configuration and brings it into force. Throws, and changes nothing, if a plugin or the access log fails. */
-  #enforce(loaded: Loaded): Snapshot {
-    const { runtime, metrics, accessLog } = this.#tools;
-    const next = compile(loaded, { ...this.#tools, onFault: this.#onFault });
+  /** Compiles a configuration, and opens its access log. Throws, and changes nothing, if a plugin or the access log fails. */
+  #enforceable(loaded: Loaded): Snapshot {
+    const next = this.#compile(loaded);
     try {
-      accessLog.adopt(next.global.accessLog);
+      this.#admit(next);
     } catch (error) {
-      runtime.abandon(next.inUse);
+      this.#tools.runtime.abandon(next.inUse);
+      throw error;
+    }
+    return next;
+  }
+
+  #compile(loaded: Loaded): Snapshot {
+    return compile(loaded, { ...this.#tools, onFault: this.#onFault });
+  }
+
+  /** The last step of a reload that can fail: the access log's file. Then it throws, and changes nothing. */
+  #admit(next: Snapshot): void {
+    try {
+      this.#tools.accessLog.adopt(next.global.accessLog);
+    } catch (error) {
       throw this.accessLogError(error, next);
     }
-    runtime.adopt(next.inUse);
-    metrics.adopt(next.metrics);
-    return next;
+  }
+
+  #adopt(next: Snapshot): void {
+    this.#tools.runtime.adopt(next.inUse);
+    this.#tools.metrics.adopt(next.metrics);
   }
 
   /** For the system's error when the access log's file cannot be opened. */
@@ -303,6 +412,13 @@ export class Configuration {
     const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
   };
+}
+
+/** For a worker, which reads no file. */
+function contentOf(files: ReadonlyMap<string, Buffer>, path: string): Buffer {
+  const content = files.get(path);
+  if (content === undefined) throw new Error("the main thread did not read it");
+  return content;
 }
 
 /** For a text from the network: a file that it names must neither block the gateway, as a pipe does, nor fill its memory. */

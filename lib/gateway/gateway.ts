@@ -4,7 +4,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex, Readable } from "node:stream";
-import { LONGEST_TIMER_MS, systemClock, waitAtMost, type Clock } from "../base/clock.ts";
+import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
@@ -22,6 +22,7 @@ import { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
+import type { Bundle, Followers, Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
@@ -32,16 +33,12 @@ import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } fro
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
-import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, State, TestReport } from "./status.ts";
+import { Shutdown } from "./shutdown.ts";
+import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
 export { ConfigError } from "./configuration.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
-
-/** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
-const IDLE_LINGER_MS = 1_000;
-/** Plugins that never answer, or never close what they hold, must not delay `close` for ever. In milliseconds. */
-const MOST_CUTTING_MS = 1_000;
 
 export class Gateway {
   readonly #log: Log;
@@ -57,22 +54,20 @@ export class Gateway {
   readonly #requests: Requests;
   readonly #listener: Listener;
   readonly #reported: ReportSource;
-  #state: State = "serving";
+  readonly #shutdown: Shutdown;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
-  #closing: Promise<"drained" | "cut"> | null = null;
-  /** Ends the grace of a `close` that has begun. */
-  #cut = () => {};
-  /** Both ends of every upgraded connection: in a host's own server nothing else closes them. */
-  readonly #tunnels = new Set<Duplex>();
 
   /** For mounting in a host's own server: `http.createServer(gateway.handler)`. */
   readonly handler: (request: IncomingMessage, response: ServerResponse) => void;
   /** For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. */
   readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
-  /** `threads`: those of the program. Throws a `ConfigError` when the configuration is refused, a `TypeError` for other options. Nothing listens yet. */
-  constructor(options: GatewayOptions, threads: Threads = ALONE) {
+  /**
+   * `threads`: those of the program; `following`: the main thread's gateway, in a worker. Throws a `ConfigError` when the configuration is
+   * refused, a `TypeError` for other options. Nothing listens yet.
+   */
+  constructor(options: GatewayOptions, threads: Threads = ALONE, following: Following | null = null) {
     const { log = silentLog, clock = systemClock, tracing, lookup } = options;
     const problem = tracing === undefined ? undefined : tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
@@ -80,16 +75,16 @@ export class Gateway {
     this.#log = log;
     this.#clock = clock;
     this.#runtime = new Runtime(clock, log, lookup, threads);
-    this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log });
+    this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, isRemote: following !== null });
     this.#spans = tracing === undefined ? null : new OtlpExporter({ settings: tracing, clock, log });
     const sampler = createSampler(tracing?.sampler ?? "parentbased_always_on", tracing?.ratio ?? 1);
     this.#tracer = this.#spans === null ? null : new Tracer({ clock, sampler, sink: this.#spans });
     this.#process = createProcessFigures(clock);
     this.#stats = new Stats(clock, metrics);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
-    this.#configuration = new Configuration(options, parts);
+    this.#configuration = new Configuration(options, parts, undefined, following);
     this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
-    this.#listener = this.#createListener();
+    this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     this.#reported = {
       ...parts,
@@ -99,18 +94,24 @@ export class Gateway {
       spans: this.#spans,
       startedAt: clock.now(),
     };
+    this.#shutdown = new Shutdown({ ...this.#reported, accessLog: this.#accessLog, spans: this.#spans, process: this.#process, stats: this.#stats });
     this.handler = this.#listener.onRequest;
     this.upgrade = this.#listener.onUpgrade;
   }
 
-  #createListener(): Listener {
+  #createListener({ place, count }: Threads, following: Following | null): Listener {
     const configuration = this.#configuration;
+    const follow = () => {
+      configuration.catchUp();
+      return configuration.receiving;
+    };
     return new Listener({
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
       ...(this.#runtime.connections && { connections: this.#runtime.connections }),
-      receiving: this.#requests.receiving,
+      receiving: following === null ? this.#requests.receiving : follow,
+      ports: place < 0 ? "taken" : count > 1 ? "shared" : "alone",
       http1: () => configuration.snapshot.global.http1,
       h2c: () => configuration.snapshot.global.h2c,
       certificates: () => configuration.snapshot.certificates,
@@ -119,10 +120,7 @@ export class Gateway {
       join: (client, behind, tunnel, notes) => {
         // A tunnel may last for days, and its trace would not be sent until it ends.
         this.#tracer?.end(notes);
-        for (const end of [client, tunnel.socket]) {
-          this.#tunnels.add(end);
-          end.once("close", () => this.#tunnels.delete(end));
-        }
+        this.#shutdown.addTunnel(client, tunnel.socket);
         joinTunnel(client, behind, tunnel, notes);
       },
     });
@@ -167,7 +165,7 @@ export class Gateway {
 
   /** Whether new requests should come here: false from `announceStop` or `close` on. */
   get ready(): boolean {
-    return this.#state === "serving";
+    return this.#shutdown.state === "serving";
   }
 
   /** Requests that are being answered, and open WebSockets. */
@@ -177,7 +175,7 @@ export class Gateway {
 
   /** All about the gateway at this moment, as the admin interface reports it. */
   get status(): GatewayStatus {
-    return statusOf(this.#reported, { state: this.#state, hasPlain: this.#hasPlain, https: this.#https });
+    return statusOf(this.#reported, { state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https });
   }
 
   /** The state of every upstream and every circuit breaker. */
@@ -221,9 +219,9 @@ export class Gateway {
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, tls } = options;
-    if (!this.#isOpen()) throw new Error("the gateway is being closed");
+    if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     await this.#configuration.prove();
-    if (!this.#isOpen()) throw new Error("the gateway is being closed");
+    if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     try {
       this.#accessLog.start();
     } catch (error) {
@@ -233,8 +231,8 @@ export class Gateway {
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
-    if (this.#isClosed()) this.#listener.destroy();
-    if (!this.#isOpen()) throw new Error("the gateway is being closed");
+    if (this.#shutdown.state === "closed") this.#listener.destroy();
+    if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     if (tls === undefined) this.#hasPlain = true;
     else this.#https = httpsFacts(tls);
     return address;
@@ -289,6 +287,11 @@ export class Gateway {
     return this.#configuration.rereadFiles();
   }
 
+  /** As `rereadFiles`, in all threads of the program. */
+  rereadFilesInAll(): Promise<boolean> {
+    return this.#configuration.rereadFilesInAll();
+  }
+
   /** Reopens `global.access_log.file` after it has been renamed; when that fails, logs it and writes on to the old one. */
   reopenAccessLog(): void {
     this.#accessLog.reopen();
@@ -301,6 +304,33 @@ export class Gateway {
   renewTls(files: TlsFiles): void {
     this.#listener.renewTls(files);
     this.#https = httpsFacts(files);
+    this.#configuration.followers?.renewTls(files);
+  }
+
+  /** In the main thread: from now on the workers follow this gateway. Returns the configuration in force, for workers that start later. */
+  lead(followers: Followers): () => Bundle {
+    this.#configuration.followers = followers;
+    return () => this.#configuration.bundle;
+  }
+
+  /** In a worker: the steps of a reload, which the main thread leads. */
+  get follower(): Pick<Configuration, "prepare" | "catchUp" | "abandon"> {
+    return this.#configuration;
+  }
+
+  /** With workers: failures of upstreams, from the workers to the main thread, and what a dead worker held of limits. */
+  get limits(): Pick<Runtime, "failures" | "addFailures" | "forget"> {
+    return this.#runtime;
+  }
+
+  /** In a worker: the key of TLS session tickets, which all workers have in common. */
+  useTicketKey(key: Buffer): void {
+    this.#listener.useTicketKey(key);
+  }
+
+  /** In the main thread: whole lines that a worker has made for the access log. */
+  addToAccessLog(lines: string): void {
+    this.#accessLog.add(lines);
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
@@ -323,9 +353,7 @@ export class Gateway {
    * accepted, and HTTP/1 replies ask their clients to reconnect. `close` is to follow. Does nothing after it.
    */
   announceStop(): void {
-    if (this.#state !== "serving") return;
-    this.#state = "stopping";
-    this.#listener.announceStop();
+    this.#shutdown.announce();
   }
 
   /**
@@ -335,36 +363,7 @@ export class Gateway {
    * shorter grace counts.
    */
   close(graceMs = 30_000): Promise<"drained" | "cut"> {
-    this.#closing ??= this.#close(Math.min(IDLE_LINGER_MS, graceMs / 2));
-    // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
-    const timer = setTimeout(this.#cut, Math.min(graceMs, LONGEST_TIMER_MS));
-    return this.#closing.finally(() => clearTimeout(timer));
-  }
-
-  async #close(lingerMs: number): Promise<"drained" | "cut"> {
-    this.#state = "draining";
-    const expired = new Promise<"cut">((resolve) => {
-      this.#cut = () => resolve("cut");
-    });
-    const drained = Promise.all([this.#listener.drain(lingerMs), this.#requests.untilNone()]).then(() => "drained" as const);
-    const outcome = await Promise.race([drained, expired]);
-    this.#state = "closed";
-    this.#configuration.close();
-    this.#requests.close();
-    this.#listener.destroy();
-    for (const end of this.#tunnels) end.destroy();
-    // Two event loop turns later the disconnects are processed: those requests are logged as cancelled, not as upstream failures.
-    if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
-    this.#runtime.destroy();
-    // Requests that were cut off end a moment later, and belong in the logs.
-    if (outcome === "cut") await waitAtMost(this.#requests.untilNone(), MOST_CUTTING_MS);
-    const exported = this.#spans === null ? undefined : waitAtMost(this.#spans.close(), MOST_CUTTING_MS);
-    await waitAtMost(this.#runtime.closeKept(), MOST_CUTTING_MS);
-    await waitAtMost(this.#accessLog.close(), MOST_CUTTING_MS);
-    await exported;
-    this.#process.close();
-    this.#stats.close();
-    return outcome;
+    return this.#shutdown.close(graceMs);
   }
 
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
@@ -386,14 +385,5 @@ export class Gateway {
     const { maxHeaderBytes, maxHeaders } = next.global.limits;
     if (maxHeaderBytes !== limits.maxHeaderBytes || maxHeaders !== limits.maxHeaders) this.#listener.renewSessions("all");
     else if (h2c && !next.global.h2c) this.#listener.renewSessions("plain");
-  }
-
-  #isOpen(): boolean {
-    return this.#state === "serving" || this.#state === "stopping";
-  }
-
-  /** A method, since the compiler would remember the state from before an `await`. */
-  #isClosed(): boolean {
-    return this.#state === "closed";
   }
 }

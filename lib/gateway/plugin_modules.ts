@@ -43,9 +43,9 @@ export class PluginModules {
   readonly #problems = new Map<string, string>();
   #tries = 0;
 
-  /** Loads the modules that are not loaded yet, one after the other. */
-  async load(source: ConfigSource, environment: Environment): Promise<void> {
-    for (const module of pluginModulesOf(source, { environment })) {
+  /** Loads the modules that are not loaded yet, one after the other. `readFile` defaults to the file system. */
+  async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {
+    for (const module of pluginModulesOf(source, { environment, ...(readFile && { readFile }) })) {
       const key = keyOf(module);
       if (this.#loaded.has(key)) continue;
       try {

@@ -26,6 +26,8 @@ interface AccessLogOptions {
   readonly sink: ((lines: string) => void) | null;
   readonly clock: Clock;
   readonly log: Log;
+  /** Whether lines for the file go to the sink, too: another thread writes it. Default false. */
+  readonly isRemote?: boolean;
   /** Numbers from 0 to below 1. Default `Math.random`. */
   readonly random?: () => number;
 }
@@ -51,10 +53,10 @@ export class AccessLog {
    * Before `start` the file is not opened; its permissions are checked.
    */
   adopt(settings: AccessLogSettings): void {
-    const path = fileOf(settings);
+    const path = this.#fileOf(settings);
     if (!this.#isStarted) {
       if (path !== undefined) checkWritable(path);
-    } else if (path !== fileOf(this.#settings) || (this.#file === null && path !== undefined)) this.#open(path);
+    } else if (path !== this.#fileOf(this.#settings) || (this.#file === null && path !== undefined)) this.#open(path);
     if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : combinedLines();
     this.#excluded = matcher(settings.exclude);
     this.#settings = settings;
@@ -64,7 +66,7 @@ export class AccessLog {
   /** Opens the file, if one is set and not open. Throws the system's error when it cannot be opened. */
   start(): void {
     this.#isStarted = true;
-    const path = fileOf(this.#settings);
+    const path = this.#fileOf(this.#settings);
     if (path !== undefined && this.#file === null) this.#open(path);
     this.#update();
   }
@@ -79,9 +81,14 @@ export class AccessLog {
     if (this.#excluded(entry.target)) return;
     if (sample < 1 && (this.#options.random ?? Math.random)() >= sample && !isFailure(entry.call.notes)) return;
     const line = this.#line(entry, now, this.#options.clock.wall());
-    if (this.#file !== null) return this.#file.write(line);
+    this.add(line);
+  }
+
+  /** Writes whole lines, each with its newline. */
+  add(lines: string): void {
+    if (this.#file !== null) return this.#file.write(lines);
     if (this.#held === "") setImmediate(this.flush);
-    this.#held += line;
+    this.#held += lines;
   }
 
   /** Passes the held lines to the sink. */
@@ -97,6 +104,10 @@ export class AccessLog {
     this.#file?.reopen();
   }
 
+  #fileOf({ enabled, file }: AccessLogSettings): string | undefined {
+    return enabled && this.#options.isRemote !== true ? file : undefined;
+  }
+
   #open(path: string | undefined): void {
     const file = path === undefined ? null : new LineWriter({ path }, this.#options);
     void this.#file?.close();
@@ -110,10 +121,6 @@ export class AccessLog {
     this.#file = null;
     await file?.close();
   }
-}
-
-function fileOf({ enabled, file }: AccessLogSettings): string | undefined {
-  return enabled ? file : undefined;
 }
 
 /** Faults of the gateway or an upstream are logged whatever `sample` is, also when the 200 had been sent already. */

@@ -39,6 +39,11 @@ export interface ListenerOptions {
   readonly h2c?: () => boolean;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
   readonly dualStack?: boolean;
+  /**
+   * How a port is used by the threads of one program: by this one alone (the default), "taken": it is taken once and given back, so that
+   * others can listen on it, or "shared" with them.
+   */
+  readonly ports?: "alone" | "taken" | "shared";
   /** Milliseconds a client has for its TLS handshake. Default 10 000. */
   readonly handshakeMs?: number;
   /** The certificates by host name in force; asked once a TLS handshake. Default: none. */
@@ -138,6 +143,11 @@ export class Listener {
     this.#tls.renew(files);
   }
 
+  /** From now on session tickets are encrypted with this key, which another thread makes and replaces. */
+  useTicketKey(key: Buffer): void {
+    this.#tls.useTicketKey(key);
+  }
+
   /** After a reload that changed what HTTP/2 connections are opened under: sends GOAWAY to all of them, or to the plain ones. */
   renewSessions(which: "all" | "plain"): void {
     this.#http2.renew(which);
@@ -234,14 +244,17 @@ export class Listener {
   }
 
   #listen(server: Server, host: string, port: number): Promise<AddressInfo> {
-    const ipv6Only = host.includes(":") && this.#options.dualStack !== true;
+    const { dualStack, ports } = this.#options;
+    const ipv6Only = host.includes(":") && dualStack !== true;
     return new Promise((resolve, reject) => {
       server.once("error", reject);
-      server.listen({ host, port, ipv6Only }, () => {
+      server.listen({ host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) }, () => {
         server.removeListener("error", reject);
         server.on("error", ignore);
-        this.#servers.push(server);
-        resolve(server.address() as AddressInfo);
+        const address = server.address() as AddressInfo;
+        if (ports === "taken") server.close();
+        else this.#servers.push(server);
+        resolve(address);
       });
     });
   }

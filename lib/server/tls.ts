@@ -6,7 +6,7 @@
  * leads to a full handshake. A ticket contains the verdict on the client's certificate, so it is not valid under another CA, or where a
  * certificate is required now and was not before.
  */
-import { constants, createHash, randomBytes, randomFillSync } from "node:crypto";
+import { constants, createHash, randomBytes } from "node:crypto";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { HostCertificates, Pair } from "./certificates.ts";
@@ -22,7 +22,8 @@ export interface TlsFiles extends Pair {
 
 const HANDSHAKE_MS = 10_000;
 /** How long one key encrypts session tickets. Node lets a session be resumed for five minutes. */
-const TICKET_KEY_MS = 3_600_000;
+export const TICKET_KEY_MS = 3_600_000;
+export const TICKET_KEY_BYTES = 48;
 
 interface Entry {
   readonly server: tls.Server;
@@ -35,7 +36,9 @@ export class TlsServers {
   readonly #certificates: () => HostCertificates;
   readonly #clock: Clock;
   readonly #handshakeMs: number;
-  readonly #ticketKey = randomBytes(48);
+  readonly #ticketKey = randomBytes(TICKET_KEY_BYTES);
+  /** Whether the ticket key comes from `useTicketKey`. */
+  #isKeyGiven = false;
   readonly #entries: Entry[] = [];
   #listening = 0;
   #rotation: Timer | null = null;
@@ -87,11 +90,22 @@ export class TlsServers {
     }
   }
 
+  /** From now on tickets are encrypted with this key, and not with keys that are made here. */
+  useTicketKey(key: Buffer): void {
+    this.#isKeyGiven = true;
+    this.#replaceKey(key);
+  }
+
+  #replaceKey(key: Buffer): void {
+    key.copy(this.#ticketKey);
+    for (const each of this.#entries) each.server.setTicketKeys(this.#ticketKey);
+  }
+
   #rotateWhileListening(server: tls.Server): void {
+    if (this.#isKeyGiven) return;
     this.#listening++;
     this.#rotation ??= this.#clock.after(TICKET_KEY_MS, () => {
-      randomFillSync(this.#ticketKey);
-      for (const each of this.#entries) each.server.setTicketKeys(this.#ticketKey);
+      this.#replaceKey(randomBytes(TICKET_KEY_BYTES));
       this.#rotation!.restart();
     });
     // `once`: node emits it again where a server is closed twice.

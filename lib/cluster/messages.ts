@@ -1,0 +1,78 @@
+/**
+ * The messages between the main thread and its workers, and what a worker is started with.
+ */
+import type { LogFormat, LogLevel } from "../base/log.ts";
+import type { TracingSettings } from "../config/tracing.ts";
+import type { Bundle } from "../gateway/bundle.ts";
+import type { TlsFiles } from "../server/tls.ts";
+import type { UpstreamFailures } from "../upstream/shared_health.ts";
+
+/** To a worker. It deals with one after the other. */
+export type ToWorker =
+  /** The worker listens from now on. */
+  | { readonly type: "listen" }
+  /** The first step of a reload; answered with "prepared" or "refused". */
+  | { readonly type: "prepare"; readonly bundle: Bundle }
+  | { readonly type: "commit" }
+  | { readonly type: "abandon" }
+  /** Both steps at once: a reload was committed while this worker started. */
+  | { readonly type: "replace"; readonly bundle: Bundle }
+  | { readonly type: "tls"; readonly files: TlsFiles }
+  | { readonly type: "ticketKey"; readonly key: Uint8Array }
+  | { readonly type: "announceStop" }
+  /** See `Gateway.close`; answered with "closed". */
+  | { readonly type: "close"; readonly graceMs: number };
+
+/** To the main thread. */
+export type ToMain =
+  /** The configuration is compiled: the worker waits for "listen". */
+  | { readonly type: "compiled" }
+  /** The worker serves. */
+  | { readonly type: "listening" }
+  /** The worker cannot serve, and ends. */
+  | { readonly type: "failed"; readonly reason: string }
+  | { readonly type: "prepared"; readonly version: number }
+  | { readonly type: "refused"; readonly version: number; readonly reason: string }
+  /** One line of the program's log. */
+  | { readonly type: "log"; readonly line: string }
+  /** Whole lines of the access log. */
+  | { readonly type: "access"; readonly lines: string }
+  /** Requests that upstreams failed. */
+  | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
+  | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
+
+/** The answers of one type. */
+export type FromWorker<T extends ToMain["type"]> = Extract<ToMain, { readonly type: T }>;
+
+/** One address on which every worker listens. */
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+  readonly isSecure: boolean;
+}
+
+/** What is the same for all workers. */
+export interface WorkerSettings {
+  readonly log: { readonly level: LogLevel; readonly format: LogFormat };
+  readonly tracing: TracingSettings | null;
+}
+
+/** `workerData` of a worker. */
+export interface WorkerStart extends WorkerSettings {
+  readonly id: number;
+  readonly place: number;
+  readonly count: number;
+  readonly bundle: Bundle;
+  readonly addresses: readonly Address[];
+  readonly tls: TlsFiles | null;
+  readonly ticketKey: Uint8Array;
+  /** The word `VERSION`, then one word for each place: the beats of its worker. */
+  readonly words: Int32Array;
+}
+
+/** Index of the version of the configuration that is in force. */
+export const VERSION = 0;
+/** Index of the beats of the worker at a place. */
+export const beatsOf = (place: number) => 1 + place;
+/** How often a worker counts a beat, and how often the main thread looks. In milliseconds. */
+export const BEAT_MS = 1_000;

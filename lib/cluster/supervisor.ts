@@ -1,0 +1,293 @@
+/**
+ * Starts the workers, replaces those that end or hang, and has all of them follow the gateway of the main thread: its reloads, its
+ * certificates and its end.
+ */
+import { randomBytes } from "node:crypto";
+import { Worker } from "node:worker_threads";
+import { messageOf } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { Threads } from "../base/threads.ts";
+import type { Bundle, Followers } from "../gateway/bundle.ts";
+import type { Gateway } from "../gateway/gateway.ts";
+import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
+import { BEAT_MS, beatsOf, VERSION, type Address, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+
+/** The id of the main thread; workers have the following ones. */
+const MAIN = 1;
+/** Looks without a new beat after which a worker hangs. The looks are counted, and not the time: a process that was stopped hangs as a whole. */
+const MOST_SILENT_LOOKS = 10;
+/** Looks until a new worker has to serve. */
+const MOST_START_LOOKS = 60;
+/** After so many looks a worker that ends is replaced at once again. */
+const STEADY_LOOKS = 60;
+/** Pauses before a worker is replaced that ends again and again; the last one repeats. In milliseconds. */
+const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
+/** How long a worker may take after its grace. In milliseconds. */
+const MOST_CLOSING_MS = 5_000;
+
+/** The worker that has a place among the others, and those it replaced. */
+interface Place {
+  readonly index: number;
+  worker: Worker | null;
+  /** See `Threads.id`. */
+  id: number;
+  /** "asked": to listen. */
+  state: "none" | "starting" | "compiled" | "asked" | "serving";
+  /** Why the worker is about to end, if that is known. */
+  reason: string | null;
+  /** How often the main thread has looked at this worker, in all and since its last beat. */
+  looks: number;
+  silentLooks: number;
+  beats: number;
+  /** How many workers in a row did not last. */
+  shortLives: number;
+  respawn: NodeJS.Timeout | null;
+  outcome: "drained" | "cut" | null;
+}
+
+interface Answer {
+  readonly version: number;
+  readonly resolve: (answer: "prepared" | "ended") => void;
+  readonly reject: (error: Error) => void;
+}
+
+export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing"> {
+  /** How many workers; at least 2. */
+  readonly count: number;
+  readonly logger: Log;
+  /** Writes a line of a worker's log. */
+  readonly write: (line: string) => void;
+}
+
+export class Supervisor implements Followers {
+  /** For the gateway of the main thread. */
+  readonly threads: Threads;
+  /** Called after a worker has ended, with its place and its `Threads.id`: to free what it holds in shared memory. */
+  readonly onDeath: ((place: number, id: number) => void)[] = [];
+  readonly #options: SupervisorOptions;
+  readonly #words: Int32Array;
+  readonly #places: readonly Place[];
+  readonly #answers = new Map<Place, Answer>();
+  #lastId = MAIN;
+  #gateway: Gateway | null = null;
+  #bundle: (() => Bundle) | null = null;
+  #addresses: readonly Address[] = [];
+  #tls: TlsFiles | null = null;
+  #ticketKey = randomBytes(TICKET_KEY_BYTES);
+  #isReloading = false;
+  #start: { readonly served: () => void; readonly failed: (error: Error) => void } | null = null;
+  #isClosing = false;
+  #onAllEnded: (() => void) | null = null;
+  #timers: NodeJS.Timeout[] = [];
+  /** How many workers were replaced. */
+  restarts = 0;
+
+  constructor(options: SupervisorOptions) {
+    const { count } = options;
+    this.#options = options;
+    this.threads = { id: MAIN, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) };
+    this.#words = new Int32Array(new SharedArrayBuffer((1 + count) * Int32Array.BYTES_PER_ELEMENT));
+    this.#places = Array.from({ length: count }, (_, index) => ({
+      ...{ index, worker: null, id: 0, state: "none", reason: null, looks: 0, silentLooks: 0, beats: 0, shortLives: 0, respawn: null, outcome: null },
+    }));
+  }
+
+  /** How many workers serve. */
+  get serving(): number {
+    return this.#places.filter(({ state }) => state === "serving").length;
+  }
+
+  /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
+  async start(gateway: Gateway, addresses: readonly Address[], tls: TlsFiles | null): Promise<void> {
+    this.#gateway = gateway;
+    this.#addresses = addresses;
+    this.#tls = tls;
+    this.#bundle = gateway.lead(this);
+    this.onDeath.push((place, id) => gateway.limits.forget(id, place));
+    Atomics.store(this.#words, VERSION, this.#bundle().version);
+    // This interval keeps the program running while no worker does.
+    this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
+    try {
+      await new Promise<void>((resolve, reject) => {
+        this.#start = { served: resolve, failed: reject };
+        for (const place of this.#places) this.#spawn(place);
+      });
+    } catch (error) {
+      await this.close(0);
+      throw error;
+    } finally {
+      this.#start = null;
+    }
+  }
+
+  /** Sends a message to every worker. */
+  broadcast(message: ToWorker): void {
+    for (const { worker } of this.#places) worker?.postMessage(message);
+  }
+
+  async prepare(bundle: Bundle): Promise<void> {
+    const { version } = bundle;
+    this.#isReloading = true;
+    const answers = this.#places.filter(takesRequests).map((place) => {
+      place.worker!.postMessage({ type: "prepare", bundle } satisfies ToWorker);
+      return new Promise<"prepared" | "ended">((resolve, reject) => this.#answers.set(place, { version, resolve, reject }));
+    });
+    const given = await Promise.all(answers);
+    if (given.length > 0 && !given.includes("prepared")) throw new Error("every worker ended while it prepared this configuration");
+  }
+
+  commit(bundle: Bundle): void {
+    Atomics.store(this.#words, VERSION, bundle.version);
+    this.#endReload({ type: "commit" }, { type: "replace", bundle });
+  }
+
+  abandon(): void {
+    this.#endReload({ type: "abandon" }, null);
+  }
+
+  /** The second message is for workers that started meanwhile, with the configuration that was in force before. */
+  #endReload(message: ToWorker, forNew: ToWorker | null): void {
+    this.#isReloading = false;
+    this.#answers.clear();
+    for (const place of this.#places) {
+      const given = takesRequests(place) ? message : forNew;
+      if (given !== null) place.worker?.postMessage(given);
+      if (place.state === "compiled") this.#listen(place);
+    }
+  }
+
+  renewTls(files: TlsFiles): void {
+    this.#tls = files;
+    this.broadcast({ type: "tls", files });
+  }
+
+  announceStop(): void {
+    this.broadcast({ type: "announceStop" });
+  }
+
+  async close(graceMs: number): Promise<"drained" | "cut"> {
+    this.#isClosing = true;
+    for (const { respawn } of this.#places) if (respawn !== null) clearTimeout(respawn);
+    for (const place of this.#places) {
+      if (takesRequests(place)) place.worker!.postMessage({ type: "close", graceMs } satisfies ToWorker);
+      else void place.worker?.terminate();
+    }
+    const late = setTimeout(() => this.#terminateAll(), graceMs + MOST_CLOSING_MS);
+    if (this.#places.some(({ worker }) => worker !== null)) await new Promise<void>((resolve) => (this.#onAllEnded = both(this.#onAllEnded, resolve)));
+    clearTimeout(late);
+    for (const timer of this.#timers) clearInterval(timer);
+    return this.#places.some(({ outcome }) => outcome === "cut") ? "cut" : "drained";
+  }
+
+  #terminateAll(): void {
+    for (const { worker } of this.#places) void worker?.terminate();
+  }
+
+  #spawn(place: Place): void {
+    const { count, log, tracing } = this.#options;
+    const { index } = place;
+    const start: WorkerStart = {
+      ...{ id: ++this.#lastId, place: index, count, log, tracing, bundle: this.#bundle!(), words: this.#words },
+      ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey },
+    };
+    const worker = new Worker(ENTRY, { workerData: start, name: `worker ${index}` });
+    Object.assign(place, { worker, id: start.id, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
+    worker.on("message", (message: ToMain) => this.#receive(place, message));
+    worker.on("error", (error) => (place.reason ??= messageOf(error, "stack")));
+    worker.on("exit", (code) => this.#ended(place, code));
+  }
+
+  #receive(place: Place, message: ToMain): void {
+    switch (message.type) {
+      case "compiled":
+        place.state = "compiled";
+        // During a reload it is not known yet under which configuration the worker is to serve.
+        return this.#isReloading ? undefined : this.#listen(place);
+      case "listening":
+        place.state = "serving";
+        if (this.#start === null) this.#options.logger.info("a worker serves again", { worker: place.index });
+        else if (this.serving === this.#places.length) this.#start.served();
+        return;
+      case "failed":
+        place.reason = message.reason;
+        return;
+      case "prepared":
+        return this.#answerOf(place, message.version)?.resolve("prepared");
+      case "refused":
+        return this.#answerOf(place, message.version)?.reject(new Error(message.reason));
+      case "log":
+        return this.#options.write(message.line);
+      case "access":
+        return this.#gateway!.addToAccessLog(message.lines);
+      case "failures":
+        return this.#gateway!.limits.addFailures(message.failures);
+      case "closed":
+        place.outcome = message.outcome;
+    }
+  }
+
+  #listen(place: Place): void {
+    place.state = "asked";
+    place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
+  }
+
+  #answerOf(place: Place, version: number): Answer | undefined {
+    const answer = this.#answers.get(place);
+    return answer?.version === version ? answer : undefined;
+  }
+
+  #ended(place: Place, code: number): void {
+    const { index, id, state, looks } = place;
+    const reason = place.reason ?? `it exited with code ${code}`;
+    place.worker = null;
+    place.state = "none";
+    for (const act of this.onDeath) act(index, id);
+    this.#answers.get(place)?.resolve("ended");
+    if (this.#isClosing) {
+      if (state === "serving") place.outcome ??= "cut";
+      if (this.#places.every(({ worker }) => worker === null)) this.#onAllEnded?.();
+      return;
+    }
+    if (this.#start !== null) return this.#start.failed(new Error(`a worker cannot start: ${reason}`));
+    if (state === "serving" && looks >= STEADY_LOOKS) place.shortLives = 0;
+    const pauseMs = PAUSES_MS[Math.min(place.shortLives++, PAUSES_MS.length - 1)]!;
+    this.#options.logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
+    this.restarts++;
+    place.respawn = setTimeout(() => this.#spawn(place), pauseMs);
+  }
+
+  /** Ends workers that hang. */
+  #look(): void {
+    for (const place of this.#places) {
+      if (place.worker === null) continue;
+      const beats = Atomics.load(this.#words, beatsOf(place.index));
+      place.looks++;
+      place.silentLooks = beats === place.beats ? place.silentLooks + 1 : 0;
+      place.beats = beats;
+      if (place.state === "serving" && place.silentLooks >= MOST_SILENT_LOOKS) place.reason = "it does not answer: it gave no sign of life for 10 seconds";
+      else if (place.state !== "serving" && place.looks >= MOST_START_LOOKS) place.reason = "it did not start within 60 seconds";
+      else continue;
+      void place.worker.terminate();
+    }
+  }
+
+  #renewTicketKey(): void {
+    this.#ticketKey = randomBytes(TICKET_KEY_BYTES);
+    this.broadcast({ type: "ticketKey", key: this.#ticketKey });
+  }
+}
+
+/** `worker.ts`, or `worker.js` in the built package. */
+const ENTRY = new URL(`./worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
+
+/** Whether the worker listens, or is about to. */
+function takesRequests({ state }: Place): boolean {
+  return state === "asked" || state === "serving";
+}
+
+function both(first: (() => void) | null, second: () => void): () => void {
+  return () => {
+    first?.();
+    second();
+  };
+}

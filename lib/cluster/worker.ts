@@ -1,0 +1,114 @@
+/**
+ * A worker: the thread that serves requests. Does what the main thread asks by message, and reads no file.
+ */
+import { parentPort, workerData } from "node:worker_threads";
+import { messageOf } from "../base/errors.ts";
+import { createLog } from "../base/log.ts";
+import { asBuffer, received, type Bundle } from "../gateway/bundle.ts";
+import { Gateway } from "../gateway/gateway.ts";
+import { PluginModules } from "../gateway/plugin_modules.ts";
+import type { TlsFiles } from "../server/tls.ts";
+import { LineBatch } from "./line_batch.ts";
+import { BEAT_MS, beatsOf, VERSION, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+
+const start = workerData as WorkerStart;
+const { id, place, count, words, addresses } = start;
+const port = parentPort!;
+const send = (message: ToMain) => port.postMessage(message);
+
+const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
+process.on("exit", () => accessLines.flush());
+setInterval(() => Atomics.add(words, beatsOf(place), 1), BEAT_MS).unref();
+
+/** What the threads share under the configuration that was received last. */
+let { memory } = start.bundle;
+let tls = start.tls === null ? null : asFiles(start.tls);
+const gateway = await create(received(start.bundle)).catch(fail);
+send({ type: "compiled" });
+
+let queue = Promise.resolve();
+port.on("message", (message: ToWorker) => {
+  queue = queue.then(() => obey(message)).catch(fail);
+});
+
+async function create(bundle: Bundle): Promise<Gateway> {
+  const modules = new PluginModules();
+  await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
+  const write = (line: string) => send({ type: "log", line });
+  const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
+  const options = {
+    ...{ modules, environment: bundle.environment, log: createLog({ ...start.log, write }) },
+    ...(tracing && { tracing }),
+    accessLog: (lines: string) => accessLines.add(lines),
+  };
+  const threads = { id, place, count, memory: sharedMemory };
+  const created = new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
+  created.useTicketKey(asBuffer(start.ticketKey));
+  created.limits.failures.send = (failures) => send({ type: "failures", failures });
+  return created;
+}
+
+function sharedMemory(name: string): ArrayBufferLike {
+  const found = memory.get(name);
+  if (found === undefined) throw new Error(`the main thread has not asked for the memory "${name}"`);
+  return found;
+}
+
+async function obey(message: ToWorker): Promise<void> {
+  switch (message.type) {
+    case "listen":
+      return listen();
+    case "prepare":
+      return prepare(message.bundle);
+    case "commit":
+      return gateway.follower.catchUp();
+    case "abandon":
+      return gateway.follower.abandon();
+    case "replace":
+      memory = message.bundle.memory;
+      await gateway.follower.prepare(received(message.bundle));
+      return gateway.follower.catchUp();
+    case "tls":
+      tls = asFiles(message.files);
+      return gateway.renewTls(tls);
+    case "ticketKey":
+      return gateway.useTicketKey(asBuffer(message.key));
+    case "announceStop":
+      return gateway.announceStop();
+    case "close":
+      // Not awaited: a further one may shorten the grace.
+      void gateway.close(message.graceMs).then(end);
+  }
+}
+
+async function listen(): Promise<void> {
+  for (const { host, port, isSecure } of addresses) await gateway.listen({ host, port, ...(isSecure && { tls: tls! }) });
+  send({ type: "listening" });
+}
+
+async function prepare(bundle: Bundle): Promise<void> {
+  const { version } = bundle;
+  memory = bundle.memory;
+  try {
+    await gateway.follower.prepare(received(bundle));
+    send({ type: "prepared", version });
+  } catch (error) {
+    send({ type: "refused", version, reason: messageOf(error) });
+  }
+}
+
+function end(outcome: "drained" | "cut"): void {
+  accessLines.flush();
+  send({ type: "closed", outcome });
+  process.exit(0);
+}
+
+function fail(error: unknown): never {
+  send({ type: "failed", reason: messageOf(error) });
+  process.exit(1);
+}
+
+function asFiles(files: TlsFiles): TlsFiles {
+  const { cert, key, ca } = files;
+  return { ...files, cert: asBuffer(cert), key: asBuffer(key), ca: ca === null ? null : asBuffer(ca) };
+}

@@ -1,0 +1,53 @@
+/**
+ * What the threads of one program need to serve the same configuration: all of its inputs, and the interface between the gateway of the main
+ * thread, which reads and checks it, and the gateways of the workers, which follow.
+ */
+import type { ConfigSource } from "../config/load.ts";
+import type { TlsFiles } from "../server/tls.ts";
+
+/** All inputs of one configuration, so that a worker compiles what the main thread has compiled, and reads no file. */
+export interface Bundle {
+  /** A new number for each configuration that is prepared, from 1 on. */
+  readonly version: number;
+  readonly source: ConfigSource;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Certificates, secrets, modules and other files that the configuration names, by absolute path. */
+  readonly files: ReadonlyMap<string, Buffer>;
+  /** The memory that the threads share, by name. */
+  readonly memory: ReadonlyMap<string, ArrayBufferLike>;
+}
+
+/** The gateways of all workers, as the one of the main thread sees them. */
+export interface Followers {
+  /** Has every worker compile the configuration. Rejects with the reason if one of them refuses; a worker that ends meanwhile does not. */
+  prepare(bundle: Bundle): Promise<void>;
+  /** Every worker that has prepared the configuration brings it into force before it answers its next request. */
+  commit(bundle: Bundle): void;
+  /** The prepared configuration is dropped. */
+  abandon(): void;
+  renewTls(files: TlsFiles): void;
+  announceStop(): void;
+  /** See `Gateway.close`. */
+  close(graceMs: number): Promise<"drained" | "cut">;
+}
+
+/** How the gateway of a worker follows the one of the main thread. */
+export interface Following {
+  /** The configuration to start with. */
+  readonly bundle: Bundle;
+  /** The version of the configuration that the main thread has brought into force. */
+  readonly committed: () => number;
+}
+
+/** A bundle that came from another thread, where a Buffer arrives as a Uint8Array. */
+export function received(bundle: Bundle): Bundle {
+  const { source } = bundle;
+  const files = new Map(Array.from(bundle.files, ([path, content]) => [path, asBuffer(content)]));
+  if (!("text" in source) || typeof source.text === "string") return { ...bundle, files };
+  return { ...bundle, files, source: { ...source, text: asBuffer(source.text) } };
+}
+
+/** A view of the same bytes. */
+export function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}

@@ -1,0 +1,103 @@
+/**
+ * Ends a gateway: announces the stop, drains what is in flight, cuts off the rest, and closes every part in turn.
+ */
+import type { Duplex } from "node:stream";
+import { LONGEST_TIMER_MS, waitAtMost } from "../base/clock.ts";
+import type { AccessLog } from "../observe/access_log.ts";
+import type { OtlpExporter } from "../observe/otlp.ts";
+import type { ProcessFigures } from "../observe/process.ts";
+import type { Stats } from "../observe/stats.ts";
+import type { Listener } from "../server/listener.ts";
+import type { Configuration } from "./configuration.ts";
+import type { Runtime } from "./runtime.ts";
+import type { Requests } from "./serve.ts";
+import type { State } from "./status.ts";
+
+/** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
+const IDLE_LINGER_MS = 1_000;
+/** Plugins that never answer, or never close what they hold, must not delay `close` for ever. In milliseconds. */
+const MOST_CUTTING_MS = 1_000;
+
+interface Parts {
+  readonly configuration: Configuration;
+  readonly listener: Listener;
+  readonly requests: Requests;
+  readonly runtime: Runtime;
+  readonly accessLog: AccessLog;
+  readonly spans: OtlpExporter | null;
+  readonly process: ProcessFigures;
+  readonly stats: Stats;
+}
+
+export class Shutdown {
+  readonly #parts: Parts;
+  state: State = "serving";
+  /** Both ends of every upgraded connection: in a host's own server nothing else closes them. */
+  readonly #tunnels = new Set<Duplex>();
+  #closing: Promise<"drained" | "cut"> | null = null;
+  /** Ends the grace of a `close` that has begun. */
+  #cut = () => {};
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /** Whether requests are accepted. */
+  get isOpen(): boolean {
+    return this.state === "serving" || this.state === "stopping";
+  }
+
+  /** To be closed at the end. */
+  addTunnel(...ends: readonly Duplex[]): void {
+    for (const end of ends) {
+      this.#tunnels.add(end);
+      end.once("close", () => this.#tunnels.delete(end));
+    }
+  }
+
+  /** See `Gateway.announceStop`. */
+  announce(): void {
+    if (this.state !== "serving") return;
+    this.state = "stopping";
+    this.#parts.listener.announceStop();
+    this.#parts.configuration.followers?.announceStop();
+  }
+
+  /** See `Gateway.close`. */
+  close(graceMs: number): Promise<"drained" | "cut"> {
+    const { followers } = this.#parts.configuration;
+    // The workers drain and cut; this thread has to outlive them.
+    const following = followers?.close(graceMs) ?? Promise.resolve("drained");
+    this.#closing ??= this.#close(Math.min(IDLE_LINGER_MS, graceMs / 2), following);
+    // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
+    const timer = followers === null ? setTimeout(this.#cut, Math.min(graceMs, LONGEST_TIMER_MS)) : undefined;
+    return this.#closing.finally(() => clearTimeout(timer));
+  }
+
+  async #close(lingerMs: number, following: Promise<"drained" | "cut">): Promise<"drained" | "cut"> {
+    const { configuration, listener, requests, runtime, accessLog, spans, process, stats } = this.#parts;
+    this.state = "draining";
+    const expired = new Promise<"cut">((resolve) => {
+      this.#cut = () => resolve("cut");
+    });
+    const drained = Promise.all([following, listener.drain(lingerMs), requests.untilNone()]).then(([outcome]) => outcome);
+    const outcome = await Promise.race([drained, expired]);
+    this.state = "closed";
+    configuration.close();
+    requests.close();
+    listener.destroy();
+    for (const end of this.#tunnels) end.destroy();
+    // Two event loop turns later the disconnects are processed: those requests are logged as cancelled, not as upstream failures.
+    if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
+    runtime.destroy();
+    // Requests that were cut off end a moment later, and belong in the logs.
+    if (outcome === "cut") await waitAtMost(requests.untilNone(), MOST_CUTTING_MS);
+    const exported = spans === null ? undefined : waitAtMost(spans.close(), MOST_CUTTING_MS);
+    await waitAtMost(runtime.closeKept(), MOST_CUTTING_MS);
+    await waitAtMost(accessLog.close(), MOST_CUTTING_MS);
+    await exported;
+    process.close();
+    stats.close();
+    return outcome;
+  }
+}
