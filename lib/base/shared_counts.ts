@@ -8,13 +8,13 @@ import type { Threads } from "./threads.ts";
 
 /** One count over all workers. */
 export class SharedCount {
-  /** One word for each worker, side by side: adding up 64 of them reads four cache lines. */
+  /** One word for the main thread and for each worker, side by side: adding up 64 of them reads few cache lines. */
   readonly #parts: Int32Array;
-  readonly #place: number;
+  readonly #own: number;
 
   constructor({ place, count, memory }: Threads, name: string) {
-    this.#parts = new Int32Array(memory(name, count * Int32Array.BYTES_PER_ELEMENT));
-    this.#place = place;
+    this.#parts = new Int32Array(memory(name, (1 + count) * Int32Array.BYTES_PER_ELEMENT));
+    this.#own = 1 + place;
   }
 
   get total(): number {
@@ -27,7 +27,7 @@ export class SharedCount {
   take(most: number): boolean {
     for (;;) {
       // First its own, then the sum: of two workers that do this at the same time, at least one sees the other.
-      Atomics.add(this.#parts, this.#place, 1);
+      Atomics.add(this.#parts, this.#own, 1);
       if (most === 0 || this.total <= most) return true;
       this.give();
       // Where several compete for the last one, the last to take its own back finds room and tries again.
@@ -36,12 +36,12 @@ export class SharedCount {
   }
 
   give(): void {
-    Atomics.sub(this.#parts, this.#place, 1);
+    Atomics.sub(this.#parts, this.#own, 1);
   }
 
   /** The worker at this place is dead. */
   clear(place: number): void {
-    Atomics.store(this.#parts, place, 0);
+    Atomics.store(this.#parts, 1 + place, 0);
   }
 }
 
@@ -122,6 +122,8 @@ export class SharedCounts {
 
   /** The slot of the key in the own table; a new one where there is none yet. */
   #slot(high: number, low: number): number {
+    // The main thread serves nobody.
+    if (this.#place < 0) return NO_SLOT;
     const found = this.#find(this.#place, high, low);
     if (found >= 0) return found;
     const at = -1 - found;

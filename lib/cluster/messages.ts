@@ -5,6 +5,7 @@ import type { LogFormat, LogLevel } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle } from "../gateway/bundle.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import type { UpstreamFailures } from "../upstream/shared_health.ts";
 
 /** To a worker. It deals with one after the other. */
 export type ToWorker =
@@ -36,6 +37,8 @@ export type ToMain =
   | { readonly type: "log"; readonly line: string }
   /** Whole lines of the access log. */
   | { readonly type: "access"; readonly lines: string }
+  /** Requests that upstreams failed. */
+  | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
 
 /** The answers of one type. */

@@ -103,6 +103,7 @@ export class Supervisor implements Followers {
     this.#addresses = addresses;
     this.#tls = tls;
     this.#bundle = gateway.lead(this);
+    this.onDeath.push((place, id) => gateway.limits.forget(id, place));
     Atomics.store(this.#words, VERSION, this.#bundle().version);
     // This interval keeps the program running while no worker does.
     this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
@@ -218,6 +219,8 @@ export class Supervisor implements Followers {
         return this.#options.write(message.line);
       case "access":
         return this.#gateway!.addToAccessLog(message.lines);
+      case "failures":
+        return this.#gateway!.limits.addFailures(message.failures);
       case "closed":
         place.outcome = message.outcome;
     }
