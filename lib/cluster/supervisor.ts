@@ -8,6 +8,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers } from "../gateway/bundle.ts";
+import { ConfigError } from "../gateway/config_reader.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
 import { BEAT_MS, beatsOf, VERSION, type Address, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
@@ -76,6 +77,7 @@ export class Supervisor implements Followers {
   #ticketKey = randomBytes(TICKET_KEY_BYTES);
   #isReloading = false;
   #start: { readonly served: () => void; readonly failed: (error: Error) => void } | null = null;
+  #isStopAnnounced = false;
   #isClosing = false;
   #onAllEnded: (() => void) | null = null;
   #timers: NodeJS.Timeout[] = [];
@@ -162,6 +164,7 @@ export class Supervisor implements Followers {
   }
 
   announceStop(): void {
+    this.#isStopAnnounced = true;
     this.broadcast({ type: "announceStop" });
   }
 
@@ -214,7 +217,7 @@ export class Supervisor implements Followers {
       case "prepared":
         return this.#answerOf(place, message.version)?.resolve("prepared");
       case "refused":
-        return this.#answerOf(place, message.version)?.reject(new Error(message.reason));
+        return this.#answerOf(place, message.version)?.reject(refusal(place, message.reason));
       case "log":
         return this.#options.write(message.line);
       case "access":
@@ -229,6 +232,7 @@ export class Supervisor implements Followers {
   #listen(place: Place): void {
     place.state = "asked";
     place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
+    if (this.#isStopAnnounced) place.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
   }
 
   #answerOf(place: Place, version: number): Answer | undefined {
@@ -279,6 +283,11 @@ export class Supervisor implements Followers {
 
 /** `worker.ts`, or `worker.js` in the built package. */
 const ENTRY = new URL(`./worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
+
+function refusal({ index }: Place, reason: string): ConfigError {
+  const issues = reason.trimEnd().split("\n").map((line) => ({ at: [], message: `worker ${index}: ${line}`, position: null }));
+  return new ConfigError(issues, undefined);
+}
 
 /** Whether the worker listens, or is about to. */
 function takesRequests({ state }: Place): boolean {

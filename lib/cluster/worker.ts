@@ -23,7 +23,9 @@ setInterval(() => Atomics.add(words, beatsOf(place), 1), BEAT_MS).unref();
 /** What the threads share under the configuration that was received last. */
 let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
+let isCreated = false;
 const gateway = await create(received(start.bundle)).catch(fail);
+isCreated = true;
 send({ type: "compiled" });
 
 let queue = Promise.resolve();
@@ -34,7 +36,10 @@ port.on("message", (message: ToWorker) => {
 async function create(bundle: Bundle): Promise<Gateway> {
   const modules = new PluginModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
-  const write = (line: string) => send({ type: "log", line });
+  // The main thread compiles the same, and logs it.
+  const write = (line: string) => {
+    if (isCreated && !gateway.follower.isCompiling) send({ type: "log", line });
+  };
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
     ...{ modules, environment: bundle.environment, log: createLog({ ...start.log, write }) },

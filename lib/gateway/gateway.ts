@@ -36,7 +36,7 @@ import type { Snapshot } from "./snapshot.ts";
 import { Shutdown } from "./shutdown.ts";
 import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
-export { ConfigError } from "./configuration.ts";
+export { ConfigError } from "./config_reader.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
@@ -101,20 +101,20 @@ export class Gateway {
 
   #createListener({ place, count }: Threads, following: Following | null): Listener {
     const configuration = this.#configuration;
-    const follow = () => {
+    const inForce = () => {
       configuration.catchUp();
-      return configuration.receiving;
+      return configuration;
     };
     return new Listener({
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
       ...(this.#runtime.connections && { connections: this.#runtime.connections }),
-      receiving: following === null ? this.#requests.receiving : follow,
+      receiving: following === null ? this.#requests.receiving : () => inForce().receiving,
       ports: place < 0 ? "taken" : count > 1 ? "shared" : "alone",
-      http1: () => configuration.snapshot.global.http1,
-      h2c: () => configuration.snapshot.global.h2c,
-      certificates: () => configuration.snapshot.certificates,
+      http1: () => inForce().snapshot.global.http1,
+      h2c: () => inForce().snapshot.global.h2c,
+      certificates: () => inForce().snapshot.certificates,
       serve: this.#requests.serve,
       ended: this.#requests.ended,
       join: (client, behind, tunnel, notes) => {
@@ -163,9 +163,9 @@ export class Gateway {
     return this.#configuration.snapshot.testFiles;
   }
 
-  /** Whether new requests should come here: false from `announceStop` or `close` on. */
+  /** Whether new requests should come here: false from `announceStop` or `close` on, and while no worker of several serves. */
   get ready(): boolean {
-    return this.#shutdown.state === "serving";
+    return this.#shutdown.state === "serving" && this.#configuration.followers?.serving !== 0;
   }
 
   /** Requests that are being answered, and open WebSockets. */
@@ -314,7 +314,7 @@ export class Gateway {
   }
 
   /** In a worker: the steps of a reload, which the main thread leads. */
-  get follower(): Pick<Configuration, "prepare" | "catchUp" | "abandon"> {
+  get follower(): Pick<Configuration, "prepare" | "catchUp" | "abandon" | "isCompiling"> {
     return this.#configuration;
   }
 
