@@ -3,7 +3,8 @@
  */
 import type { LogFormat, LogLevel } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
-import type { Bundle } from "../gateway/bundle.ts";
+import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
+import type { WorkerReport } from "../gateway/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
 
 /** To a worker. It deals with one after the other. */
@@ -19,6 +20,8 @@ export type ToWorker =
   | { readonly type: "tls"; readonly files: TlsFiles }
   | { readonly type: "ticketKey"; readonly key: Uint8Array }
   | { readonly type: "announceStop" }
+  /** Answered with "report". */
+  | { readonly type: "report"; readonly extent: ReportExtent }
   /** See `Gateway.close`; answered with "closed". */
   | { readonly type: "close"; readonly graceMs: number };
 
@@ -36,6 +39,8 @@ export type ToMain =
   | { readonly type: "log"; readonly line: string }
   /** Whole lines of the access log. */
   | { readonly type: "access"; readonly lines: string }
+  /** Also when the worker ends. */
+  | { readonly type: "report"; readonly report: WorkerReport }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
 
 /** The answers of one type. */

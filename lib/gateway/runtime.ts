@@ -173,6 +173,10 @@ export class Runtime {
     return Array.from(this.#inUse?.upstreamSets.values() ?? [], ({ upstreamSet }) => upstreamSet);
   }
 
+  peer(service: string, id: string): Peer | undefined {
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet.peers.find((peer) => peer.id === id);
+  }
+
   /** Closes the state that plugin instances keep. Resolves when all of it is closed. */
   async closeKept(): Promise<void> {
     const all = [...(this.#inUse?.kept.values() ?? [])];
