@@ -82,7 +82,7 @@ function tileRow(): Part<[Known]> {
         [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
         [total === null ? "–" : number(total.in_flight), "requests now"],
         [total === null ? "–" : perSecond(total.limited_per_s), "requests refused"],
-        [uptimeS === null ? "–" : durationText(uptimeS), status === null ? "" : [stateOf(status), ...workersOf(status)].map(unbroken).join(" · ")],
+        [uptimeS === null ? "–" : durationText(uptimeS), status === null ? "" : [stateOf(status), ...workersOf(status).map(unbroken)].join(" · ")],
       ];
       tiles.forEach(({ value, note }, i) => {
         setText(value, texts[i]![0]);
