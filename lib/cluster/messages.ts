@@ -6,6 +6,7 @@ import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
 import type { WorkerReport } from "../gateway/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import type { UpstreamFailures } from "../upstream/shared_health.ts";
 
 /** To a worker. It deals with one after the other. */
 export type ToWorker =
@@ -41,6 +42,8 @@ export type ToMain =
   | { readonly type: "access"; readonly lines: string }
   /** Also when the worker ends. */
   | { readonly type: "report"; readonly report: WorkerReport }
+  /** Requests that upstreams failed. */
+  | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
 
 /** The answers of one type. */

@@ -109,6 +109,7 @@ export class Supervisor implements Followers {
     this.#addresses = addresses;
     this.#tls = tls;
     this.#bundle = gateway.lead(this);
+    this.onDeath.push((place, id) => gateway.limits.forget(id, place));
     Atomics.store(this.#words, VERSION, this.#bundle().version);
     // This interval keeps the program running while no worker does.
     this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
@@ -239,6 +240,8 @@ export class Supervisor implements Followers {
       case "report":
         this.#gateway!.reports.add(place.index, message.report);
         return place.awaited.shift()?.();
+      case "failures":
+        return this.#gateway!.limits.addFailures(message.failures);
       case "closed":
         place.outcome = message.outcome;
     }

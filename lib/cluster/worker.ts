@@ -47,6 +47,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
   const threads = { id, place, count, memory: sharedMemory };
   const created = new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
   created.useTicketKey(asBuffer(start.ticketKey));
+  created.limits.failures.send = (failures) => send({ type: "failures", failures });
   return created;
 }
 

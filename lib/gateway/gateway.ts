@@ -107,6 +107,7 @@ export class Gateway {
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
+      ...(this.#runtime.connections && { connections: this.#runtime.connections }),
       receiving: following === null ? this.#requests.receiving : follow,
       ports: place < 0 ? "taken" : count > 1 ? "shared" : "alone",
       http1: () => configuration.snapshot.global.http1,
@@ -321,6 +322,11 @@ export class Gateway {
   /** In a worker: the steps of a reload, which the main thread leads. */
   get follower(): Pick<Configuration, "prepare" | "catchUp" | "abandon"> {
     return this.#configuration;
+  }
+
+  /** With workers: failures of upstreams, from the workers to the main thread, and what a dead worker held of limits. */
+  get limits(): Pick<Runtime, "failures" | "addFailures" | "forget"> {
+    return this.#runtime;
   }
 
   /** In a worker: the key of TLS session tickets, which all workers have in common. */

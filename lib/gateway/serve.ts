@@ -5,6 +5,7 @@
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import { countBytes } from "../http/body.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
@@ -30,7 +31,7 @@ export interface ServeTools {
 
 interface RequestsTools extends ServeTools {
   readonly configuration: { readonly snapshot: Snapshot; readonly receiving: ReceiveOptions };
-  readonly runtime: LastingMemory;
+  readonly runtime: LastingMemory & { readonly inFlight: SharedCount | null };
   /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
@@ -43,6 +44,8 @@ interface RequestsTools extends ServeTools {
 export class Requests {
   readonly recent: RecentRequests;
   readonly #tools: RequestsTools;
+  /** Those of all workers; null without workers. */
+  readonly #all: SharedCount | null;
   #inFlight = 0;
   /** Requests that are refused because there are too many: they do not count, however slowly their clients read. */
   readonly #shed = new Set<Inbound>();
@@ -52,11 +55,12 @@ export class Requests {
   constructor(tools: RequestsTools) {
     this.recent = new RecentRequests(tools.runtime);
     this.#tools = { ...tools, recent: this.recent };
+    this.#all = tools.runtime.inFlight;
   }
 
-  /** Requests that are being answered, and open WebSockets. */
+  /** Requests that are being answered, and open WebSockets, of all workers. */
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#all?.total ?? this.#inFlight;
   }
 
   /** Answers a request. `ended` must be called when its reply was sent. */
@@ -75,7 +79,7 @@ export class Requests {
       if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
     }
     tracer?.begin(inbound);
-    const isRefused = this.#state === "closed" || (most > 0 && this.#inFlight - this.#shed.size > most);
+    const isRefused = this.#state === "closed" || (this.#all === null ? most > 0 && this.#inFlight - this.#shed.size > most : !this.#all.take(most));
     const reply = isRefused ? this.#refuse(inbound) : serve(inbound, snapshot, this.#tools);
     if (!snapshot.global.serverTiming) return reply;
     const timed = (given: Reply) => withServerTiming(given, call, clock.now());
@@ -90,8 +94,8 @@ export class Requests {
   }
 
   #refuse(inbound: Inbound): Reply {
-    if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
     this.#shed.add(inbound);
+    if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
     return problem(inbound.call, "overloaded", { detail: "Too many requests are in progress. Try again shortly.", headers: ["Retry-After", "1"] });
   }
 
@@ -104,7 +108,7 @@ export class Requests {
     (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
     if (call.notes.logged) accessLog.write(inbound, now);
     tracer?.end(call.notes);
-    if (this.#shed.size > 0) this.#shed.delete(inbound);
+    if ((this.#shed.size === 0 || !this.#shed.delete(inbound)) && this.#all !== null) this.#all.give();
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   };
 
