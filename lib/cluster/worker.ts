@@ -25,6 +25,8 @@ let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
 let isCreated = false;
 const gateway = await create(received(start.bundle)).catch(fail);
+const { configuration, listener } = Gateway.partsOf(gateway);
+listener.useTicketKey(asBuffer(start.ticketKey));
 isCreated = true;
 send({ type: "compiled" });
 
@@ -38,7 +40,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   // The main thread compiles the same, and logs it.
   const write = (line: string) => {
-    if (isCreated && !gateway.follower.isCompiling) send({ type: "log", line });
+    if (isCreated && !configuration.isCompiling) send({ type: "log", line });
   };
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
@@ -47,9 +49,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
-  const created = new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
-  created.useTicketKey(asBuffer(start.ticketKey));
-  return created;
+  return new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
 }
 
 function sharedMemory(name: string): ArrayBufferLike {
@@ -65,18 +65,18 @@ async function obey(message: ToWorker): Promise<void> {
     case "prepare":
       return prepare(message.bundle);
     case "commit":
-      return gateway.follower.catchUp();
+      return configuration.catchUp();
     case "abandon":
-      return gateway.follower.abandon();
+      return configuration.abandon();
     case "replace":
       memory = message.bundle.memory;
-      await gateway.follower.prepare(received(message.bundle));
-      return gateway.follower.catchUp();
+      await configuration.prepare(received(message.bundle));
+      return configuration.catchUp();
     case "tls":
       tls = asFiles(message.files);
       return gateway.renewTls(tls);
     case "ticketKey":
-      return gateway.useTicketKey(asBuffer(message.key));
+      return listener.useTicketKey(asBuffer(message.key));
     case "announceStop":
       return gateway.announceStop();
     case "close":
@@ -94,7 +94,7 @@ async function prepare(bundle: Bundle): Promise<void> {
   const { version } = bundle;
   memory = bundle.memory;
   try {
-    await gateway.follower.prepare(received(bundle));
+    await configuration.prepare(received(bundle));
     send({ type: "prepared", version });
   } catch (error) {
     send({ type: "refused", version, reason: messageOf(error) });

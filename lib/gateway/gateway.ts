@@ -22,7 +22,7 @@ import { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import type { Bundle, Followers, Following } from "./bundle.ts";
+import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
@@ -40,6 +40,9 @@ export { ConfigError } from "./config_reader.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
+/** See `Gateway.partsOf`. */
+export type GatewayParts = ReportSource & { readonly accessLog: AccessLog };
+
 export class Gateway {
   readonly #log: Log;
   readonly #clock: Clock;
@@ -53,7 +56,7 @@ export class Gateway {
   readonly #configuration: Configuration;
   readonly #requests: Requests;
   readonly #listener: Listener;
-  readonly #reported: ReportSource;
+  readonly #reported: GatewayParts;
   readonly #shutdown: Shutdown;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
@@ -94,9 +97,14 @@ export class Gateway {
       spans: this.#spans,
       startedAt: clock.now(),
     };
-    this.#shutdown = new Shutdown({ ...this.#reported, accessLog: this.#accessLog, spans: this.#spans, process: this.#process, stats: this.#stats });
+    this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, process: this.#process, stats: this.#stats });
     this.handler = this.#listener.onRequest;
     this.upgrade = this.#listener.onUpgrade;
+  }
+
+  /** What the threads of one program need of a gateway, besides its members, which are for programs that embed it. */
+  static partsOf(gateway: Gateway): GatewayParts {
+    return gateway.#reported;
   }
 
   #createListener({ place, count }: Threads, following: Following | null): Listener {
@@ -286,11 +294,6 @@ export class Gateway {
     return this.#configuration.rereadFiles();
   }
 
-  /** As `rereadFiles`, in all threads of the program. */
-  rereadFilesInAll(): Promise<boolean> {
-    return this.#configuration.rereadFilesInAll();
-  }
-
   /** Reopens `global.access_log.file` after it has been renamed; when that fails, logs it and writes on to the old one. */
   reopenAccessLog(): void {
     this.#accessLog.reopen();
@@ -304,27 +307,6 @@ export class Gateway {
     this.#listener.renewTls(files);
     this.#https = httpsFacts(files);
     this.#configuration.followers?.renewTls(files);
-  }
-
-  /** In the main thread: from now on the workers follow this gateway. Returns the configuration in force, for workers that start later. */
-  lead(followers: Followers): () => Bundle {
-    this.#configuration.followers = followers;
-    return () => this.#configuration.bundle;
-  }
-
-  /** In a worker: the steps of a reload, which the main thread leads. */
-  get follower(): Pick<Configuration, "prepare" | "catchUp" | "abandon" | "isCompiling"> {
-    return this.#configuration;
-  }
-
-  /** In a worker: the key of TLS session tickets, which all workers have in common. */
-  useTicketKey(key: Buffer): void {
-    this.#listener.useTicketKey(key);
-  }
-
-  /** In the main thread: whole lines that a worker has made for the access log. */
-  addToAccessLog(lines: string): void {
-    this.#accessLog.add(lines);
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
