@@ -3,45 +3,55 @@
  */
 
 const STEPS = 10;
+/** Cells behind those of the steps: the number of the newest step since the clock's beginning, and the window that the steps are of. */
+const NEWEST = STEPS;
+const WINDOW = STEPS + 1;
 
 export class RollingCount {
-  readonly #stepMs: number;
-  readonly #steps = new Array<number>(STEPS).fill(0);
-  /** Number of the newest step since the clock's beginning. */
-  #newest = 0;
-  #sum = 0;
+  /** How many cells it needs. */
+  static readonly CELLS = STEPS + 2;
+  readonly #windowMs: number;
+  readonly #cells: Float64Array;
 
-  /** `windowMs` is at least 1. Events older than the window are forgotten, some up to a tenth of the window early. */
-  constructor(windowMs: number) {
-    this.#stepMs = windowMs / STEPS;
+  /**
+   * `windowMs` is at least 1. Events older than the window are forgotten, some up to a tenth of the window early. `cells` may be memory that
+   * threads share under a lock; what they hold goes on, unless it was counted for another window.
+   */
+  constructor(windowMs: number, cells: Float64Array = new Float64Array(RollingCount.CELLS)) {
+    this.#windowMs = windowMs;
+    this.#cells = cells;
   }
 
-  /** `now` in milliseconds, monotonic; never earlier than in a call before. */
+  /** `now` in milliseconds, monotonic. */
   add(now: number): void {
     this.#moveTo(now);
-    this.#steps[this.#newest % STEPS]!++;
-    this.#sum++;
+    this.#cells[this.#cells[NEWEST]! % STEPS]!++;
   }
 
   total(now: number): number {
     this.#moveTo(now);
-    return this.#sum;
+    let sum = 0;
+    for (let i = 0; i < STEPS; i++) sum += this.#cells[i]!;
+    return sum;
   }
 
   clear(): void {
-    this.#steps.fill(0);
-    this.#sum = 0;
+    this.#cells.fill(0, 0, STEPS);
   }
 
+  /** A thread may die between any two of these lines: the next one does again what it has not done. */
   #moveTo(now: number): void {
-    const step = Math.floor(now / this.#stepMs);
-    if (step === this.#newest) return;
-    // After more than the whole window, one pass clears all steps.
-    const first = Math.max(this.#newest + 1, step - STEPS + 1);
-    for (let i = first; i <= step; i++) {
-      this.#sum -= this.#steps[i % STEPS]!;
-      this.#steps[i % STEPS] = 0;
+    const cells = this.#cells;
+    const step = Math.floor((now * STEPS) / this.#windowMs);
+    if (cells[WINDOW] !== this.#windowMs) {
+      this.clear();
+      cells[NEWEST] = step;
+      cells[WINDOW] = this.#windowMs;
     }
-    this.#newest = step;
+    const newest = cells[NEWEST]!;
+    if (step <= newest) return;
+    // After more than the whole window, one pass clears all steps.
+    for (let i = Math.max(newest + 1, step - STEPS + 1); i <= step; i++) cells[i % STEPS] = 0;
+    cells[NEWEST] = step;
   }
 }

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
-import { ALONE, type Threads } from "../base/threads.ts";
+import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
 import type { ConfigInput } from "../config/model.ts";
 import { tracingProblem } from "../config/tracing.ts";
@@ -34,6 +34,7 @@ import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
 import { Shutdown } from "./shutdown.ts";
+import { WorkerReports } from "./worker_reports.ts";
 import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
 export { ConfigError } from "./config_reader.ts";
@@ -83,20 +84,15 @@ export class Gateway {
     const sampler = createSampler(tracing?.sampler ?? "parentbased_always_on", tracing?.ratio ?? 1);
     this.#tracer = this.#spans === null ? null : new Tracer({ clock, sampler, sink: this.#spans });
     this.#process = createProcessFigures(clock);
-    this.#stats = new Stats(clock, metrics);
+    this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration(options, parts, undefined, following);
     this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
-    this.#reported = {
-      ...parts,
-      configuration: this.#configuration,
-      requests: this.#requests,
-      listener: this.#listener,
-      spans: this.#spans,
-      startedAt: clock.now(),
-    };
+    const reporting = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans, process: this.#process };
+    const reports = new WorkerReports(reporting);
+    this.#reported = { ...reporting, requests: this.#requests, reports, startedAt: clock.now() };
     this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, process: this.#process, stats: this.#stats });
     this.handler = this.#listener.onRequest;
     this.upgrade = this.#listener.onUpgrade;
@@ -117,6 +113,7 @@ export class Gateway {
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
+      ...(this.#runtime.connections && { connections: this.#runtime.connections }),
       receiving: following === null ? this.#requests.receiving : () => inForce().receiving,
       ports: place < 0 ? "taken" : count > 1 ? "shared" : "alone",
       http1: () => inForce().snapshot.global.http1,
@@ -216,7 +213,7 @@ export class Gateway {
   }
 
   #families(): readonly Family[] {
-    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families()];
+    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families(this.#reported.reports.threads)];
   }
 
   /**
@@ -345,7 +342,7 @@ export class Gateway {
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
     this.#runtime.activate();
-    this.#stats.start();
+    if (!isWorker(this.#runtime.threads)) this.#stats.start();
     try {
       this.#accessLog.start();
     } catch (error) {

@@ -6,16 +6,20 @@ import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import type { Log } from "../base/log.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
+import { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
+import { SharedConnections } from "../server/connection_counts.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
+import { Health } from "../upstream/health.ts";
 import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
+import { FailureReports, HEALTH_BYTES, type UpstreamFailures } from "../upstream/shared_health.ts";
 import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
 
 /** The objects that one snapshot uses; all others are released when the snapshot comes into force. */
@@ -75,6 +79,14 @@ export class Runtime {
   readonly #retired = new Set<Connections>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
   readonly #lasting = new Map<string, ArrayBufferLike>();
+  /** In a worker: failures of upstreams, for the main thread. */
+  readonly failures = new FailureReports();
+  /** Requests in flight of all workers; null without workers. */
+  readonly inFlight: SharedCount | null = null;
+  /** Client connections of all workers; null without workers. */
+  readonly connections: SharedConnections | null = null;
+  /** See `UpstreamSetOptions`. */
+  readonly #changes: Int32Array;
   #inUse: InUse | null = null;
   #isActive = false;
 
@@ -84,6 +96,12 @@ export class Runtime {
     this.threads = threads;
     this.counters = memoryCounters(clock);
     this.#log = log;
+    this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
+    if (threads.count > 1) {
+      const lasting = { ...threads, memory: (name: string, bytes: number) => this.lastingMemory(name, bytes) };
+      this.inFlight = new SharedCount(lasting, "requests in flight");
+      this.connections = new SharedConnections(lasting);
+    }
     this.#names = new Names({ clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) });
   }
 
@@ -96,14 +114,21 @@ export class Runtime {
   pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
     const key = JSON.stringify([service, options.protocol, options.host, options.port, options.keepaliveIdleMs, options.tls?.identity]);
     // Two upstreams of a service may have one address: they share its pool.
-    const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#connections(options, maxConnections);
-    inUse.pools.set(key, { pool, maxConnections });
+    const share = shareOf(maxConnections, this.threads);
+    const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#connections(options, share);
+    inUse.pools.set(key, { pool, maxConnections: share });
     return pool;
   }
 
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
-    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, this.clock, this.#log);
+    const { clock, threads, failures: reports } = this;
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, { clock, log: this.#log, threads, reports, changes: this.#changes });
+  }
+
+  /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
+  healthMemory(service: string, id: string, { protocol, host, port }: Connections["options"], inUse: InUse): ArrayBufferLike | null {
+    return this.threads.count === 1 ? null : this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, HEALTH_BYTES, inUse);
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
@@ -131,6 +156,21 @@ export class Runtime {
   /** All memory that the threads of the program share under a configuration. */
   sharedMemory({ memory }: InUse): ReadonlyMap<string, ArrayBufferLike> {
     return new Map([...this.#lasting, ...memory]);
+  }
+
+  /** In the main thread: failures that a worker reports. Upstreams that are no longer configured are left out. */
+  addFailures(failures: readonly UpstreamFailures[]): void {
+    for (const { service, upstream, count, reason } of failures) {
+      const peer = this.peer(service, upstream);
+      for (let i = 0; i < count; i++) peer?.health.failed(reason);
+    }
+  }
+
+  /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `place`: see `Threads`. */
+  forget(id: number, place: number): void {
+    this.inFlight?.clear(place);
+    this.connections?.clear(place);
+    for (const upstreamSet of this.upstreamSets) upstreamSet.freeLockOf(id);
   }
 
   /** Closes the state that was created for a snapshot that does not come into force. */
@@ -173,6 +213,10 @@ export class Runtime {
     return Array.from(this.#inUse?.upstreamSets.values() ?? [], ({ upstreamSet }) => upstreamSet);
   }
 
+  peer(service: string, id: string): Peer | undefined {
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet.peers.find((peer) => peer.id === id);
+  }
+
   /** Closes the state that plugin instances keep. Resolves when all of it is closed. */
   async closeKept(): Promise<void> {
     const all = [...(this.#inUse?.kept.values() ?? [])];
@@ -192,7 +236,8 @@ export class Runtime {
   }
 
   #start(inUse: InUse): void {
-    inUse.shared?.start();
+    // The main thread of workers serves nobody, and needs neither shared counters nor upstreams but those that it checks.
+    if (this.threads.place >= 0) inUse.shared?.start();
     this.#startChecks(inUse);
   }
 
@@ -203,10 +248,11 @@ export class Runtime {
 
   /** Unchanged probes go on: their results so far, and when the next is due, stay. */
   #startChecks({ pools, upstreamSets, dnsTtlMs }: InUse): void {
-    this.#names.ttlMs = dnsTtlMs;
-    this.#names.retain(Array.from(pools.values(), ({ pool }) => pool.options.host));
     const wanted = new Map<Peer, CheckSettings>();
     for (const { members, checks } of upstreamSets.values()) if (checks !== null) for (const { peer } of members) wanted.set(peer, checks);
+    const used = this.threads.place < 0 ? Array.from(wanted.keys(), ({ pool }) => pool) : Array.from(pools.values(), ({ pool }) => pool);
+    this.#names.ttlMs = dnsTtlMs;
+    this.#names.retain(used.map(({ options }) => options.host));
     for (const [peer, { check, settings }] of this.#checks) {
       const now = wanted.get(peer);
       if (now !== undefined && describeChecks(now) === settings) wanted.delete(peer);
@@ -216,12 +262,15 @@ export class Runtime {
       }
     }
     for (const [peer, settings] of wanted) {
+      const { health } = peer;
+      // In a worker: the main thread checks.
+      if (!(health instanceof Health)) continue;
       const check = startHealthCheck({
         target: { ...peer.pool.options, authority: peer.authority },
         settings,
         clock: this.clock,
         random: Math.random,
-        report: (failure) => peer.health.checked(failure),
+        report: (failure) => health.checked(failure),
       });
       this.#checks.set(peer, { settings: describeChecks(settings), check });
     }
@@ -233,6 +282,11 @@ export class Runtime {
     if (!isHttp1(named)) return new Sessions(named, maxConnections, this.clock);
     return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch: this.writeBatch }, maxConnections, this.clock);
   }
+}
+
+/** The connections to an upstream that a worker may have: its share of what the configuration allows, and at least one. */
+function shareOf(maxConnections: number, { place, count }: Threads): number {
+  return Math.max(1, Math.floor(maxConnections / count) + (place < maxConnections % count ? 1 : 0));
 }
 
 /** A plugin that throws on closing must not keep others from being closed. */

@@ -15,6 +15,7 @@ import { compileTable, type RouteTable, type TableEntry } from "../route/table.t
 import type { ReceiveOptions } from "../server/receive.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import { attempts } from "../upstream/attempts.ts";
+import { BREAKER_BYTES } from "../upstream/breaker.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/faults.ts";
@@ -127,10 +128,11 @@ function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log,
   const upstreamSet = runtime.upstreamSet(name);
   const members = service.upstreams.map(({ id, host, port, weight }): Member => {
     const options = { protocol, host, port, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
-    const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
+    const memory = runtime.healthMemory(name, id, options, inUse);
+    const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse), memory);
     return { peer, weight, health: healthSettings(service) };
   });
-  const breaker = circuitBreaker === undefined ? null : upstreamSet.breaker(circuitBreaker);
+  const breaker = circuitBreaker === undefined ? null : upstreamSet.breaker(circuitBreaker, runtime.memory(`breaker ${name}`, BREAKER_BYTES, inUse));
   const settings = breaker === null ? null : { breaker, settings: circuitBreaker! };
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service) });
   const peers = members.map(({ peer }) => peer);

@@ -2,11 +2,11 @@
  * Enforces the limits of `global.limits` that do not concern a single head: the number of connections, and the minimum rate of a body.
  */
 import type { Server, Socket } from "node:net";
-import { callerAddress } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
 import { hasHeader, type HeaderList } from "../http/headers.ts";
+import { OwnConnections, type ConnectionCounts } from "./connection_counts.ts";
 import type { Sweep } from "./sweep.ts";
 
 export type Limits = Config["global"]["limits"];
@@ -22,24 +22,28 @@ export interface Rules {
 const WARN_AGAIN_MS = 60_000;
 
 /**
- * Counts connections, in all and by client address (IPv6 by /64). Counted also while there is no limit: one that a reload brings applies to
- * new connections, and has to know how many there are.
+ * Limits the number of connections, in all and by client address (IPv6 by /64). They are counted also while there is no limit: one that a
+ * reload brings applies to new connections, and has to know how many there are.
  */
 export class ConnectionLimit {
-  /** Connections accepted and not yet closed. */
-  open = 0;
   /** Connections that were reset. */
   refused = 0;
   readonly #rules: () => Rules;
   readonly #log: Log;
   readonly #clock: Clock;
-  readonly #byAddress = new Map<string, number>();
+  readonly #counts: ConnectionCounts;
   #warnedAt = -Infinity;
 
-  constructor(rules: () => Rules, log: Log, clock: Clock) {
+  constructor(rules: () => Rules, log: Log, clock: Clock, counts: ConnectionCounts = new OwnConnections()) {
     this.#rules = rules;
     this.#log = log;
     this.#clock = clock;
+    this.#counts = counts;
+  }
+
+  /** Connections accepted and not yet closed, of all workers. */
+  get open(): number {
+    return this.#counts.open;
   }
 
   /**
@@ -55,19 +59,17 @@ export class ConnectionLimit {
     }
     const { limits, isTrusted } = this.#rules();
     const { maxConnections, maxConnectionsPerIp } = limits;
-    if (maxConnections > 0 && this.open >= maxConnections) return this.#refuse(socket, `max_connections ${maxConnections} is reached`);
-    const address = callerAddress(remote);
-    const others = this.#byAddress.get(address) ?? 0;
-    if (maxConnectionsPerIp > 0 && others >= maxConnectionsPerIp && isTrusted?.(remote) !== true) {
+    const counts = this.#counts;
+    if (!counts.take(maxConnections)) return this.#refuse(socket, `max_connections ${maxConnections} is reached`);
+    const mostOfClient = maxConnectionsPerIp > 0 && isTrusted?.(remote) === true ? 0 : maxConnectionsPerIp;
+    const giveOfClient = counts.takeFor(remote, mostOfClient);
+    if (giveOfClient === null) {
+      counts.give();
       return this.#refuse(socket, `max_connections_per_ip ${maxConnectionsPerIp} is reached`);
     }
-    this.open++;
-    this.#byAddress.set(address, others + 1);
     socket.once("close", () => {
-      this.open--;
-      const left = this.#byAddress.get(address)! - 1;
-      if (left === 0) this.#byAddress.delete(address);
-      else this.#byAddress.set(address, left);
+      counts.give();
+      giveOfClient();
     });
     return true;
   }

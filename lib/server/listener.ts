@@ -12,6 +12,7 @@ import { WriteBatch } from "../base/write_batch.ts";
 import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { HostCertificates } from "./certificates.ts";
+import type { ConnectionCounts } from "./connection_counts.ts";
 import { H2Request } from "./h2_request.ts";
 import { H2Sessions } from "./h2_sessions.ts";
 import { detectProtocol } from "./h2c.ts";
@@ -47,6 +48,8 @@ export interface ListenerOptions {
   readonly handshakeMs?: number;
   /** The certificates by host name in force; asked once a TLS handshake. Default: none. */
   readonly certificates?: () => HostCertificates;
+  /** Counts client connections. Default: those of this listener. */
+  readonly connections?: ConnectionCounts;
   /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended?: (inbound: Inbound) => void;
   /** Connects an upgraded client to its tunnel. Default: there are no tunnels. */
@@ -79,7 +82,7 @@ export class Listener {
     const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, join = ignore } = options;
     this.#options = options;
     this.#tls = new TlsServers(options.certificates ?? (() => NO_CERTIFICATES), clock, options.handshakeMs);
-    this.#connectionLimit = new ConnectionLimit(receiving, log, clock);
+    this.#connectionLimit = new ConnectionLimit(receiving, log, clock, options.connections);
     this.connections = this.#connectionLimit;
     const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
     const sweep = new Sweep(clock);

@@ -2,6 +2,7 @@
  * Load-balancing strategies: each chooses among the upstreams that can be used.
  */
 import { parseAddress } from "../base/cidr.ts";
+import { mix } from "../base/mix.ts";
 import type { Exchange } from "../http/exchange.ts";
 
 /** The properties of an upstream that a strategy uses. */
@@ -131,12 +132,4 @@ function textHash(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
   return mix(hash);
-}
-
-/** Spreads every bit over all 32 (the finalizer of MurmurHash3); unsigned. */
-function mix(value: number): number {
-  let hash = value;
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  return (hash ^ (hash >>> 16)) >>> 0;
 }

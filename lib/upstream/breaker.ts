@@ -7,8 +7,10 @@
  *                                                                      └──a probe fails────┘
  */
 import type { Clock } from "../base/clock.ts";
+import { createLock, freeLockOf, type Lock } from "../base/lock.ts";
 import type { Log } from "../base/log.ts";
 import { RollingCount } from "../base/rolling_count.ts";
+import { ALONE, type Threads } from "../base/threads.ts";
 
 export interface BreakerSettings {
   /** Share of failed requests that opens it, above 0 to 1. */
@@ -32,75 +34,151 @@ export interface BreakerReport {
 /** How an admitted request has ended; "unknown" says nothing about the service. */
 export type Verdict = "passed" | "failed" | "unknown";
 
+export interface BreakerOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly service: string;
+  /** Holds its state: `BREAKER_BYTES`, at first all zero. Default: memory of its own. */
+  readonly memory?: ArrayBufferLike;
+  /** Whose memory it is; default: no other thread has it. */
+  readonly threads?: Threads;
+}
+
+/** 32-bit words of the memory. The state is the place of its name in `STATES`. */
+const LOCK = 0;
+const STATE = 1;
+/** Changes with the state: requests that were admitted in another term do not count. */
+const TERM = 2;
+const PROBES_OUT = 3;
+const PROBES_PASSED = 4;
+const WORDS_BYTES = 6 * Int32Array.BYTES_PER_ELEMENT;
+
+/** 64-bit cells behind the words: when it entered its state, in milliseconds since 1970 (0: never); when it was opened; when the latest probe was admitted. */
+const SINCE = 0;
+const OPENED_AT = 1;
+const PROBED_AT = 2;
+const REQUESTS = 3;
+const FAILURES = REQUESTS + RollingCount.CELLS;
+const CELLS = FAILURES + RollingCount.CELLS;
+
+export const BREAKER_BYTES = WORDS_BYTES + CELLS * Float64Array.BYTES_PER_ELEMENT;
+
+const STATES: readonly BreakerState[] = ["closed", "open", "half_open"];
+const CLOSED = 0;
+const OPEN = 1;
+const HALF_OPEN = 2;
+
+const UNLOCKED: Lock = { acquire() {}, tryAcquire: () => true, release() {} };
+
+/** One breaker for all threads that share its memory. The main thread of workers may only configure it and read its report. */
 export class Breaker {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #service: string;
+  readonly #words: Int32Array;
+  readonly #cells: Float64Array;
+  readonly #lock: Lock;
+  readonly #isMain: boolean;
   #settings: BreakerSettings;
   #requests: RollingCount;
   #failures: RollingCount;
-  #state: BreakerState = "closed";
-  #since: number | null = null;
-  #openedAt = 0;
-  /** Changes with the state: requests that were admitted in another term do not count. */
-  #term = 0;
-  #probesOut = 0;
-  #probesPassed = 0;
-  /** When the latest probe was admitted. */
-  #probedAt = 0;
 
-  constructor(options: { readonly clock: Clock; readonly log: Log; readonly service: string }, settings: BreakerSettings) {
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#service = options.service;
+  constructor({ clock, log, service, memory = new ArrayBuffer(BREAKER_BYTES), threads = ALONE }: BreakerOptions, settings: BreakerSettings) {
+    this.#clock = clock;
+    this.#log = log;
+    this.#service = service;
+    this.#words = new Int32Array(memory, 0, WORDS_BYTES / Int32Array.BYTES_PER_ELEMENT);
+    this.#cells = new Float64Array(memory, WORDS_BYTES, CELLS);
+    this.#lock = threads.count > 1 ? createLock(this.#words, LOCK, threads.id) : UNLOCKED;
+    this.#isMain = threads.place < 0;
     this.#settings = settings;
-    this.#requests = new RollingCount(settings.windowMs);
-    this.#failures = new RollingCount(settings.windowMs);
+    this.#requests = this.#counted(REQUESTS);
+    this.#failures = this.#counted(FAILURES);
   }
 
   /** Sets new settings after a reload: its state stays, unless fewer probes are required now than have passed. */
   configure(settings: BreakerSettings): void {
-    if (settings.windowMs !== this.#settings.windowMs) {
-      this.#requests = new RollingCount(settings.windowMs);
-      this.#failures = new RollingCount(settings.windowMs);
-    }
     this.#settings = settings;
-    // Otherwise no other probe would be admitted to find that out.
-    if (this.#state === "half_open" && this.#probesPassed >= settings.probes) this.#close();
+    this.#requests = this.#counted(REQUESTS);
+    this.#failures = this.#counted(FAILURES);
+    // Otherwise no other probe would be admitted to find that out. The main thread must not wait for the lock, and the workers do this, too.
+    if (this.#isMain || this.#state !== HALF_OPEN) return;
+    this.#lock.acquire();
+    try {
+      if (this.#state === HALF_OPEN && this.#words[PROBES_PASSED]! >= settings.probes) this.#close();
+    } finally {
+      this.#lock.release();
+    }
   }
 
   /** Admits a request and returns the number to pass to `settle`, once; -1 refuses it. */
   admit(): number {
-    if (this.#state === "open" && this.retryAfterMs === 0) this.#enter("half_open");
-    if (this.#state === "closed") return this.#term;
-    if (this.#state === "open") return -1;
-    const { probes, openMs } = this.#settings;
-    const now = this.#clock.now();
-    // If a probe takes this long (an upload, an upstream that hangs), another one is admitted.
-    if (this.#probesOut + this.#probesPassed >= probes && now < this.#probedAt + openMs) return -1;
-    this.#probesOut++;
-    this.#probedAt = now;
-    return this.#term;
+    // The term before the state: if another thread changes both meanwhile, the request does not count.
+    const term = Atomics.load(this.#words, TERM);
+    if (this.#state === CLOSED) return term;
+    this.#lock.acquire();
+    try {
+      return this.#admit();
+    } finally {
+      this.#lock.release();
+    }
   }
 
   settle(admission: number, verdict: Verdict): void {
-    if (admission !== this.#term) return;
-    if (this.#state === "closed") {
-      if (verdict !== "unknown") this.#count(verdict);
-      return;
+    this.#lock.acquire();
+    try {
+      this.#settle(admission, verdict);
+    } finally {
+      this.#lock.release();
     }
-    this.#probesOut--;
-    if (verdict === "failed") this.#open("a probe failed");
-    else if (verdict === "passed" && ++this.#probesPassed >= this.#settings.probes) this.#close();
   }
 
   /** Milliseconds until requests are admitted again; 0 while they are. */
   get retryAfterMs(): number {
-    return this.#state === "open" ? Math.max(0, this.#openedAt + this.#settings.openMs - this.#clock.now()) : 0;
+    return this.#state === OPEN ? Math.max(0, this.#cells[OPENED_AT]! + this.#settings.openMs - this.#clock.now()) : 0;
   }
 
   get report(): BreakerReport {
-    return { state: this.#state, since: this.#since };
+    return { state: STATES[this.#state]!, since: this.#cells[SINCE]! || null };
+  }
+
+  /** Frees the lock if a dead thread holds it: whatever it was about to write, the state is one that the others can go on with. */
+  freeLockOf(dead: number): void {
+    freeLockOf(dead, this.#words, LOCK);
+  }
+
+  get #state(): number {
+    return Atomics.load(this.#words, STATE);
+  }
+
+  #counted(first: number): RollingCount {
+    return new RollingCount(this.#settings.windowMs, this.#cells.subarray(first, first + RollingCount.CELLS));
+  }
+
+  #admit(): number {
+    const words = this.#words;
+    if (this.#state === OPEN && this.retryAfterMs === 0) this.#enter(HALF_OPEN);
+    if (this.#state === CLOSED) return words[TERM]!;
+    if (this.#state === OPEN) return -1;
+    const { probes, openMs } = this.#settings;
+    const now = this.#clock.now();
+    // If a probe takes this long (an upload, an upstream that hangs, a worker that died), another one is admitted.
+    if (words[PROBES_OUT]! + words[PROBES_PASSED]! >= probes && now < this.#cells[PROBED_AT]! + openMs) return -1;
+    words[PROBES_OUT]!++;
+    this.#cells[PROBED_AT] = now;
+    return words[TERM]!;
+  }
+
+  #settle(admission: number, verdict: Verdict): void {
+    const words = this.#words;
+    if (admission !== words[TERM]) return;
+    if (this.#state === CLOSED) {
+      if (verdict !== "unknown") this.#count(verdict);
+      return;
+    }
+    words[PROBES_OUT]!--;
+    if (verdict === "failed") this.#open("a probe failed");
+    else if (verdict === "passed" && ++words[PROBES_PASSED]! >= this.#settings.probes) this.#close();
   }
 
   #count(verdict: "passed" | "failed"): void {
@@ -116,23 +194,25 @@ export class Breaker {
   }
 
   #open(reason: string): void {
-    this.#enter("open");
-    this.#openedAt = this.#clock.now();
+    this.#cells[OPENED_AT] = this.#clock.now();
+    this.#enter(OPEN);
     this.#log.warn("circuit opened: requests are refused", { service: this.#service, reason, for_ms: this.#settings.openMs });
   }
 
   #close(): void {
-    this.#enter("closed");
     this.#requests.clear();
     this.#failures.clear();
+    this.#enter(CLOSED);
     this.#log.info("circuit closed: requests pass again", { service: this.#service });
   }
 
-  #enter(state: BreakerState): void {
-    this.#state = state;
-    this.#since = this.#clock.wall();
-    this.#term++;
-    this.#probesOut = 0;
-    this.#probesPassed = 0;
+  /** The state last: a thread that dies before leaves the state before, in a new term. */
+  #enter(state: number): void {
+    const words = this.#words;
+    this.#cells[SINCE] = this.#clock.wall();
+    words[PROBES_OUT] = 0;
+    words[PROBES_PASSED] = 0;
+    Atomics.add(words, TERM, 1);
+    Atomics.store(words, STATE, state);
   }
 }

@@ -59,11 +59,37 @@ const NO_CHECKS: HealthSettings = {
   passive: { maxFailures: 0, windowMs: 10_000, ejectMs: 10_000, statuses: [], slowStartMs: 0 },
 };
 
-export class Health {
+/** The health of an upstream as requests see it. */
+export interface UpstreamHealth {
   /** Read by balancers for every request. */
-  usable = true;
+  readonly usable: boolean;
+  /** Whether it is ejected and not unhealthy: it is used if no other upstream is left. */
+  readonly ejected: boolean;
+  /** The share of its weight that counts, above 0 to 1: less than 1 during a slow start. */
+  readonly share: number;
   /** Statuses of responses that count as failures; null: `answered` need not be called. */
+  readonly failureStatuses: ReadonlySet<number> | null;
+  readonly report: HealthReport;
+  /** Sets new settings after a reload: results of checks and ejections stay, unless the checks that caused them are off now. */
+  configure(settings: HealthSettings): void;
+  /** Counts a response to a client. */
+  answered(status: number): void;
+  /** Counts a failure: no connection, a broken one, no response in time, or a status that counts. */
+  failed(reason: string): void;
+  /** The upstream is no longer configured: nothing is counted or logged any more. */
+  close(): void;
+}
+
+/** The share of its weight that an upstream gets this long after its slow start began. */
+export function slowShare(elapsedMs: number, slowStartMs: number): number {
+  return elapsedMs < slowStartMs ? Math.max(FIRST_SHARE, elapsedMs / slowStartMs) : 1;
+}
+
+export class Health implements UpstreamHealth {
+  usable = true;
   failureStatuses: ReadonlySet<number> | null = null;
+  /** When its slow start began, on the monotonic clock; null: there is none. */
+  slowSince: number | null = null;
   readonly #options: HealthOptions;
   #settings = NO_CHECKS;
 
@@ -80,13 +106,11 @@ export class Health {
   #ejections = 0;
   /** When the last ejection ended. */
   #returnedAt = -Infinity;
-  #slowSince: number | null = null;
 
   constructor(options: HealthOptions) {
     this.#options = options;
   }
 
-  /** Sets new settings after a reload: results of checks and ejections stay, unless the checks that caused them are off now. */
   configure(settings: HealthSettings): void {
     this.#settings = settings;
     const { statuses, maxFailures } = settings.passive;
@@ -103,26 +127,21 @@ export class Health {
     this.#decide();
   }
 
-  /** Whether it is ejected and not unhealthy: it is used if no other upstream is left. */
   get ejected(): boolean {
     return this.#ejection !== null && this.#active !== "unhealthy";
   }
 
-  /** The share of its weight that counts, above 0 to 1: less than 1 during a slow start. */
   get share(): number {
-    if (this.#slowSince === null) return 1;
-    const share = (this.#options.clock.now() - this.#slowSince) / this.#settings.passive.slowStartMs;
-    if (share < 1) return Math.max(FIRST_SHARE, share);
-    this.#slowSince = null;
-    return 1;
+    if (this.slowSince === null) return 1;
+    const share = slowShare(this.#options.clock.now() - this.slowSince, this.#settings.passive.slowStartMs);
+    if (share === 1) this.slowSince = null;
+    return share;
   }
 
-  /** Counts a response to a client. */
   answered(status: number): void {
     if (this.failureStatuses?.has(status)) this.failed(`status ${status}`);
   }
 
-  /** Counts a failure: no connection, a broken one, no response in time, or a status that counts. */
   failed(reason: string): void {
     const { maxFailures, windowMs } = this.#settings.passive;
     if (maxFailures === 0 || this.#ejection !== null) return;
@@ -170,7 +189,6 @@ export class Health {
     return { state: "ejected", since, reason, until };
   }
 
-  /** The upstream is no longer configured: nothing is counted or logged any more. */
   close(): void {
     this.#settings = NO_CHECKS;
     this.#ejection?.timer.cancel();
@@ -204,7 +222,7 @@ export class Health {
   }
 
   #startSlowly(): void {
-    if (this.#settings.passive.slowStartMs > 0) this.#slowSince = this.#options.clock.now();
+    if (this.#settings.passive.slowStartMs > 0) this.slowSince = this.#options.clock.now();
   }
 
   #decide(): void {

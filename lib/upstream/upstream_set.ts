@@ -4,16 +4,18 @@
 import type { Clock } from "../base/clock.ts";
 import type { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { ALONE, type Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
 import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } from "./breaker.ts";
 import { isUpstreams, RetryBudget } from "./faults.ts";
-import { Health, type HealthReport, type HealthSettings } from "./health.ts";
+import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { forwardHttp2 } from "./http2_request.ts";
 import { Pool } from "./pool.ts";
 import type { Sessions } from "./sessions.ts";
+import { PublishedHealth, publishHealth, type FailureReports } from "./shared_health.ts";
 import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
@@ -25,12 +27,14 @@ export class Peer implements Destination<Connections>, Candidate {
   readonly port: number;
   readonly authority: string;
   readonly pool: Connections;
-  readonly health: Health;
+  readonly health: UpstreamHealth;
   /** As configured; 0: no new requests. A reload may change it. */
   weight = 1;
   turn = 0;
+  /** In the main thread of several: requests in progress and open connections of all workers. */
+  readonly ofWorkers = { load: 0, open: 0 };
 
-  constructor(id: string, pool: Connections, health: Health) {
+  constructor(id: string, pool: Connections, health: UpstreamHealth) {
     const { host, port } = pool.options;
     this.id = id;
     this.host = host;
@@ -46,6 +50,11 @@ export class Peer implements Destination<Connections>, Candidate {
 
   get load(): number {
     return this.pool.leased + this.pool.waiting;
+  }
+
+  /** As `load`, of all threads. */
+  get inFlight(): number {
+    return this.load + this.ofWorkers.load;
   }
 
   /**
@@ -100,21 +109,30 @@ export interface Picker {
   pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
 }
 
+export interface UpstreamSetOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Of the program; default: this one is alone. */
+  readonly threads?: Threads;
+  /** In a worker: gets failures. */
+  readonly reports?: FailureReports;
+  /** One word, which goes up whenever other upstreams may be usable; shared by all threads. Default: one of its own. */
+  readonly changes?: Int32Array;
+}
+
 export class UpstreamSet {
   readonly service: string;
   readonly budget: RetryBudget;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #options: UpstreamSetOptions;
+  readonly #changes: Int32Array;
   peers: readonly Peer[] = [];
   #breaker: Breaker | null = null;
-  /** Goes up whenever other upstreams may be usable. */
-  #version = 0;
 
-  constructor(service: string, clock: Clock, log: Log) {
+  constructor(service: string, options: UpstreamSetOptions) {
     this.service = service;
-    this.#clock = clock;
-    this.#log = log;
-    this.budget = new RetryBudget(clock);
+    this.#options = options;
+    this.#changes = options.changes ?? new Int32Array(1);
+    this.budget = new RetryBudget(options.clock);
   }
 
   /** The state of its circuit breaker; null without one. */
@@ -124,19 +142,20 @@ export class UpstreamSet {
 
   /**
    * The present peer with this id and these connections, or a new one, which counts from `adopt` on. New connections to the same place,
-   * because of a renewed certificate for instance, do not make an upstream healthy.
+   * because of a renewed certificate for instance, do not make an upstream healthy. `memory`: where threads share the health of a new one
+   * (`HEALTH_BYTES`); null: there is one thread.
    */
-  peer(id: string, pool: Connections): Peer {
+  peer(id: string, pool: Connections, memory: ArrayBufferLike | null = null): Peer {
     const { protocol, host, port } = pool.options;
     const before = this.peers.find((peer) => peer.id === id);
     if (before?.pool === pool) return before;
     const isSame = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
-    return new Peer(id, pool, isSame ? before.health : this.#newHealth(id));
+    return new Peer(id, pool, isSame ? before.health : this.#newHealth(id, memory));
   }
 
-  /** The present breaker, or a new one, which counts from `adopt` on. */
-  breaker(settings: BreakerSettings): Breaker {
-    return this.#breaker ?? new Breaker({ clock: this.#clock, log: this.#log, service: this.service }, settings);
+  /** The present breaker, or a new one, which counts from `adopt` on. `memory` of a new one: see `BreakerOptions`. */
+  breaker(settings: BreakerSettings, memory?: ArrayBufferLike): Breaker {
+    return this.#breaker ?? new Breaker({ ...this.#options, service: this.service, ...(memory && { memory }) }, settings);
   }
 
   /** Puts a configuration into force. */
@@ -153,7 +172,7 @@ export class UpstreamSet {
     }
     this.#breaker = breaker?.breaker ?? null;
     breaker?.breaker.configure(breaker.settings);
-    this.#version++;
+    this.#changed();
   }
 
   /** The service is no longer configured. */
@@ -167,8 +186,9 @@ export class UpstreamSet {
     let version = -1;
     return {
       pick: (exchange, tried) => {
-        if (version !== this.#version) {
-          version = this.#version;
+        const latest = Atomics.load(this.#changes, 0);
+        if (version !== latest) {
+          version = latest;
           usable = usableOf(peers);
         }
         const left = tried.length === 0 ? usable : usable.filter((peer) => !tried.includes(peer));
@@ -183,24 +203,38 @@ export class UpstreamSet {
       name: this.service,
       circuitBreaker: this.#breaker?.report ?? null,
       upstreams: this.peers.map((peer) => {
-        const { id, host, port, weight, load } = peer;
+        const { id, host, port, weight, inFlight } = peer;
         const report = peer.health.report;
         const state = weight === 0 ? "draining" : report.state;
-        return { id, host, port, weight, ...report, state, usable: usable.includes(peer), inFlight: load };
+        return { id, host, port, weight, ...report, state, usable: usable.includes(peer), inFlight };
       }),
     };
   }
 
-  #newHealth(id: string): Health {
+  /** A worker died: its lock must not stop the others. */
+  freeLockOf(dead: number): void {
+    this.#breaker?.freeLockOf(dead);
+  }
+
+  #newHealth(id: string, memory: ArrayBufferLike | null): UpstreamHealth {
+    const { clock, log, threads = ALONE, reports } = this.#options;
+    if (memory !== null && threads.place >= 0) return new PublishedHealth(clock, memory, (reason) => reports?.add(this.service, id, reason));
     const health: Health = new Health({
-      clock: this.#clock,
-      log: this.#log,
+      clock,
+      log,
       service: this.service,
       upstream: id,
       mayEject: () => this.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
-      changed: () => void this.#version++,
+      changed: () => {
+        if (memory !== null) publishHealth(health, memory);
+        this.#changed();
+      },
     });
     return health;
+  }
+
+  #changed(): void {
+    Atomics.add(this.#changes, 0, 1);
   }
 }
 

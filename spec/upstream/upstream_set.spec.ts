@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { balancer } from "../../lib/upstream/balance.ts";
-import type { HealthSettings } from "../../lib/upstream/health.ts";
+import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -17,7 +17,7 @@ const BREAKER = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 1000,
 /** A fleet of upstreams in force: "a b:0 c:2", ids and weights. */
 function bench(text: string) {
   const clock = manualClock();
-  const fleet = new UpstreamSet("s", clock, silentLog);
+  const fleet = new UpstreamSet("s", { clock, log: silentLog });
   const pools = new Map<string, ReturnType<typeof madeUpPool>>();
   const adopt = (next: string) => {
     const members = next.split(" ").map((item): Member => {
@@ -55,11 +55,11 @@ describe("the choice of upstreams", () => {
 
   it("the choice of upstreams skips an unhealthy upstream, and finds no upstream if all are unhealthy", () => {
     const { picks, peers } = bench("a b");
-    peers[0]!.health.checked("status 500");
+    (peers[0]!.health as Health).checked("status 500");
     expect(picks(2)).toBe("bb");
-    peers[1]!.health.checked("status 500");
+    (peers[1]!.health as Health).checked("status 500");
     expect(picks(1)).toBe("-");
-    peers[1]!.health.checked(null);
+    (peers[1]!.health as Health).checked(null);
     expect(picks(1)).toBe("b");
   });
 
@@ -88,7 +88,7 @@ describe("the last usable upstream", () => {
   it("the last usable upstream makes the ejected upstreams usable when it is unhealthy", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.failed("broken");
-    peers[1]!.health.checked("status 500");
+    (peers[1]!.health as Health).checked("status 500");
     expect(picks(2)).toBe("aa");
   });
 
