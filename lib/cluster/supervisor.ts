@@ -10,7 +10,7 @@ import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_reader.ts";
-import type { Gateway } from "../gateway/gateway.ts";
+import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
 import { BEAT_MS, beatsOf, VERSION, type Address, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
@@ -75,8 +75,8 @@ export class Supervisor implements Followers {
   readonly #places: readonly Place[];
   readonly #answers = new Map<Place, Answer>();
   #lastId = MAIN;
-  #gateway: Gateway | null = null;
-  #bundle: (() => Bundle) | null = null;
+  /** Of the main thread's gateway. */
+  #parts: GatewayParts | null = null;
   #addresses: readonly Address[] = [];
   #tls: TlsFiles | null = null;
   #ticketKey = randomBytes(TICKET_KEY_BYTES);
@@ -107,12 +107,12 @@ export class Supervisor implements Followers {
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
   async start(gateway: Gateway, addresses: readonly Address[], tls: TlsFiles | null): Promise<void> {
-    this.#gateway = gateway;
+    const { configuration, runtime } = (this.#parts = Gateway.partsOf(gateway));
     this.#addresses = addresses;
     this.#tls = tls;
-    this.#bundle = gateway.lead(this);
-    this.onDeath.push((place, id) => gateway.limits.forget(id, place));
-    Atomics.store(this.#words, VERSION, this.#bundle().version);
+    configuration.followers = this;
+    this.onDeath.push((place, id) => runtime.forget(id, place));
+    Atomics.store(this.#words, VERSION, configuration.bundle.version);
     // This interval keeps the program running while no worker does.
     this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
     try {
@@ -208,7 +208,7 @@ export class Supervisor implements Followers {
     const { count, log, tracing } = this.#options;
     const { index } = place;
     const start: WorkerStart = {
-      ...{ id: ++this.#lastId, place: index, count, log, tracing, bundle: this.#bundle!(), words: this.#words },
+      ...{ id: ++this.#lastId, place: index, count, log, tracing, bundle: this.#parts!.configuration.bundle, words: this.#words },
       ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey },
     };
     const worker = new Worker(ENTRY, { workerData: start, name: `worker ${index}` });
@@ -239,12 +239,12 @@ export class Supervisor implements Followers {
       case "log":
         return this.#options.write(message.line);
       case "access":
-        return this.#gateway!.addToAccessLog(message.lines);
+        return this.#parts!.accessLog.add(message.lines);
       case "report":
-        this.#gateway!.reports.add(place.index, message.report);
+        this.#parts!.reports.add(place.index, message.report);
         return place.awaited.shift()?.();
       case "failures":
-        return this.#gateway!.limits.addFailures(message.failures);
+        return this.#parts!.runtime.addFailures(message.failures);
       case "closed":
         place.outcome = message.outcome;
     }
@@ -267,7 +267,7 @@ export class Supervisor implements Followers {
     place.worker = null;
     place.state = "none";
     for (const act of this.onDeath) act(index, id);
-    this.#gateway!.reports.forget(index);
+    this.#parts!.reports.forget(index);
     for (const resolve of place.awaited.splice(0)) resolve();
     this.#answers.get(place)?.resolve("ended");
     if (this.#isClosing) {

@@ -25,6 +25,9 @@ let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
 let isCreated = false;
 const gateway = await create(received(start.bundle)).catch(fail);
+const { configuration, listener, reports, runtime } = Gateway.partsOf(gateway);
+listener.useTicketKey(asBuffer(start.ticketKey));
+runtime.failures.send = (failures) => send({ type: "failures", failures });
 isCreated = true;
 process.on("exit", () => report("counts"));
 send({ type: "compiled" });
@@ -41,7 +44,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   // The main thread compiles the same, and logs it.
   const write = (line: string) => {
-    if (isCreated && !gateway.follower.isCompiling) send({ type: "log", line });
+    if (isCreated && !configuration.isCompiling) send({ type: "log", line });
   };
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
@@ -50,10 +53,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
-  const created = new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
-  created.useTicketKey(asBuffer(start.ticketKey));
-  created.limits.failures.send = (failures) => send({ type: "failures", failures });
-  return created;
+  return new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
 }
 
 function sharedMemory(name: string): ArrayBufferLike {
@@ -69,18 +69,18 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Pr
     case "prepare":
       return prepare(message.bundle);
     case "commit":
-      return gateway.follower.catchUp();
+      return configuration.catchUp();
     case "abandon":
-      return gateway.follower.abandon();
+      return configuration.abandon();
     case "replace":
       memory = message.bundle.memory;
-      await gateway.follower.prepare(received(message.bundle));
-      return gateway.follower.catchUp();
+      await configuration.prepare(received(message.bundle));
+      return configuration.catchUp();
     case "tls":
       tls = asFiles(message.files);
       return gateway.renewTls(tls);
     case "ticketKey":
-      return gateway.useTicketKey(asBuffer(message.key));
+      return listener.useTicketKey(asBuffer(message.key));
     case "announceStop":
       return gateway.announceStop();
     case "close":
@@ -95,14 +95,14 @@ async function listen(): Promise<void> {
 }
 
 function report(extent: ReportExtent): void {
-  send({ type: "report", report: gateway.reports.take(extent) });
+  send({ type: "report", report: reports.take(extent) });
 }
 
 async function prepare(bundle: Bundle): Promise<void> {
   const { version } = bundle;
   memory = bundle.memory;
   try {
-    await gateway.follower.prepare(received(bundle));
+    await configuration.prepare(received(bundle));
     send({ type: "prepared", version });
   } catch (error) {
     send({ type: "refused", version, reason: messageOf(error) });

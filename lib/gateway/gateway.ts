@@ -22,7 +22,7 @@ import { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import type { Bundle, Followers, Following, ReportExtent } from "./bundle.ts";
+import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
@@ -41,6 +41,9 @@ export { ConfigError } from "./config_reader.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
+/** See `Gateway.partsOf`. */
+export type GatewayParts = ReportSource & { readonly accessLog: AccessLog };
+
 export class Gateway {
   readonly #log: Log;
   readonly #clock: Clock;
@@ -54,13 +57,11 @@ export class Gateway {
   readonly #configuration: Configuration;
   readonly #requests: Requests;
   readonly #listener: Listener;
-  readonly #reported: ReportSource;
+  readonly #reported: GatewayParts;
   readonly #shutdown: Shutdown;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
 
-  /** What workers have counted: each takes its reports here, and the main thread adds them. */
-  readonly reports: WorkerReports;
   /** For mounting in a host's own server: `http.createServer(gateway.handler)`. */
   readonly handler: (request: IncomingMessage, response: ServerResponse) => void;
   /** For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. */
@@ -83,18 +84,23 @@ export class Gateway {
     const sampler = createSampler(tracing?.sampler ?? "parentbased_always_on", tracing?.ratio ?? 1);
     this.#tracer = this.#spans === null ? null : new Tracer({ clock, sampler, sink: this.#spans });
     this.#process = createProcessFigures(clock);
-    this.#stats = new Stats(clock, metrics, () => this.refresh("counts"));
+    this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration(options, parts, undefined, following);
     this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const reporting = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans, process: this.#process };
-    this.reports = new WorkerReports(reporting);
-    this.#reported = { ...reporting, requests: this.#requests, reports: this.reports, startedAt: clock.now() };
-    this.#shutdown = new Shutdown({ ...this.#reported, accessLog: this.#accessLog, spans: this.#spans, process: this.#process, stats: this.#stats });
+    const reports = new WorkerReports(reporting);
+    this.#reported = { ...reporting, requests: this.#requests, reports, startedAt: clock.now() };
+    this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, process: this.#process, stats: this.#stats });
     this.handler = this.#listener.onRequest;
     this.upgrade = this.#listener.onUpgrade;
+  }
+
+  /** What the threads of one program need of a gateway, besides its members, which are for programs that embed it. */
+  static partsOf(gateway: Gateway): GatewayParts {
+    return gateway.#reported;
   }
 
   #createListener({ place, count }: Threads, following: Following | null): Listener {
@@ -207,15 +213,7 @@ export class Gateway {
   }
 
   #families(): readonly Family[] {
-    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families(this.reports.threads)];
-  }
-
-  /**
-   * Brings status, health, statistics and metrics up to date where worker threads serve the requests; after half a second without those that
-   * do not answer. Null: they are up to date, as always without workers.
-   */
-  refresh(extent: ReportExtent = "all"): Promise<void> | null {
-    return this.#configuration.followers?.collect(extent) ?? null;
+    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families(this.#reported.reports.threads)];
   }
 
   /**
@@ -293,11 +291,6 @@ export class Gateway {
     return this.#configuration.rereadFiles();
   }
 
-  /** As `rereadFiles`, in all threads of the program. */
-  rereadFilesInAll(): Promise<boolean> {
-    return this.#configuration.rereadFilesInAll();
-  }
-
   /** Reopens `global.access_log.file` after it has been renamed; when that fails, logs it and writes on to the old one. */
   reopenAccessLog(): void {
     this.#accessLog.reopen();
@@ -311,32 +304,6 @@ export class Gateway {
     this.#listener.renewTls(files);
     this.#https = httpsFacts(files);
     this.#configuration.followers?.renewTls(files);
-  }
-
-  /** In the main thread: from now on the workers follow this gateway. Returns the configuration in force, for workers that start later. */
-  lead(followers: Followers): () => Bundle {
-    this.#configuration.followers = followers;
-    return () => this.#configuration.bundle;
-  }
-
-  /** In a worker: the steps of a reload, which the main thread leads. */
-  get follower(): Pick<Configuration, "prepare" | "catchUp" | "abandon" | "isCompiling"> {
-    return this.#configuration;
-  }
-
-  /** With workers: failures of upstreams, from the workers to the main thread, and what a dead worker held of limits. */
-  get limits(): Pick<Runtime, "failures" | "addFailures" | "forget"> {
-    return this.#runtime;
-  }
-
-  /** In a worker: the key of TLS session tickets, which all workers have in common. */
-  useTicketKey(key: Buffer): void {
-    this.#listener.useTicketKey(key);
-  }
-
-  /** In the main thread: whole lines that a worker has made for the access log. */
-  addToAccessLog(lines: string): void {
-    this.#accessLog.add(lines);
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
