@@ -33,7 +33,7 @@ export type { RouteDiff } from "./gateway/proof/route_diff.ts";
 export type { ExplainedCandidate } from "./gateway/proof/route_reasons.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport, TestResult } from "./gateway/status.ts";
 export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
-export { ConfigError } from "./gateway/configuration.ts";
+export { ConfigError } from "./gateway/config_reader.ts";
 export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";

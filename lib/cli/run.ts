@@ -8,7 +8,7 @@ import { readSettings, type Settings } from "../config/settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import { watchFile, watchFiles } from "../config/watch.ts";
 import type { Change } from "../gateway/config_diff.ts";
-import type { Gateway, LastReload, ReloadCause } from "../gateway/gateway.ts";
+import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
 import type { Command } from "./arguments.ts";
@@ -107,7 +107,7 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
 /** Reloads the files that the configuration in force names, if their content has changed. */
 async function reloadNamedFiles(gateway: Gateway, log: Log): Promise<void> {
   try {
-    if (await gateway.rereadFilesInAll()) log.info("files that the configuration names reloaded", { digest: gateway.digest });
+    if (await Gateway.partsOf(gateway).configuration.rereadFilesInAll()) log.info("files that the configuration names reloaded", { digest: gateway.digest });
   } catch (error) {
     log.error("new files that the configuration names refused, the old files stay in use", { reason: (error as Error).message });
   }

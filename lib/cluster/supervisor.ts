@@ -8,7 +8,8 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers } from "../gateway/bundle.ts";
-import type { Gateway } from "../gateway/gateway.ts";
+import { ConfigError } from "../gateway/config_reader.ts";
+import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
 import { BEAT_MS, beatsOf, VERSION, type Address, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
@@ -69,13 +70,14 @@ export class Supervisor implements Followers {
   readonly #places: readonly Place[];
   readonly #answers = new Map<Place, Answer>();
   #lastId = MAIN;
-  #gateway: Gateway | null = null;
-  #bundle: (() => Bundle) | null = null;
+  /** Of the main thread's gateway. */
+  #parts: GatewayParts | null = null;
   #addresses: readonly Address[] = [];
   #tls: TlsFiles | null = null;
   #ticketKey = randomBytes(TICKET_KEY_BYTES);
   #isReloading = false;
   #start: { readonly served: () => void; readonly failed: (error: Error) => void } | null = null;
+  #isStopAnnounced = false;
   #isClosing = false;
   #onAllEnded: (() => void) | null = null;
   #timers: NodeJS.Timeout[] = [];
@@ -99,12 +101,12 @@ export class Supervisor implements Followers {
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
   async start(gateway: Gateway, addresses: readonly Address[], tls: TlsFiles | null): Promise<void> {
-    this.#gateway = gateway;
+    const { configuration, runtime } = (this.#parts = Gateway.partsOf(gateway));
+    this.onDeath.push((place, id) => runtime.forget(id, place));
     this.#addresses = addresses;
     this.#tls = tls;
-    this.#bundle = gateway.lead(this);
-    this.onDeath.push((place, id) => gateway.limits.forget(id, place));
-    Atomics.store(this.#words, VERSION, this.#bundle().version);
+    configuration.followers = this;
+    Atomics.store(this.#words, VERSION, configuration.bundle.version);
     // This interval keeps the program running while no worker does.
     this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
     try {
@@ -162,6 +164,7 @@ export class Supervisor implements Followers {
   }
 
   announceStop(): void {
+    this.#isStopAnnounced = true;
     this.broadcast({ type: "announceStop" });
   }
 
@@ -187,7 +190,7 @@ export class Supervisor implements Followers {
     const { count, log, tracing } = this.#options;
     const { index } = place;
     const start: WorkerStart = {
-      ...{ id: ++this.#lastId, place: index, count, log, tracing, bundle: this.#bundle!(), words: this.#words },
+      ...{ id: ++this.#lastId, place: index, count, log, tracing, bundle: this.#parts!.configuration.bundle, words: this.#words },
       ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey },
     };
     const worker = new Worker(ENTRY, { workerData: start, name: `worker ${index}` });
@@ -214,13 +217,13 @@ export class Supervisor implements Followers {
       case "prepared":
         return this.#answerOf(place, message.version)?.resolve("prepared");
       case "refused":
-        return this.#answerOf(place, message.version)?.reject(new Error(message.reason));
+        return this.#answerOf(place, message.version)?.reject(refusal(place, message.reason));
       case "log":
         return this.#options.write(message.line);
       case "access":
-        return this.#gateway!.addToAccessLog(message.lines);
+        return this.#parts!.accessLog.add(message.lines);
       case "failures":
-        return this.#gateway!.limits.addFailures(message.failures);
+        return this.#parts!.runtime.addFailures(message.failures);
       case "closed":
         place.outcome = message.outcome;
     }
@@ -229,6 +232,7 @@ export class Supervisor implements Followers {
   #listen(place: Place): void {
     place.state = "asked";
     place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
+    if (this.#isStopAnnounced) place.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
   }
 
   #answerOf(place: Place, version: number): Answer | undefined {
@@ -279,6 +283,11 @@ export class Supervisor implements Followers {
 
 /** `worker.ts`, or `worker.js` in the built package. */
 const ENTRY = new URL(`./worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
+
+function refusal({ index }: Place, reason: string): ConfigError {
+  const issues = reason.trimEnd().split("\n").map((line) => ({ at: [], message: `worker ${index}: ${line}`, position: null }));
+  return new ConfigError(issues, undefined);
+}
 
 /** Whether the worker listens, or is about to. */
 function takesRequests({ state }: Place): boolean {

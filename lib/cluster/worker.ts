@@ -23,7 +23,12 @@ setInterval(() => Atomics.add(words, beatsOf(place), 1), BEAT_MS).unref();
 /** What the threads share under the configuration that was received last. */
 let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
+let isCreated = false;
 const gateway = await create(received(start.bundle)).catch(fail);
+const { configuration, listener, runtime } = Gateway.partsOf(gateway);
+runtime.failures.send = (failures) => send({ type: "failures", failures });
+listener.useTicketKey(asBuffer(start.ticketKey));
+isCreated = true;
 send({ type: "compiled" });
 
 let queue = Promise.resolve();
@@ -34,7 +39,10 @@ port.on("message", (message: ToWorker) => {
 async function create(bundle: Bundle): Promise<Gateway> {
   const modules = new PluginModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
-  const write = (line: string) => send({ type: "log", line });
+  // The main thread compiles the same, and logs it.
+  const write = (line: string) => {
+    if (isCreated && !configuration.isCompiling) send({ type: "log", line });
+  };
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
     ...{ modules, environment: bundle.environment, log: createLog({ ...start.log, write }) },
@@ -42,10 +50,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
-  const created = new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
-  created.useTicketKey(asBuffer(start.ticketKey));
-  created.limits.failures.send = (failures) => send({ type: "failures", failures });
-  return created;
+  return new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
 }
 
 function sharedMemory(name: string): ArrayBufferLike {
@@ -61,18 +66,18 @@ async function obey(message: ToWorker): Promise<void> {
     case "prepare":
       return prepare(message.bundle);
     case "commit":
-      return gateway.follower.catchUp();
+      return configuration.catchUp();
     case "abandon":
-      return gateway.follower.abandon();
+      return configuration.abandon();
     case "replace":
       memory = message.bundle.memory;
-      await gateway.follower.prepare(received(message.bundle));
-      return gateway.follower.catchUp();
+      await configuration.prepare(received(message.bundle));
+      return configuration.catchUp();
     case "tls":
       tls = asFiles(message.files);
       return gateway.renewTls(tls);
     case "ticketKey":
-      return gateway.useTicketKey(asBuffer(message.key));
+      return listener.useTicketKey(asBuffer(message.key));
     case "announceStop":
       return gateway.announceStop();
     case "close":
@@ -90,7 +95,7 @@ async function prepare(bundle: Bundle): Promise<void> {
   const { version } = bundle;
   memory = bundle.memory;
   try {
-    await gateway.follower.prepare(received(bundle));
+    await configuration.prepare(received(bundle));
     send({ type: "prepared", version });
   } catch (error) {
     send({ type: "refused", version, reason: messageOf(error) });

@@ -19,6 +19,8 @@ export interface Bundle {
 
 /** The gateways of all workers, as the one of the main thread sees them. */
 export interface Followers {
+  /** How many workers serve. */
+  readonly serving: number;
   /** Has every worker compile the configuration. Rejects with the reason if one of them refuses; a worker that ends meanwhile does not. */
   prepare(bundle: Bundle): Promise<void>;
   /** Every worker that has prepared the configuration brings it into force before it answers its next request. */

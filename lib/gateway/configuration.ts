@@ -1,88 +1,43 @@
 /**
- * The configuration in force: reads, checks and compiles it, and replaces it as a whole or not at all.
+ * The configuration in force: has it read, tested and compiled, and replaces it as a whole or not at all, in all threads of the program.
  */
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
-import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
-import { builtinPlugins } from "../plugins/builtin.ts";
 import type { Link } from "../plugins/chain.ts";
-import { kindProblem } from "../plugins/kit.ts";
-import type { AnyPlugin } from "../plugins/plugin.ts";
-import { checkRoutes } from "../route/checks.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
 import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
+import { ConfigError, ConfigReader, fileOf, readNoFile, readPlainFile } from "./config_reader.ts";
+import type { ConfigText, ConfigurationOptions, ReadConfig } from "./config_reader.ts";
 import type { CompileTools } from "./plugin_instances.ts";
-import { PluginModules } from "./plugin_modules.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
 import { failuresOf, runTests } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
-export interface ConfigurationOptions {
-  /** The configuration as a value; either this or `configFile`. */
-  readonly config?: ConfigInput;
-  /** Path of the JSON configuration file. */
-  readonly configFile?: string;
-  /** Plugin kinds beside the built-in ones. */
-  readonly plugins?: readonly AnyPlugin[];
-  /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
-  readonly modules?: PluginModules;
-  /** The variables that `${env:NAME}` refers to. Default `process.env`. */
-  readonly environment?: Readonly<Record<string, string | undefined>>;
-}
-
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
 export type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
 
-/** `file` is for messages, and its folder is that of relative paths. */
-export type ConfigText = Extract<ConfigSource, { readonly text: unknown }>;
-
-/** A configuration that is refused; `message` lists every issue on a line of its own. */
-export class ConfigError extends Error {
-  readonly issues: readonly ConfigIssue[];
-  /** The configuration file; undefined: it is a value. */
-  readonly file: string | undefined;
-
-  constructor(issues: readonly ConfigIssue[], file: string | undefined) {
-    super(formatIssues(issues, file));
-    this.name = "ConfigError";
-    this.issues = issues;
-    this.file = file;
-  }
-}
-
 /** A configuration that is checked and compiled. */
-interface Prepared {
-  readonly source: ConfigSource;
-  readonly inputs: Inputs;
+interface Prepared extends Omit<ReadConfig, "loaded"> {
   readonly next: Snapshot;
+  /** See `Bundle`. */
   readonly version: number;
 }
 
-/** The inputs of a configuration other than its own text. */
-interface Inputs {
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Certificates, secrets, modules and other files that it names, by absolute path. */
-  readonly files: ReadonlyMap<string, Buffer>;
-}
-
 export class Configuration {
-  readonly #options: ConfigurationOptions;
   readonly #tools: ConfigurationTools;
-  readonly #kinds: readonly AnyPlugin[];
-  readonly #modules: PluginModules;
-  readonly #readFile: (path: string) => Buffer;
+  readonly #reader: ConfigReader;
   /** In force. */
   snapshot: Snapshot;
-  #source: ConfigSource;
-  #inputs: Inputs;
+  /** What it was compiled from. */
+  #read: Omit<Prepared, "next">;
   /** About the snapshot; computed when they are needed first. */
   #warnings: readonly ConfigWarning[] | null = null;
   /** How requests are received; made once for all requests of the snapshot. */
@@ -112,23 +67,21 @@ export class Configuration {
   readonly #following: Following | null;
   /** In a worker: compiled, and not in force yet. */
   #prepared: Prepared | null = null;
-  /** Of the configuration that was compiled last, and of the one in force. */
-  #versions = { last: 1, inForce: 1 };
+  /** Of the configuration that was compiled last. */
+  #lastVersion = 1;
+  /** Whether plugins are being created: what they log now is logged by every thread. */
+  isCompiling = false;
 
   /** `text` takes the place of the content of `configFile`. Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
   constructor(options: ConfigurationOptions, tools: ConfigurationTools, text?: ConfigText, following: Following | null = null) {
-    this.#options = options;
+    const bundle = following?.bundle;
     this.#tools = tools;
-    this.#kinds = allKinds(options.plugins ?? []);
-    this.#modules = options.modules ?? new PluginModules();
-    this.#readFile = text === undefined ? (path) => readFileSync(path) : readPlainFile;
-    if (following !== null) this.#readFile = (path) => contentOf(following.bundle.files, path);
+    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : text === undefined ? (path) => readFileSync(path) : readPlainFile);
     this.loadedAt = tools.clock.wall();
     this.#following = following;
     if (following !== null) this.#proven = Promise.resolve();
-    this.#source = following?.bundle.source ?? text ?? this.#read(options.config);
-    const { loaded, inputs } = this.#load(this.#source, following?.bundle);
-    this.#inputs = inputs;
+    const { loaded, ...read } = this.#reader.load(bundle?.source ?? text ?? this.#reader.source(), bundle);
+    this.#read = { ...read, version: this.#lastVersion };
     this.snapshot = this.#enforceable(loaded);
     this.#adopt(this.snapshot);
     this.receiving = receivingBy(this.snapshot.global, tools.clock);
@@ -136,7 +89,7 @@ export class Configuration {
 
   /** For another `Configuration` of the same plugin kinds, modules and environment. */
   get options(): ConfigurationOptions {
-    return { ...this.#options, modules: this.#modules };
+    return this.#reader.options;
   }
 
   /** See `Gateway.configWarnings`. */
@@ -150,7 +103,7 @@ export class Configuration {
     if (config === undefined && this.#waiting !== null) return this.#waiting;
     const reloaded = this.#queue.then(() => {
       if (this.#waiting === reloaded) this.#waiting = null;
-      return this.#reload(config ?? this.#options.config, by);
+      return this.#reload(config, by);
     });
     this.#waiting = config === undefined ? reloaded : null;
     this.#queue = reloaded.catch(() => {});
@@ -162,15 +115,15 @@ export class Configuration {
     try {
       this.#checkOpen();
       this.#isReread = false;
-      const source = this.#read(config);
-      const { loaded, inputs } = this.#load(source);
-      await this.#runTests(loaded, source);
+      const read = this.#reader.load(this.#reader.source(config));
+      const { loaded } = read;
+      await this.#runTests(read);
       // In slices before the configuration is in force: status and log need them at once afterwards.
       const warnings = await configWarningsInSlices(loaded, createTimeSlices());
       this.#checkOpen();
       const before = this.snapshot;
-      if (this.followers === null) this.#replaceAlone(source, loaded, inputs);
-      else await this.#replaceInAll(this.followers, source, loaded, inputs);
+      if (this.followers === null) this.#replaceAlone(read);
+      else await this.#replaceInAll(this.followers, read);
       this.#warnings = warnings;
       this.#proven = Promise.resolve();
       if (this.#isReread) this.#rereadLater();
@@ -190,15 +143,13 @@ export class Configuration {
   }
 
   /** See `Gateway.loadModules`. */
-  async loadModules(config: ConfigInput | undefined = this.#options.config): Promise<void> {
-    const { configFile, environment = process.env } = this.#options;
-    const source = config !== undefined ? { ok: true as const, value: config } : configFile === undefined ? null : readConfigFile(configFile);
-    if (source?.ok) await this.#modules.load(source, environment);
+  loadModules(config?: ConfigInput): Promise<void> {
+    return this.#reader.loadModules(config);
   }
 
   /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails. */
   prove(): Promise<void> {
-    return (this.#proven ??= this.#runTests(this.snapshot, this.#source));
+    return (this.#proven ??= this.#runTests({ loaded: this.snapshot, source: this.#read.source }));
   }
 
   /** See `Gateway.test`. */
@@ -209,7 +160,7 @@ export class Configuration {
     return report;
   }
 
-  async #runTests(loaded: Loaded, source: ConfigSource): Promise<void> {
+  async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">): Promise<void> {
     const report = await runTests(loaded, { wall: this.#tools.clock.wall(), signal: this.#closing.signal });
     this.#checkOpen();
     this.#note(loaded, report);
@@ -238,7 +189,7 @@ export class Configuration {
   rereadFiles(): boolean {
     const reread = this.#reread();
     if (reread === null) return false;
-    this.#replaceAlone(this.#source, reread.loaded, reread.inputs);
+    this.#replaceAlone(reread);
     return true;
   }
 
@@ -248,7 +199,7 @@ export class Configuration {
     if (followers === null) return this.rereadFiles();
     const rereading = this.#queue.then(async () => {
       const reread = this.#reread();
-      if (reread !== null) await this.#replaceInAll(followers, this.#source, reread.loaded, reread.inputs);
+      if (reread !== null) await this.#replaceInAll(followers, reread);
       return reread !== null;
     });
     this.#queue = rereading.catch(() => {});
@@ -256,21 +207,22 @@ export class Configuration {
   }
 
   /** Null: no file has changed. */
-  #reread(): { readonly loaded: Loaded; readonly inputs: Inputs } | null {
+  #reread(): ReadConfig | null {
     const { files, testFiles, global } = this.snapshot;
     this.#isReread = true;
     if (files.length === 0 || this.#closing.signal.aborted) return null;
     // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
     const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
-    const kept = new Map(this.#inputs.files);
+    const { source, inputs } = this.#read;
+    const kept = new Map(inputs.files);
     for (const { path } of files) if (!staying.has(path)) kept.delete(path);
-    const read = this.#load(this.#source, { ...this.#inputs, files: kept });
+    const read = this.#reader.load(source, { ...inputs, files: kept });
     return read.loaded.files.every(({ content }, i) => files[i]?.content.equals(content)) ? null : read;
   }
 
   /** The inputs of the configuration in force, for a worker that starts. */
   get bundle(): Bundle {
-    return this.#bundleOf({ source: this.#source, inputs: this.#inputs, next: this.snapshot, version: this.#versions.inForce });
+    return this.#bundleOf({ ...this.#read, next: this.snapshot });
   }
 
   #bundleOf({ version, source, inputs, next }: Prepared): Bundle {
@@ -280,8 +232,8 @@ export class Configuration {
   /** In a worker: compiles what the main thread has compiled. Rejects with a `ConfigError`, or the error that a plugin threw at its creation. */
   async prepare({ version, source, environment, files }: Bundle): Promise<void> {
     const inputs = { environment, files };
-    await this.#modules.load(source, environment, (path) => contentOf(files, path));
-    this.#prepared = { version, source, inputs, next: this.#compile(this.#load(source, inputs).loaded) };
+    await this.#reader.loadModulesOf(source, inputs);
+    this.#prepared = { version, source, inputs, next: this.#compile(this.#reader.load(source, inputs).loaded) };
   }
 
   /** In a worker: brings the prepared configuration into force if the main thread has done so. To be called when a request arrives. */
@@ -304,38 +256,9 @@ export class Configuration {
     this.#closing.abort();
   }
 
-  #read(config: ConfigInput | undefined): ConfigSource {
-    if (config !== undefined) return { value: config };
-    const file = this.#options.configFile;
-    if (file === undefined) throw new TypeError("createGateway needs config or configFile");
-    const read = readConfigFile(file);
-    if (!read.ok) throw new ConfigError(read.issues, file);
-    return read;
-  }
-
-  /** Files that `known` has are not read again. */
-  #load(source: ConfigSource, known?: Inputs): { readonly loaded: Loaded; readonly inputs: Inputs } {
-    const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
-    const files = new Map<string, Buffer>();
-    const read = this.#readFile;
-    const loaded = loadConfig(source, {
-      kinds: this.#kinds,
-      moduleKinds: (module) => this.#modules.kindsOf(module),
-      environment,
-      readFile(path) {
-        const content = kept.get(path) ?? read(path);
-        files.set(path, content);
-        return content;
-      },
-      checkRoutes,
-    });
-    if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
-    return { loaded, inputs: { environment, files } };
-  }
-
   /** In all threads of the program, or in none. */
-  async #replaceInAll(followers: Followers, source: ConfigSource, loaded: Loaded, inputs: Inputs): Promise<void> {
-    const prepared = { source, inputs, next: this.#compile(loaded), version: ++this.#versions.last };
+  async #replaceInAll(followers: Followers, { loaded, ...read }: ReadConfig): Promise<void> {
+    const prepared = { ...read, next: this.#compile(loaded), version: ++this.#lastVersion };
     const bundle = this.#bundleOf(prepared);
     try {
       await followers.prepare(bundle);
@@ -350,17 +273,15 @@ export class Configuration {
     this.#commit(prepared);
   }
 
-  #replaceAlone(source: ConfigSource, loaded: Loaded, inputs: Inputs): void {
-    this.#commit({ source, inputs, next: this.#enforceable(loaded), version: ++this.#versions.last });
+  #replaceAlone({ loaded, ...read }: ReadConfig): void {
+    this.#commit({ ...read, next: this.#enforceable(loaded), version: ++this.#lastVersion });
   }
 
-  #commit({ source, inputs, next, version }: Prepared): void {
+  #commit({ next, ...read }: Prepared): void {
     const before = this.snapshot;
     this.#adopt(next);
-    this.#source = source;
-    this.#inputs = inputs;
+    this.#read = read;
     this.#warnings = null;
-    this.#versions.inForce = version;
     this.snapshot = next;
     this.receiving = receivingBy(next.global, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
@@ -380,7 +301,12 @@ export class Configuration {
   }
 
   #compile(loaded: Loaded): Snapshot {
-    return compile(loaded, { ...this.#tools, onFault: this.#onFault });
+    this.isCompiling = true;
+    try {
+      return compile(loaded, { ...this.#tools, onFault: this.#onFault });
+    } finally {
+      this.isCompiling = false;
+    }
   }
 
   /** The last step of a reload that can fail: the access log's file. Then it throws, and changes nothing. */
@@ -400,7 +326,7 @@ export class Configuration {
   /** For the system's error when the access log's file cannot be opened. */
   accessLogError(error: unknown, { global }: Snapshot = this.snapshot): ConfigError {
     const message = `cannot write to ${global.accessLog.file}: ${whyUnwritable(error)}`;
-    return new ConfigError([{ at: ["global", "access_log", "file"], message, position: null }], this.#options.configFile);
+    return new ConfigError([{ at: ["global", "access_log", "file"], message, position: null }], this.options.configFile);
   }
 
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
@@ -412,36 +338,4 @@ export class Configuration {
     const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
   };
-}
-
-/** For a worker, which reads no file. */
-function contentOf(files: ReadonlyMap<string, Buffer>, path: string): Buffer {
-  const content = files.get(path);
-  if (content === undefined) throw new Error("the main thread did not read it");
-  return content;
-}
-
-/** For a text from the network: a file that it names must neither block the gateway, as a pipe does, nor fill its memory. */
-function readPlainFile(path: string): Buffer {
-  const stats = statSync(path);
-  if (!stats.isFile()) throw new Error("it is not a regular file");
-  if (stats.size > MOST_FILE_BYTES) throw new Error(`it has more than ${MOST_FILE_BYTES / 2 ** 20} MiB`);
-  return readFileSync(path);
-}
-
-const MOST_FILE_BYTES = 16 * 2 ** 20;
-
-function fileOf(source: ConfigSource): string | undefined {
-  return "file" in source ? source.file : undefined;
-}
-
-function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
-  const kinds = [...builtinPlugins];
-  for (const kind of own) {
-    const problem = kindProblem(kind);
-    if (problem !== undefined) throw new TypeError(problem);
-    if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
-    kinds.push(kind);
-  }
-  return kinds;
 }

@@ -19,7 +19,7 @@ import type { KeptState, Plugin, Scope, Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import type { Inbound } from "../server/receive.ts";
 import { memoryCounters } from "../store/memory.ts";
-import { ConfigError } from "./configuration.ts";
+import { ConfigError } from "./config_reader.ts";
 import { serversOf, type Answer } from "./proof/stand_ins.ts";
 import { collected, headerListOf, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 

@@ -22,7 +22,7 @@ import { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import type { Bundle, Followers, Following } from "./bundle.ts";
+import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
@@ -36,9 +36,12 @@ import type { Snapshot } from "./snapshot.ts";
 import { Shutdown } from "./shutdown.ts";
 import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
-export { ConfigError } from "./configuration.ts";
+export { ConfigError } from "./config_reader.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
+
+/** See `Gateway.partsOf`. */
+export type GatewayParts = ReportSource & { readonly accessLog: AccessLog };
 
 export class Gateway {
   readonly #log: Log;
@@ -53,7 +56,7 @@ export class Gateway {
   readonly #configuration: Configuration;
   readonly #requests: Requests;
   readonly #listener: Listener;
-  readonly #reported: ReportSource;
+  readonly #reported: GatewayParts;
   readonly #shutdown: Shutdown;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
@@ -94,27 +97,32 @@ export class Gateway {
       spans: this.#spans,
       startedAt: clock.now(),
     };
-    this.#shutdown = new Shutdown({ ...this.#reported, accessLog: this.#accessLog, spans: this.#spans, process: this.#process, stats: this.#stats });
+    this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, process: this.#process, stats: this.#stats });
     this.handler = this.#listener.onRequest;
     this.upgrade = this.#listener.onUpgrade;
   }
 
+  /** What the threads of one program need of a gateway, besides its members, which are for programs that embed it. */
+  static partsOf(gateway: Gateway): GatewayParts {
+    return gateway.#reported;
+  }
+
   #createListener({ place, count }: Threads, following: Following | null): Listener {
     const configuration = this.#configuration;
-    const follow = () => {
+    const inForce = () => {
       configuration.catchUp();
-      return configuration.receiving;
+      return configuration;
     };
     return new Listener({
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
       ...(this.#runtime.connections && { connections: this.#runtime.connections }),
-      receiving: following === null ? this.#requests.receiving : follow,
+      receiving: following === null ? this.#requests.receiving : () => inForce().receiving,
       ports: place < 0 ? "taken" : count > 1 ? "shared" : "alone",
-      http1: () => configuration.snapshot.global.http1,
-      h2c: () => configuration.snapshot.global.h2c,
-      certificates: () => configuration.snapshot.certificates,
+      http1: () => inForce().snapshot.global.http1,
+      h2c: () => inForce().snapshot.global.h2c,
+      certificates: () => inForce().snapshot.certificates,
       serve: this.#requests.serve,
       ended: this.#requests.ended,
       join: (client, behind, tunnel, notes) => {
@@ -163,9 +171,9 @@ export class Gateway {
     return this.#configuration.snapshot.testFiles;
   }
 
-  /** Whether new requests should come here: false from `announceStop` or `close` on. */
+  /** Whether new requests should come here: false from `announceStop` or `close` on, and while no worker of several serves. */
   get ready(): boolean {
-    return this.#shutdown.state === "serving";
+    return this.#shutdown.state === "serving" && this.#configuration.followers?.serving !== 0;
   }
 
   /** Requests that are being answered, and open WebSockets. */
@@ -287,11 +295,6 @@ export class Gateway {
     return this.#configuration.rereadFiles();
   }
 
-  /** As `rereadFiles`, in all threads of the program. */
-  rereadFilesInAll(): Promise<boolean> {
-    return this.#configuration.rereadFilesInAll();
-  }
-
   /** Reopens `global.access_log.file` after it has been renamed; when that fails, logs it and writes on to the old one. */
   reopenAccessLog(): void {
     this.#accessLog.reopen();
@@ -305,32 +308,6 @@ export class Gateway {
     this.#listener.renewTls(files);
     this.#https = httpsFacts(files);
     this.#configuration.followers?.renewTls(files);
-  }
-
-  /** In the main thread: from now on the workers follow this gateway. Returns the configuration in force, for workers that start later. */
-  lead(followers: Followers): () => Bundle {
-    this.#configuration.followers = followers;
-    return () => this.#configuration.bundle;
-  }
-
-  /** In a worker: the steps of a reload, which the main thread leads. */
-  get follower(): Pick<Configuration, "prepare" | "catchUp" | "abandon"> {
-    return this.#configuration;
-  }
-
-  /** With workers: failures of upstreams, from the workers to the main thread, and what a dead worker held of limits. */
-  get limits(): Pick<Runtime, "failures" | "addFailures" | "forget"> {
-    return this.#runtime;
-  }
-
-  /** In a worker: the key of TLS session tickets, which all workers have in common. */
-  useTicketKey(key: Buffer): void {
-    this.#listener.useTicketKey(key);
-  }
-
-  /** In the main thread: whole lines that a worker has made for the access log. */
-  addToAccessLog(lines: string): void {
-    this.#accessLog.add(lines);
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */

@@ -6,7 +6,7 @@ import type { Log } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
-import type { ConfigurationOptions } from "./configuration.ts";
+import type { ConfigurationOptions } from "./config_reader.ts";
 
 export interface GatewayOptions extends ConfigurationOptions {
   /** Receives logged faults and reloads. Default: no log. */

@@ -56,7 +56,7 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
   const status = {
     version,
     state,
-    ready: state === "serving",
+    ready: state === "serving" && configuration.followers?.serving !== 0,
     uptimeMs: clock.now() - startedAt,
     inFlight: requests.inFlight,
     digest: snapshot.digest,

@@ -5,7 +5,8 @@ import { systemClock, type Clock } from "../../base/clock.ts";
 import { silentLog } from "../../base/log.ts";
 import { AccessLog } from "../../observe/access_log.ts";
 import { Metrics } from "../../observe/metrics.ts";
-import { Configuration, type ConfigText, type ConfigurationOptions } from "../configuration.ts";
+import type { ConfigText, ConfigurationOptions } from "../config_reader.ts";
+import { Configuration } from "../configuration.ts";
 import { Runtime } from "../runtime.ts";
 
 export class Candidate {

@@ -1,0 +1,148 @@
+/**
+ * Reads and checks a configuration, with all files that it names: from the disk, or in a worker from what the main thread has read.
+ */
+import { readFileSync, statSync } from "node:fs";
+import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
+import type { ConfigInput } from "../config/model.ts";
+import { builtinPlugins } from "../plugins/builtin.ts";
+import { kindProblem } from "../plugins/kit.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
+import { checkRoutes } from "../route/checks.ts";
+import { PluginModules } from "./plugin_modules.ts";
+import type { Loaded } from "./snapshot.ts";
+
+export interface ConfigurationOptions {
+  /** The configuration as a value; either this or `configFile`. */
+  readonly config?: ConfigInput;
+  /** Path of the JSON configuration file. */
+  readonly configFile?: string;
+  /** Plugin kinds beside the built-in ones. */
+  readonly plugins?: readonly AnyPlugin[];
+  /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
+  readonly modules?: PluginModules;
+  /** The variables that `${env:NAME}` refers to. Default `process.env`. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+}
+
+/** `file` is for messages, and its folder is that of relative paths. */
+export type ConfigText = Extract<ConfigSource, { readonly text: unknown }>;
+
+/** A configuration that is refused; `message` lists every issue on a line of its own. */
+export class ConfigError extends Error {
+  readonly issues: readonly ConfigIssue[];
+  /** The configuration file; undefined: it is a value. */
+  readonly file: string | undefined;
+
+  constructor(issues: readonly ConfigIssue[], file: string | undefined) {
+    super(formatIssues(issues, file));
+    this.name = "ConfigError";
+    this.issues = issues;
+    this.file = file;
+  }
+}
+
+/** The inputs of a configuration other than its own text. */
+export interface Inputs {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Certificates, secrets, modules and other files that it names, by absolute path. */
+  readonly files: ReadonlyMap<string, Buffer>;
+}
+
+/** A configuration without errors, and all that it was read from. */
+export interface ReadConfig {
+  readonly source: ConfigSource;
+  readonly inputs: Inputs;
+  readonly loaded: Loaded;
+}
+
+export class ConfigReader {
+  readonly #options: ConfigurationOptions;
+  readonly #kinds: readonly AnyPlugin[];
+  readonly #modules: PluginModules;
+  readonly #readFile: (path: string) => Buffer;
+
+  /** `readFile` gives the files that `load` is not given. Throws a `TypeError` for plugin kinds that cannot be used. */
+  constructor(options: ConfigurationOptions, readFile: (path: string) => Buffer) {
+    this.#options = options;
+    this.#kinds = allKinds(options.plugins ?? []);
+    this.#modules = options.modules ?? new PluginModules();
+    this.#readFile = readFile;
+  }
+
+  /** For another reader of the same plugin kinds, modules and environment. */
+  get options(): ConfigurationOptions {
+    return { ...this.#options, modules: this.#modules };
+  }
+
+  /** `config`, else that of the options, else their file. Throws a `ConfigError` when the file cannot be read. */
+  source(config = this.#options.config): ConfigSource {
+    if (config !== undefined) return { value: config };
+    const file = this.#options.configFile;
+    if (file === undefined) throw new TypeError("createGateway needs config or configFile");
+    const read = readConfigFile(file);
+    if (!read.ok) throw new ConfigError(read.issues, file);
+    return read;
+  }
+
+  /** Files that `known` has are not read again. Throws a `ConfigError`. */
+  load(source: ConfigSource, known?: Inputs): ReadConfig {
+    const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
+    const files = new Map<string, Buffer>();
+    const read = this.#readFile;
+    const loaded = loadConfig(source, {
+      kinds: this.#kinds,
+      moduleKinds: (module) => this.#modules.kindsOf(module),
+      environment,
+      readFile(path) {
+        const content = kept.get(path) ?? read(path);
+        files.set(path, content);
+        return content;
+      },
+      checkRoutes,
+    });
+    if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
+    return { source, inputs: { environment, files }, loaded };
+  }
+
+  /** See `Gateway.loadModules`. */
+  async loadModules(config = this.#options.config): Promise<void> {
+    const { configFile, environment = process.env } = this.#options;
+    const source = config !== undefined ? { ok: true as const, value: config } : configFile === undefined ? null : readConfigFile(configFile);
+    if (source?.ok) await this.#modules.load(source, environment);
+  }
+
+  /** As `loadModules`, of a source that was read with all of its files. */
+  async loadModulesOf(source: ConfigSource, { environment, files }: Inputs): Promise<void> {
+    await this.#modules.load(source, environment, (path) => files.get(path) ?? this.#readFile(path));
+  }
+}
+
+/** For a text from the network: a file that it names must neither block the gateway, as a pipe does, nor fill its memory. */
+export function readPlainFile(path: string): Buffer {
+  const stats = statSync(path);
+  if (!stats.isFile()) throw new Error("it is not a regular file");
+  if (stats.size > MOST_FILE_BYTES) throw new Error(`it has more than ${MOST_FILE_BYTES / 2 ** 20} MiB`);
+  return readFileSync(path);
+}
+
+const MOST_FILE_BYTES = 16 * 2 ** 20;
+
+/** For a worker, which has what the main thread has read. */
+export function readNoFile(path: string): never {
+  throw new Error(`the main thread did not read ${path}`);
+}
+
+export function fileOf(source: ConfigSource): string | undefined {
+  return "file" in source ? source.file : undefined;
+}
+
+function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
+  const kinds = [...builtinPlugins];
+  for (const kind of own) {
+    const problem = kindProblem(kind);
+    if (problem !== undefined) throw new TypeError(problem);
+    if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
+    kinds.push(kind);
+  }
+  return kinds;
+}
