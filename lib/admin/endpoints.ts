@@ -66,14 +66,23 @@ export class Endpoints {
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
     const { source } = options;
     const view = (shown: () => unknown): Methods => ({ GET: { access: "session", answer: () => json(200, shown()) } });
+    const figures = (shown: () => unknown): Methods => ({
+      GET: {
+        access: "session",
+        answer: async () => {
+          await source.refresh("counts");
+          return json(200, shown());
+        },
+      },
+    });
     this.#table = {
       "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
       "/logout": { DELETE: { access: "open", answer: (inbound) => this.#logOut(inbound) } },
       "/gateway": view(() => gatewayView(source.proxyConfig(this.#secrets))),
       "/gateway/config": view(() => configView(source.settings(), this.#secrets)),
-      "/gateway/status": view(() => statusView(source.status())),
-      "/gateway/health": view(() => healthView(source.health())),
-      "/gateway/stats": view(() => statsWithHistoryView(source.stats("all"))),
+      "/gateway/status": figures(() => statusView(source.status())),
+      "/gateway/health": figures(() => healthView(source.health())),
+      "/gateway/stats": figures(() => statsWithHistoryView(source.stats("all"))),
       "/gateway/tests": view(() => testsView(source.tests())),
       "/gateway/events": { GET: { access: "session", answer: (inbound) => this.#streamEvents(inbound) } },
       "/gateway/explain": { POST: { access: "session", answer: (inbound) => this.#explain(inbound) } },
@@ -174,10 +183,12 @@ export class Endpoints {
     const hasToken = this.#sessions.hasCookie(headers) || this.#sessions.hasBearer(headers);
     const refused = hasToken ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
     if (refused !== null) return refused;
+    await this.#options.source.refresh("all");
     return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: this.#options.source.metrics() };
   }
 
-  #streamEvents({ call, headers, method }: Inbound): Reply {
+  async #streamEvents({ call, headers, method }: Inbound): Promise<Reply> {
+    await this.#options.source.refresh("counts");
     const { state } = this.#events;
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });

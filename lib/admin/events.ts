@@ -8,7 +8,7 @@ import type { Log } from "../base/log.ts";
 import { healthView, statsView, statusView, type AdminSource } from "./views.ts";
 
 export interface EventsOptions {
-  readonly source: Pick<AdminSource, "status" | "health" | "stats">;
+  readonly source: Pick<AdminSource, "refresh" | "status" | "health" | "stats">;
   readonly clock: Clock;
   readonly log: Log;
   /** Default 32. */
@@ -81,9 +81,19 @@ export class EventStreams {
   }
 
   readonly #tick = (): void => {
+    const refreshed = this.#options.source.refresh("counts");
+    if (refreshed === null) return this.#sendNext();
+    const timer = this.#timer;
+    void refreshed.then(() => {
+      // Without readers since then, or with the timer of a new one.
+      if (this.#timer === timer) this.#sendNext();
+    });
+  };
+
+  #sendNext(): void {
     this.#update();
     if (this.#readers.size > 0) this.#timer = this.#options.clock.after(TICK_MS, this.#tick);
-  };
+  }
 
   #update(): void {
     this.review();

@@ -18,6 +18,8 @@ export interface AdminSource {
   settings(): AdminSettings;
   /** Whether the gateway serves: false before the first snapshot, once its stop is announced, and while draining. */
   ready(): boolean;
+  /** Brings status, health, stats and metrics up to date; null: they are. "counts": without figures of the process. */
+  refresh(extent: "counts" | "all"): Promise<void> | null;
   status(): GatewayStatus;
   health(): GatewayHealth;
   stats(extent: StatsExtent): GatewayStats;
@@ -63,7 +65,7 @@ export function warningView({ code, path, message, example, remedy, service, rou
 
 /** Times in the format of RFC 3339. */
 export function statusView(status: GatewayStatus) {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, counters, tests } = status;
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, counters, workers, tests } = status;
   return {
     version,
     state,
@@ -76,6 +78,7 @@ export function statusView(status: GatewayStatus) {
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
     counters: counters === null ? null : countersView(counters),
+    workers: workers === null ? null : { configured: workers.configured, serving: workers.serving, restarts: workers.restarts },
     tests,
     plugin_faults: status.pluginFaults,
     certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {

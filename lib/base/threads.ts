@@ -16,5 +16,10 @@ export interface Threads {
   memory(name: string, bytes: number): ArrayBufferLike;
 }
 
+/** Whether the thread is one of several workers. */
+export function isWorker({ place, count }: Threads): boolean {
+  return place >= 0 && count > 1;
+}
+
 /** A program without workers. */
 export const ALONE: Threads = { id: 1, place: 0, count: 1, memory: (_name, bytes) => new ArrayBuffer(bytes) };

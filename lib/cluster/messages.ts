@@ -3,7 +3,8 @@
  */
 import type { LogFormat, LogLevel } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
-import type { Bundle } from "../gateway/bundle.ts";
+import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
+import type { WorkerReport } from "../gateway/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamFailures } from "../upstream/shared_health.ts";
 
@@ -20,6 +21,8 @@ export type ToWorker =
   | { readonly type: "tls"; readonly files: TlsFiles }
   | { readonly type: "ticketKey"; readonly key: Uint8Array }
   | { readonly type: "announceStop" }
+  /** Answered with "report". */
+  | { readonly type: "report"; readonly extent: ReportExtent }
   /** See `Gateway.close`; answered with "closed". */
   | { readonly type: "close"; readonly graceMs: number };
 
@@ -37,6 +40,8 @@ export type ToMain =
   | { readonly type: "log"; readonly line: string }
   /** Whole lines of the access log. */
   | { readonly type: "access"; readonly lines: string }
+  /** Also when the worker ends. */
+  | { readonly type: "report"; readonly report: WorkerReport }
   /** Requests that upstreams failed. */
   | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };

@@ -4,10 +4,11 @@
  */
 import { randomBytes } from "node:crypto";
 import { Worker } from "node:worker_threads";
+import { waitAtMost } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
-import type { Bundle, Followers } from "../gateway/bundle.ts";
+import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_reader.ts";
 import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
@@ -23,6 +24,8 @@ const MOST_START_LOOKS = 60;
 const STEADY_LOOKS = 60;
 /** Pauses before a worker is replaced that ends again and again; the last one repeats. In milliseconds. */
 const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
+/** A worker that is busy for longer is left out of a report. In milliseconds. */
+const MOST_COLLECTING_MS = 500;
 /** How long a worker may take after its grace. In milliseconds. */
 const MOST_CLOSING_MS = 5_000;
 
@@ -44,6 +47,8 @@ interface Place {
   shortLives: number;
   respawn: NodeJS.Timeout | null;
   outcome: "drained" | "cut" | null;
+  /** Called one after the other as its reports arrive. */
+  awaited: (() => void)[];
 }
 
 interface Answer {
@@ -91,6 +96,7 @@ export class Supervisor implements Followers {
     this.#words = new Int32Array(new SharedArrayBuffer((1 + count) * Int32Array.BYTES_PER_ELEMENT));
     this.#places = Array.from({ length: count }, (_, index) => ({
       ...{ index, worker: null, id: 0, state: "none", reason: null, looks: 0, silentLooks: 0, beats: 0, shortLives: 0, respawn: null, outcome: null },
+      awaited: [],
     }));
   }
 
@@ -163,6 +169,18 @@ export class Supervisor implements Followers {
     this.broadcast({ type: "tls", files });
   }
 
+  get configured(): number {
+    return this.#places.length;
+  }
+
+  async collect(extent: ReportExtent): Promise<void> {
+    const reports = this.#places.filter(takesRequests).map((place) => {
+      place.worker!.postMessage({ type: "report", extent } satisfies ToWorker);
+      return new Promise<void>((resolve) => place.awaited.push(resolve));
+    });
+    if (reports.length > 0) await waitAtMost(Promise.all(reports).then(() => {}), MOST_COLLECTING_MS);
+  }
+
   announceStop(): void {
     this.#isStopAnnounced = true;
     this.broadcast({ type: "announceStop" });
@@ -222,6 +240,9 @@ export class Supervisor implements Followers {
         return this.#options.write(message.line);
       case "access":
         return this.#parts!.accessLog.add(message.lines);
+      case "report":
+        this.#parts!.reports.add(place.index, message.report);
+        return place.awaited.shift()?.();
       case "failures":
         return this.#parts!.runtime.addFailures(message.failures);
       case "closed":
@@ -246,6 +267,8 @@ export class Supervisor implements Followers {
     place.worker = null;
     place.state = "none";
     for (const act of this.onDeath) act(index, id);
+    this.#parts!.reports.forget(index);
+    for (const resolve of place.awaited.splice(0)) resolve();
     this.#answers.get(place)?.resolve("ended");
     if (this.#isClosing) {
       if (state === "serving") place.outcome ??= "cut";

@@ -4,7 +4,7 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { messageOf } from "../base/errors.ts";
 import { createLog } from "../base/log.ts";
-import { asBuffer, received, type Bundle } from "../gateway/bundle.ts";
+import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
 import { Gateway } from "../gateway/gateway.ts";
 import { PluginModules } from "../gateway/plugin_modules.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -29,10 +29,13 @@ const { configuration, listener, runtime } = Gateway.partsOf(gateway);
 runtime.failures.send = (failures) => send({ type: "failures", failures });
 listener.useTicketKey(asBuffer(start.ticketKey));
 isCreated = true;
+process.on("exit", () => report("counts"));
 send({ type: "compiled" });
 
 let queue = Promise.resolve();
 port.on("message", (message: ToWorker) => {
+  // The steps of a reload may take long, and the main thread waits for reports.
+  if (message.type === "report") return report(message.extent);
   queue = queue.then(() => obey(message)).catch(fail);
 });
 
@@ -59,7 +62,7 @@ function sharedMemory(name: string): ArrayBufferLike {
   return found;
 }
 
-async function obey(message: ToWorker): Promise<void> {
+async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Promise<void> {
   switch (message.type) {
     case "listen":
       return listen();
@@ -89,6 +92,10 @@ async function obey(message: ToWorker): Promise<void> {
 async function listen(): Promise<void> {
   for (const { host, port, isSecure } of addresses) await gateway.listen({ host, port, ...(isSecure && { tls: tls! }) });
   send({ type: "listening" });
+}
+
+function report(extent: ReportExtent): void {
+  send({ type: "report", report: gateway.reports.take(extent) });
 }
 
 async function prepare(bundle: Bundle): Promise<void> {

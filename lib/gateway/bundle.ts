@@ -17,10 +17,19 @@ export interface Bundle {
   readonly memory: ReadonlyMap<string, ArrayBufferLike>;
 }
 
+/** "counts": without the figures of the thread, whose lag is measured from one reading to the next. */
+export type ReportExtent = "counts" | "all";
+
 /** The gateways of all workers, as the one of the main thread sees them. */
 export interface Followers {
-  /** How many workers serve. */
+  /** How many workers there should be. */
+  readonly configured: number;
+  /** How many of them serve. */
   readonly serving: number;
+  /** How many were replaced since the start. */
+  readonly restarts: number;
+  /** Adds what all workers have counted to `Gateway.reports`; after half a second without those that have not answered. */
+  collect(extent: ReportExtent): Promise<void>;
   /** Has every worker compile the configuration. Rejects with the reason if one of them refuses; a worker that ends meanwhile does not. */
   prepare(bundle: Bundle): Promise<void>;
   /** Every worker that has prepared the configuration brings it into force before it answers its next request. */

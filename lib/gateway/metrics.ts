@@ -7,7 +7,7 @@ import { pluginLabels, type Metrics, type Recent, type RouteMeter } from "../obs
 import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
-import type { ReportSource } from "./reports.ts";
+import { countersOf, type ReportSource } from "./reports.ts";
 
 type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
 /** The state of a rate limit, by the key of its plugin instance. */
@@ -15,8 +15,9 @@ type LimiterTables = readonly (readonly [key: string, table: { readonly callers:
 
 /** `own` is the certificate of the listeners; null: there is no HTTPS. Samples are made one by one when they are read: they may be many. */
 export function families(source: ReportSource, own: { readonly notAfter: number } | null): readonly Family[] {
-  const { metrics, requests, configuration, runtime, spans, listener } = source;
-  const { snapshot, lastReload, loadedAt } = configuration;
+  const { metrics, requests, configuration, runtime, spans, listener, reports } = source;
+  const { snapshot, lastReload, loadedAt, followers } = configuration;
+  const counters = countersOf(source);
   const limiters = [...runtime.counters.tables()].filter(([key]) => snapshot.instances.has(key));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
@@ -37,7 +38,7 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
     counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
     { name: "edge_gateway_rate_limit_callers", type: "gauge", help: HELP.callers, samples: summed(limiters, "callers") },
     counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limiters, "shared")),
-    { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: runtime.shared === null ? [] : [[[], runtime.shared.report.state === "up" ? 1 : 0]] },
+    { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]] },
     counter("edge_gateway_counters_errors_total", HELP.countersErrors, Array.from(runtime.countersErrors, ([reason, count]) => [["reason", reason], count])),
     counter("edge_gateway_rate_limited_total", "Requests refused by rate_limit.", limitedOf(metrics)),
     counter("edge_gateway_plugin_refusals_total", HELP.refusals, refusalsOf(metrics)),
@@ -45,12 +46,14 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
     counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
     { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: circuitsOf(upstreamSets) },
     { name: "edge_gateway_upstream_healthy", type: "gauge", help: HELP.healthy, samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)) },
-    { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(upstreamSets, ({ pool }) => pool.open) },
+    { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(upstreamSets, ({ pool, ofWorkers }) => pool.open + ofWorkers.open) },
+    ...(followers === null ? [] : [gauge("edge_gateway_workers", "Threads that serve requests.", followers.serving)]),
+    ...(followers === null ? [] : [gauge("edge_gateway_worker_restarts_total", HELP.restarts, followers.restarts, "counter")]),
     gauge("edge_gateway_config_last_reload_successful", HELP.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
     gauge("edge_gateway_config_last_reload_success_timestamp_seconds", HELP.loadedAt, loadedAt / 1000),
     { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: HELP.certificates, samples: certificates },
-    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_exported_total", HELP.exported, [[[], spans.exported]])]),
-    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [[[], spans.dropped]])]),
+    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_exported_total", HELP.exported, [[[], spans.exported + reports.spans.exported]])]),
+    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [[[], spans.dropped + reports.spans.dropped]])]),
     { name: "edge_gateway_build_info", type: "gauge", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
   ];
 }
@@ -76,6 +79,7 @@ const HELP = {
   tries: "From the beginning of a try to the head of the upstream's response, or to its failure.",
   healthy: "Whether the upstream is healthy: 0 when its checks fail or it has been ejected.",
   connections: "Open connections, idle ones included.",
+  restarts: "Workers that were replaced because they ended or gave no sign of life.",
   reloaded: "Whether the last reload succeeded; 1 before the first.",
   loadedAt: "When the configuration in force was loaded, in seconds since 1970.",
   certificates: "When a certificate of the gateway expires, in seconds since 1970; without file and host: the one for all other names.",
@@ -122,8 +126,8 @@ function* cachedOf(metrics: Metrics): Samples<number> {
   for (const [labels, { cached }] of routesOf(metrics)) for (const [result, count] of cached ?? []) yield [[...labels, "result", result], count];
 }
 
-function* usedPlugins(metrics: Metrics, read: (meter: { readonly requests: number; readonly ms: number }) => number): Samples<number> {
-  for (const [labels, meter] of metrics.plugins()) if (meter.requests > 0) yield [labels, read(meter)];
+function* usedPlugins({ plugins }: Metrics, read: (meter: { readonly requests: number; readonly ms: number }) => number): Samples<number> {
+  for (const [labels, meter] of plugins) if (meter.requests > 0) yield [JSON.parse(labels) as Labels, read(meter)];
 }
 
 function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {

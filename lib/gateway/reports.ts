@@ -9,10 +9,12 @@ import type { Metrics } from "../observe/metrics.ts";
 import type { GatewayStats, Stats, StatsExtent } from "../observe/stats.ts";
 import type { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import type { CountersReport } from "../store/redis.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig } from "./displayed_config.ts";
 import type { Requests } from "./serve.ts";
 import type { Runtime } from "./runtime.ts";
+import type { WorkerReports } from "./worker_reports.ts";
 import type { GatewayStatus, ShownCertificate, State } from "./status.ts";
 import { warningsOf } from "./warnings.ts";
 
@@ -25,6 +27,8 @@ export interface ReportSource {
   readonly runtime: Runtime;
   readonly metrics: Metrics;
   readonly listener: Listener;
+  /** What workers have reported. */
+  readonly reports: WorkerReports;
   /** Of traces; null: requests are not traced. */
   readonly spans: { readonly exported: number; readonly dropped: number } | null;
   /** `clock.now()` when the gateway was made. */
@@ -51,7 +55,7 @@ export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
 
 export function statusOf(source: ReportSource, { state, hasPlain, https }: Listening): GatewayStatus {
   const { clock, configuration, requests, runtime, startedAt } = source;
-  const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults } = configuration;
+  const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults, followers } = configuration;
   const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
   const status = {
     version,
@@ -64,7 +68,8 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
     counts: snapshot.counts,
     lastReload,
     lastChange,
-    counters: runtime.shared?.report ?? null,
+    counters: countersOf(source),
+    workers: followers === null ? null : { configured: followers.configured, serving: followers.serving, restarts: followers.restarts },
     tests: lastTests === null || lastTests.report.tests.length === 0 ? null : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
     certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
@@ -75,8 +80,13 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
   return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, configWarnings, wall: clock.wall() }) };
 }
 
+/** The state of the counters that gateways share; null: there are none. */
+export function countersOf({ runtime, reports }: ReportSource): CountersReport | null {
+  return runtime.shared === null ? null : (reports.counters ?? runtime.shared.report);
+}
+
 export function statsOf(stats: Stats, extent: StatsExtent, { requests, runtime }: ReportSource): GatewayStats {
   const loads = new Map<string, Map<string, number>>();
-  for (const { service, peers } of runtime.upstreamSets) loads.set(service, new Map(peers.map(({ id, load }) => [id, load])));
+  for (const { service, peers } of runtime.upstreamSets) loads.set(service, new Map(peers.map(({ id, inFlight }) => [id, inFlight])));
   return stats.read(extent, { total: requests.inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
 }

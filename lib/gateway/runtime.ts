@@ -161,7 +161,7 @@ export class Runtime {
   /** In the main thread: failures that a worker reports. Upstreams that are no longer configured are left out. */
   addFailures(failures: readonly UpstreamFailures[]): void {
     for (const { service, upstream, count, reason } of failures) {
-      const peer = this.#inUse?.upstreamSets.get(service)?.upstreamSet.peers.find(({ id }) => id === upstream);
+      const peer = this.peer(service, upstream);
       for (let i = 0; i < count; i++) peer?.health.failed(reason);
     }
   }
@@ -211,6 +211,10 @@ export class Runtime {
   /** In the order of the configuration. */
   get upstreamSets(): readonly UpstreamSet[] {
     return Array.from(this.#inUse?.upstreamSets.values() ?? [], ({ upstreamSet }) => upstreamSet);
+  }
+
+  peer(service: string, id: string): Peer | undefined {
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet.peers.find((peer) => peer.id === id);
   }
 
   /** Closes the state that plugin instances keep. Resolves when all of it is closed. */

@@ -6,6 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedCount } from "../base/shared_counts.ts";
+import { ALONE, type Threads } from "../base/threads.ts";
 import { countBytes } from "../http/body.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
@@ -30,7 +31,7 @@ export interface ServeTools {
 
 interface RequestsTools extends ServeTools {
   readonly configuration: { readonly snapshot: Snapshot; readonly receiving: ReceiveOptions };
-  readonly runtime: { readonly inFlight: SharedCount | null };
+  readonly runtime: LastingMemory & { readonly inFlight: SharedCount | null };
   /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
@@ -41,7 +42,7 @@ interface RequestsTools extends ServeTools {
 
 /** The requests that a gateway is answering: admits, counts, logs and traces them. */
 export class Requests {
-  readonly recent = new RecentRequests();
+  readonly recent: RecentRequests;
   readonly #tools: RequestsTools;
   /** Those of all workers; null without workers. */
   readonly #all: SharedCount | null;
@@ -52,6 +53,7 @@ export class Requests {
   #state: "new" | "active" | "closed" = "new";
 
   constructor(tools: RequestsTools) {
+    this.recent = new RecentRequests(tools.runtime);
     this.#tools = { ...tools, recent: this.recent };
     this.#all = tools.runtime.inFlight;
   }
@@ -132,6 +134,12 @@ const SLOT_BYTES = 512;
 const MOST_RECENT = 1_000;
 const LINE_FEED = 0x0a;
 
+interface LastingMemory {
+  readonly threads: Threads;
+  /** See `Runtime`. */
+  lastingMemory(name: string, bytes: number): ArrayBufferLike;
+}
+
 export interface RecentRequest {
   readonly method: string;
   /** As the client sent it, with or without port. */
@@ -142,11 +150,21 @@ export interface RecentRequest {
 
 /**
  * The last 1000 requests that were looked up in the route table, for a dry run of another configuration. They are kept as bytes in one
- * buffer: a string would keep the whole head that it was cut from in memory, with its query and credentials.
+ * buffer: a string would keep the whole head that it was cut from in memory, with its query and credentials. Each worker has a buffer for
+ * its part of the 1000, and the main thread reads all of them: a request that is written at that moment may be mixed with an earlier one.
  */
 export class RecentRequests {
-  readonly #bytes = Buffer.alloc(MOST_RECENT * SLOT_BYTES);
+  /** Those of all workers in the main thread, else the own one alone. */
+  readonly #parts: readonly Buffer[];
+  readonly #bytes: Buffer;
   #next = 0;
+
+  constructor(runtime: LastingMemory = { threads: ALONE, lastingMemory: ALONE.memory }) {
+    const { place, count } = runtime.threads;
+    const places = place >= 0 ? [place] : Array.from({ length: count }, (_, each) => each);
+    this.#parts = places.map((each) => Buffer.from(runtime.lastingMemory(`recent requests ${each}`, Math.ceil(MOST_RECENT / count) * SLOT_BYTES)));
+    this.#bytes = this.#parts[0]!;
+  }
 
   add(method: string, authority: string, path: string): void {
     if (method.length + authority.length + path.length > SLOT_BYTES - 3) return;
@@ -158,10 +176,12 @@ export class RecentRequests {
   /** In no particular order. */
   list(): readonly RecentRequest[] {
     const found: RecentRequest[] = [];
-    for (let at = 0; at < this.#bytes.length && this.#bytes[at] !== 0; at += SLOT_BYTES) {
-      // What follows the third line is left from an earlier request.
-      const [method = "", authority = "", path = ""] = this.#bytes.toString("latin1", at, at + SLOT_BYTES).split("\n", 3);
-      found.push({ method, authority, path });
+    for (const bytes of this.#parts) {
+      for (let at = 0; at < bytes.length && bytes[at] !== 0; at += SLOT_BYTES) {
+        // What follows the third line is left from an earlier request.
+        const [method = "", authority = "", path = ""] = bytes.toString("latin1", at, at + SLOT_BYTES).split("\n", 3);
+        found.push({ method, authority, path });
+      }
     }
     return found;
   }

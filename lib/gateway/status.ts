@@ -70,6 +70,8 @@ export interface GatewayStatus {
   readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
   /** Of the counters that gateways share; null: rate limits count in this process. */
   readonly counters: CountersReport | null;
+  /** Threads that serve requests; null: there is one, and no other thread replaces it. */
+  readonly workers: WorkersStatus | null;
   /** Of the last run of tests, also of a configuration that was refused; null where none has run. */
   readonly tests: { readonly passed: number; readonly failed: number } | null;
   /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
@@ -77,6 +79,14 @@ export interface GatewayStatus {
   /** The gateway's own: first the listeners', then `global.certificates`. */
   readonly certificates: readonly ShownCertificate[];
   readonly warnings: readonly Warning[];
+}
+
+export interface WorkersStatus {
+  readonly configured: number;
+  /** Fewer for a moment after one has ended, and for up to 30 seconds where they end again and again. */
+  readonly serving: number;
+  /** How many were replaced since the start. */
+  readonly restarts: number;
 }
 
 export interface PluginFaults {
@@ -128,6 +138,7 @@ export type WarningCode =
   | "certificates_unused"
   | "mtls_idle"
   | "counters_down"
+  | "workers_missing"
   | "no_upstream"
   | "upstream_down"
   | "upstream_ejected"

@@ -7,7 +7,7 @@ import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import { describePlace } from "./plugin_instances.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
-export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "pluginFaults"> {
+export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "workers" | "ready" | "pluginFaults"> {
   readonly upstreamSets: readonly UpstreamSetReport[];
   readonly shown: DisplayedConfig;
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
@@ -22,7 +22,7 @@ const MOST_WARNINGS = 100;
 export function warningsOf(source: WarningsSource): readonly Warning[] {
   const ofServices = source.upstreamSets.flatMap((upstreamSet) => [...ofService(upstreamSet)]);
   const { configWarnings } = source;
-  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofServices, ...ofPlugins(source), ...configWarnings];
+  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofWorkers(source), ...ofServices, ...ofPlugins(source), ...configWarnings];
   if (warnings.length <= MOST_WARNINGS) return warnings;
   const message = `There are ${warnings.length - MOST_WARNINGS} more warnings like these.`;
   const remedy = "See GET /gateway/health for every upstream, and edge-gateway validate for all warnings about the configuration.";
@@ -78,6 +78,13 @@ function* ofCounters({ counters }: WarningsSource): Iterable<Warning> {
   const why = failed === undefined ? "" : `: ${failed.address} cannot be used (${failed.reason})`;
   const message = `Rate limits are not shared with other gateways${why}; on_error "${counters.onError}" decides meanwhile.`;
   yield warning("counters_down", message, "Repair the server; it is used again by itself.", { path: "global.counters" });
+}
+
+/** While the gateway drains, workers end because they are asked to. */
+function* ofWorkers({ workers, ready }: WarningsSource): Iterable<Warning> {
+  if (workers === null || !ready || workers.serving >= workers.configured) return;
+  const message = `${workers.serving} of ${workers.configured} workers serve: the others have ended and are being replaced.`;
+  yield warning("workers_missing", message, "See the log for why they ended.");
 }
 
 function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Iterable<Warning> {

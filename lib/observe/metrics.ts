@@ -4,6 +4,8 @@
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { CacheResult, Meter, Notes, PluginTime } from "../http/exchange.ts";
+import type { ReportReader, ReportWriter } from "./report.ts";
+import { BUCKETS, COARSE, FIRST, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
 
 /** Other methods are counted together: clients can invent them. */
 export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
@@ -41,7 +43,7 @@ export class RouteMeter implements Meter {
     const { status, code, received, sent, cache } = notes;
     if (received !== null) this.receivedBytes += received;
     if (sent !== null) this.sentBytes += sent;
-    if (cache !== null) increment((this.cached ??= new Map<CacheResult, number>()), cache);
+    if (cache !== null) increase((this.cached ??= new Map<CacheResult, number>()), cache, 1);
     if (notes.meter === this) this.inFlight--;
     const isError = status !== null && status >= 500;
     const isLimited = code === "rate_limited";
@@ -68,15 +70,51 @@ export class RouteMeter implements Meter {
     }
   }
 
+  /** Moves all counts into a report. */
+  take(report: ReportWriter): void {
+    this.recent.take(report);
+    report.add([this.receivedBytes, this.sentBytes]);
+    for (const [key, { requests }] of this.#requests ?? []) report.item().add([key, requests]);
+    report.end();
+    for (const counts of [this.cached, this.refusals]) {
+      for (const [name, count] of counts ?? []) report.item(name).add([count]);
+      report.end();
+    }
+    this.receivedBytes = this.sentBytes = this.rateLimited = 0;
+    this.#requests = this.cached = this.refusals = null;
+  }
+
+  /** Adds the counts of a report, as if these requests ended now. */
+  add(report: ReportReader): void {
+    const counts = readCounts(report);
+    this.recent.addCounts(counts);
+    this.#total.addCounts(counts);
+    this.rateLimited += counts.limited;
+    this.receivedBytes += report.number();
+    this.sentBytes += report.number();
+    while (report.item()) {
+      const [key, requests] = [report.number(), report.number()];
+      const counted = this.#requests?.get(key);
+      if (counted !== undefined) counted.requests += requests;
+      else (this.#requests ??= new Map<number, { requests: number }>()).set(key, { requests });
+    }
+    while (report.item()) increase((this.cached ??= new Map<CacheResult, number>()), report.name() as CacheResult, report.number());
+    while (report.item()) this.#refused(report.name(), report.number());
+  }
+
   #failed(code: string, { route, attempts }: Notes): void {
     if (route === null || attempts > 0 || code === "internal" || ERRORS[code as ErrorCode]?.side === "upstream") return;
+    this.#refused(code, 1);
+  }
+
+  #refused(code: string, count: number): void {
     const refusals = (this.refusals ??= new Map<string, number>());
-    increment(refusals, refusals.has(code) || refusals.size < MOST_CODES ? code : "other");
+    increase(refusals, refusals.has(code) || refusals.size < MOST_CODES ? code : "other", count);
   }
 }
 
-function increment<Key>(counts: Map<Key, number>, key: Key): void {
-  counts.set(key, (counts.get(key) ?? 0) + 1);
+function increase<Key>(counts: Map<Key, number>, key: Key, by: number): void {
+  counts.set(key, (counts.get(key) ?? 0) + by);
 }
 
 /** The tries of one service's upstreams. */
@@ -140,8 +178,9 @@ export class Metrics {
     return this.#services;
   }
 
-  *plugins(): Iterable<readonly [labels: readonly string[], meter: PluginTime]> {
-    for (const [key, meter] of this.#plugins) yield [JSON.parse(key) as readonly string[], meter];
+  /** Keyed by their labels as JSON. */
+  get plugins(): ReadonlyMap<string, PluginTime> {
+    return this.#plugins;
   }
 
   /** Adds a plugin instance to the plan. Two with the same labels are counted together. */
@@ -178,24 +217,6 @@ export class Metrics {
 /** Steps in the window, the current one included. */
 export const WINDOW_STEPS = 12;
 
-/** Upper bounds of Prometheus' buckets in seconds; a bound is within its bucket, and longer times are in +Inf. */
-export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
-
-/**
- * One histogram serves quantiles and Prometheus. The upper bits of a time's binary form choose the bucket: eight for each doubling, so that
- * the middle of a bucket is at most 6.25 % away from any time in it. A logarithm would take five times as long. All times below 1/16 ms are
- * in the first bucket, all above 17 min in the last. A bucket that contains a bound of Prometheus is split there (25 ms: 24–25 and 25–26),
- * so that Prometheus' buckets are exact sums of these.
- */
-const MANTISSA_BITS = 3;
-const BUCKETS_PER_DOUBLING = 2 ** MANTISSA_BITS;
-const SHIFT = 23 - MANTISSA_BITS;
-const FIRST_EXPONENT = -4;
-const DOUBLINGS = 24;
-const FIRST = (127 + FIRST_EXPONENT) << MANTISSA_BITS;
-const UNSPLIT = DOUBLINGS * BUCKETS_PER_DOUBLING;
-export const TIME_BUCKETS = UNSPLIT + BUCKETS.length;
-
 /** The same four bytes as a number and as its bits. */
 const float = new Float32Array(1);
 const bits = new Uint32Array(float.buffer);
@@ -205,14 +226,22 @@ export interface StepCounter {
   current: number;
 }
 
-/** The counts of one step. */
-interface Step {
-  readonly step: number;
+/** Counts of one step, or of a report. */
+interface Counts {
   readonly requests: number;
   readonly errors: number;
   readonly limited: number;
   /** Bucket and count in turn, without the empty buckets: a route's times seldom lie far apart. */
+  readonly times: ArrayLike<number>;
+}
+
+interface Step extends Counts {
+  readonly step: number;
   readonly times: readonly number[];
+}
+
+interface TimedCounts extends Counts {
+  readonly sumMs: number;
 }
 
 /** Counts and times of requests or tries. */
@@ -223,10 +252,11 @@ export class Tally {
   /** A count for each of `TIME_BUCKETS`. Null while nothing was timed: most routes of a large configuration are quiet. */
   protected times: Uint32Array | null = null;
 
-  add({ requests, errors, limited, times }: Step): void {
+  add({ requests, errors, limited, times }: Counts): void {
     this.requests += requests;
     this.errors += errors;
     this.limited += limited;
+    if (times.length === 0) return;
     const sums = (this.times ??= new Uint32Array(TIME_BUCKETS));
     for (let i = 0; i < times.length; i += 2) sums[times[i]!]! += times[i + 1]!;
   }
@@ -276,6 +306,24 @@ export class Recent extends Tally {
     (this.times ??= new Uint32Array(TIME_BUCKETS))[bucketOf(ms)]!++;
   }
 
+  /** Moves the counts into a report: those of the current step, since a thread that reports does not end steps. */
+  take(report: ReportWriter): void {
+    const { requests, errors, limited, times } = this.#current();
+    report.add([requests, errors, limited, this.sumMs, times.length]);
+    report.add(times);
+    // Without a request since the last report it may be quiet for long.
+    if (requests === 0) this.times = null;
+    this.clear();
+    this.sumMs = 0;
+  }
+
+  /** Adds the counts of a report to the current step. */
+  addCounts(counts: TimedCounts): void {
+    if (this.#step !== this.#steps.current) this.#endStep();
+    this.add(counts);
+    this.sumMs += counts.sumMs;
+  }
+
   /** Counts of all times since the start by Prometheus' buckets, the last one +Inf; null while nothing was timed. */
   get counts(): readonly number[] | null {
     return this.requests === 0 ? this.#countsBefore : withTimes(this.#countsBefore, this.#current().times);
@@ -315,8 +363,13 @@ export class Recent extends Tally {
   }
 }
 
+export function readCounts(report: ReportReader): TimedCounts {
+  const [requests, errors, limited, sumMs] = [report.number(), report.number(), report.number(), report.number()];
+  return { requests, errors, limited, sumMs, times: report.numbers(report.number()) };
+}
+
 /** A copy of `counts`, Prometheus' buckets, with these times in them. Null where there is nothing. */
-function withTimes(counts: readonly number[] | null, times: Step["times"]): number[] | null {
+function withTimes(counts: readonly number[] | null, times: Counts["times"]): number[] | null {
   if (counts === null && times.length === 0) return null;
   const sums = counts?.slice() ?? new Array<number>(BUCKETS.length + 1).fill(0);
   for (let i = 0; i < times.length; i += 2) sums[COARSE[times[i]!]!]! += times[i + 1]!;
@@ -329,25 +382,3 @@ function bucketOf(ms: number): number {
   const unsplit = place < 0 ? 0 : place < UNSPLIT ? place : UNSPLIT - 1;
   return ms > SPLITS[unsplit]! ? PLACES[unsplit]! + 1 : PLACES[unsplit]!;
 }
-
-/** Lower edges of the buckets before they are split, in milliseconds, and the upper edge of the last one. */
-const EDGES = Array.from({ length: UNSPLIT + 1 }, (_, place) => {
-  const lower = 2 ** (FIRST_EXPONENT + Math.floor(place / BUCKETS_PER_DOUBLING));
-  return lower * (1 + (place % BUCKETS_PER_DOUBLING) / BUCKETS_PER_DOUBLING);
-});
-/** The bucket bound inside each of these ranges, in milliseconds: longer times belong to the next bucket. */
-const SPLITS = Float64Array.from({ length: UNSPLIT }, (_, place) => {
-  const bound = BUCKETS.find((seconds) => seconds * 1000 >= EDGES[place]! && seconds * 1000 < EDGES[place + 1]!);
-  return bound === undefined ? Infinity : bound * 1000;
-});
-/** The number of each after splitting. */
-const PLACES = Uint8Array.from({ length: UNSPLIT }, (_, place) => place + SPLITS.subarray(0, place).filter((at) => at < Infinity).length);
-/** Lower and upper edge of each bucket. */
-const SPANS = EDGES.slice(0, -1).flatMap((lower, place) => {
-  const [split, upper] = [SPLITS[place]!, EDGES[place + 1]!];
-  return split < Infinity ? [[lower, split] as const, [split, upper] as const] : [[lower, upper] as const];
-});
-/** Prometheus' bucket that contains each bucket. */
-const COARSE = Uint8Array.from(SPANS, ([, upper]) => BUCKETS.filter((seconds) => seconds * 1000 < upper).length);
-/** The middle of each bucket to three digits: more would suggest a precision that is not there. */
-const MIDDLES = SPANS.map(([lower, upper]) => Number(((lower + upper) / 2).toPrecision(3)));

@@ -72,17 +72,21 @@ interface InFlight {
 export class Stats {
   readonly #clock: Clock;
   readonly #metrics: Metrics;
+  readonly #collect: () => Promise<void> | null;
   readonly #startedAt: number;
   /** When the current step ends, on the monotonic clock. */
   #stepTo: number;
   #timer: Timer | null = null;
+  #isClosed = false;
   /** Oldest first. */
   readonly #history: Omit<Point, "at">[] = [];
   readonly #sum = new Tally();
 
-  constructor(clock: Clock, metrics: Metrics) {
+  /** `collect` adds to `metrics` what other threads have counted; null: it is there. */
+  constructor(clock: Clock, metrics: Metrics, collect: () => Promise<void> | null = () => null) {
     this.#clock = clock;
     this.#metrics = metrics;
+    this.#collect = collect;
     this.#startedAt = clock.now();
     this.#stepTo = this.#startedAt + STEP_MS - (clock.wall() % STEP_MS);
   }
@@ -90,9 +94,15 @@ export class Stats {
   /** From now on the clock ends the steps. */
   start(): void {
     this.#timer = this.#clock.after(Math.max(1, this.#stepTo - this.#clock.now()), () => {
-      this.#endSteps();
-      this.start();
+      const collected = this.#collect();
+      if (collected === null) this.#next();
+      else void collected.then(() => this.#next());
     });
+  }
+
+  #next(): void {
+    this.#endSteps();
+    if (!this.#isClosed) this.start();
   }
 
   read(extent: StatsExtent, inFlight: InFlight): GatewayStats {
@@ -127,6 +137,7 @@ export class Stats {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#timer?.cancel();
   }
 

@@ -31,6 +31,8 @@ export class Peer implements Destination<Connections>, Candidate {
   /** As configured; 0: no new requests. A reload may change it. */
   weight = 1;
   turn = 0;
+  /** In the main thread of several: requests in progress and open connections of all workers. */
+  readonly ofWorkers = { load: 0, open: 0 };
 
   constructor(id: string, pool: Connections, health: UpstreamHealth) {
     const { host, port } = pool.options;
@@ -48,6 +50,11 @@ export class Peer implements Destination<Connections>, Candidate {
 
   get load(): number {
     return this.pool.leased + this.pool.waiting;
+  }
+
+  /** As `load`, of all threads. */
+  get inFlight(): number {
+    return this.load + this.ofWorkers.load;
   }
 
   /**
@@ -196,10 +203,10 @@ export class UpstreamSet {
       name: this.service,
       circuitBreaker: this.#breaker?.report ?? null,
       upstreams: this.peers.map((peer) => {
-        const { id, host, port, weight, load } = peer;
+        const { id, host, port, weight, inFlight } = peer;
         const report = peer.health.report;
         const state = weight === 0 ? "draining" : report.state;
-        return { id, host, port, weight, ...report, state, usable: usable.includes(peer), inFlight: load };
+        return { id, host, port, weight, ...report, state, usable: usable.includes(peer), inFlight };
       }),
     };
   }

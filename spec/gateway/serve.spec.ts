@@ -2,6 +2,7 @@ import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import { ALONE } from "../../lib/base/threads.ts";
 import { injected } from "../../lib/gateway/inject.ts";
 import { RecentRequests, serve } from "../../lib/gateway/serve.ts";
 import type { Snapshot } from "../../lib/gateway/snapshot.ts";
@@ -93,6 +94,26 @@ describe("RecentRequests", () => {
     recent.add("GET", "a.test", path(500));
     recent.add("PUT", "b.test", "/");
     expect(listed(recent)).toEqual([`GET a.test ${path(500)}`, "PUT b.test /"]);
+  });
+
+  it("keeps the last requests of each worker, 1000 in all, and the main thread lists those of all workers, of dead ones too", () => {
+    const memories = new Map<string, SharedArrayBuffer>();
+    const lastingMemory = (name: string, bytes: number) => {
+      const known = memories.get(name) ?? new SharedArrayBuffer(bytes);
+      memories.set(name, known);
+      return known;
+    };
+    const created = (place: number) => new RecentRequests({ threads: { ...ALONE, place, count: 2 }, lastingMemory });
+    const [main, first, second] = [-1, 0, 1].map(created);
+    first!.add("GET", "a.test", "/first");
+    second!.add("GET", "a.test", "/second");
+    expect(listed(main!)).toEqual(["GET a.test /first", "GET a.test /second"]);
+    for (let i = 0; i < 700; i++) first!.add("GET", "a.test", `/${i}`);
+    expect(main!.list().map(({ path }) => path).sort()).toEqual([...Array.from({ length: 500 }, (_, i) => `/${i + 200}`), "/second"].sort());
+    const next = created(1);
+    expect(listed(main!)).toContain("GET a.test /second");
+    next.add("PUT", "a.test", "/");
+    expect(listed(main!).slice(500)).toEqual(["PUT a.test /"]);
   });
 
   it("a shorter request shows nothing of the longer one that was in its slot", () => {

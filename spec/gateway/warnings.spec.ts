@@ -18,6 +18,8 @@ const quiet: WarningsSource = {
   digest: "0123456789ab",
   certificates: [],
   counters: null,
+  workers: null,
+  ready: true,
   pluginFaults: [],
   upstreamSets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },

@@ -33,14 +33,16 @@ export interface ProgramOptions {
   readonly cwd?: string;
   /** Its standard input. */
   readonly input?: string;
+  /** The Node that runs it; by default the one that runs the specs. */
+  readonly node?: string;
 }
 
 /** Starts `edge-gateway WORDS…`. Its standard error is no terminal, so it logs JSON unless told otherwise. */
-export function program(words: readonly string[], { environment = {}, cwd, input }: ProgramOptions = {}): Program {
+export function program(words: readonly string[], { environment = {}, cwd, input, node = process.execPath }: ProgramOptions = {}): Program {
   let stop = async () => {};
   // Before the process is started: outside of a test this throws, and no process is left behind.
   onTestFinished(() => stop());
-  const child = spawn(process.execPath, [PROGRAM, ...words], {
+  const child = spawn(node, [PROGRAM, ...words], {
     env: { PATH: process.env.PATH, ...environment },
     stdio: ["pipe", "pipe", "pipe"],
     ...(cwd === undefined ? {} : { cwd }),
@@ -118,10 +120,10 @@ export interface RunningProgram extends Program {
 }
 
 /** Starts the program on free ports of 127.0.0.1; resolves when it has logged its start. */
-export async function runningProgram(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}): Promise<RunningProgram> {
+export async function runningProgram(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string): Promise<RunningProgram> {
   const file = fileWith(config);
   const ports = ["--http-port", "0", "--https-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"];
-  const running = program(["--config", file, ...ports, ...words], { environment });
+  const running = program(["--config", file, ...ports, ...words], { environment, ...(node !== undefined && { node }) });
   await running.says(/"message":"edge-gateway [^"]+ started".*\n/);
   const started = logLines(running.stderr()).find(({ message }) => / started$/.test(String(message)))!;
   return { ...running, file, started, port: Number(new URL((started.http as string[])[0]!).port) };

@@ -102,6 +102,8 @@ export interface Status {
   readonly warnings: readonly Warning[];
   /** The last run of the configuration's tests; null: it has none. Older gateways send none. */
   readonly tests?: { readonly passed: number; readonly failed: number } | null;
+  /** Threads that serve requests; null: there is one. Older gateways send none. */
+  readonly workers?: { readonly configured: number; readonly serving: number; readonly restarts: number } | null;
 }
 
 export interface UpstreamHealth {

@@ -82,7 +82,7 @@ function tileRow(): Part<[Known]> {
         [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
         [total === null ? "–" : number(total.in_flight), "requests now"],
         [total === null ? "–" : perSecond(total.limited_per_s), "requests refused"],
-        [uptimeS === null ? "–" : durationText(uptimeS), status === null ? "" : stateOf(status)],
+        [uptimeS === null ? "–" : durationText(uptimeS), status === null ? "" : [stateOf(status), ...workersOf(status).map(unbroken)].join(" · ")],
       ];
       tiles.forEach(({ value, note }, i) => {
         setText(value, texts[i]![0]);
@@ -264,6 +264,13 @@ function durationText(seconds: number): string {
 /** Keeps a number and its unit on one line. */
 function unbroken(text: string): string {
   return text.replaceAll(" ", "\u00a0");
+}
+
+/** Empty where one thread serves, which is not worth a word. */
+function workersOf({ workers }: Status): readonly string[] {
+  if (workers == null) return [];
+  const { configured, serving, restarts } = workers;
+  return [`${serving} of ${configured} workers`, ...(restarts === 0 ? [] : [restarts === 1 ? "1 restart" : `${number(restarts)} restarts`])];
 }
 
 function stateOf({ state, ready }: Status): string {

@@ -1,0 +1,62 @@
+/**
+ * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
+ */
+import { readCounts, RouteMeter, type Metrics } from "./metrics.ts";
+import type { ReportReader, ReportWriter } from "./report.ts";
+
+/** Moves all counts into a report: it has what was counted since the last one. Nothing else reads them in a worker. */
+export function takeMetrics({ services, plugins, unrouted }: Metrics, report: ReportWriter): void {
+  unrouted.take(report);
+  for (const [service, { routes }] of services) {
+    for (const [name, route] of routes) {
+      if (route.recent.requests === 0 && route.inFlight === 0) continue;
+      report.item(service, name).add([route.inFlight]);
+      route.take(report);
+    }
+  }
+  report.end();
+  for (const [service, { meter }] of services) {
+    for (const [id, recent] of meter.upstreams) if (recent.requests > 0) recent.take(report.item(service, id));
+  }
+  report.end();
+  for (const [service, { meter }] of services) {
+    if (meter.retries > 0) report.item(service).add([meter.retries]);
+    meter.retries = 0;
+  }
+  report.end();
+  for (const [labels, meter] of plugins) {
+    if (meter.requests > 0 || meter.ms > 0) report.item(labels).add([meter.requests, meter.ms]);
+    meter.requests = meter.ms = 0;
+  }
+  report.end();
+}
+
+/**
+ * Adds the counts of a report. `hold` gets the requests in flight of a route at this moment. A worker may report under another configuration:
+ * requests of routes that this one does not have count in all only, as those do that end after a reload.
+ */
+export function addMetrics({ services, plugins, steps, total, unrouted }: Metrics, report: ReportReader, hold: (meter: RouteMeter, inFlight: number) => void): void {
+  unrouted.add(report);
+  while (report.item()) {
+    const [service, route] = [report.name(), report.name()];
+    const meter = services.get(service)?.routes.get(route) ?? new RouteMeter(steps, total);
+    hold(meter, report.number());
+    meter.add(report);
+  }
+  while (report.item()) {
+    const [service, upstream] = [report.name(), report.name()];
+    const counts = readCounts(report);
+    services.get(service)?.meter.upstreams.get(upstream)?.addCounts(counts);
+  }
+  while (report.item()) {
+    const [service, retries] = [report.name(), report.number()];
+    const meter = services.get(service)?.meter;
+    if (meter !== undefined) meter.retries += retries;
+  }
+  while (report.item()) {
+    const [meter, requests, ms] = [plugins.get(report.name()), report.number(), report.number()];
+    if (meter === undefined) continue;
+    meter.requests += requests;
+    meter.ms += ms;
+  }
+}

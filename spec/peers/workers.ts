@@ -1,0 +1,115 @@
+/** Starts the built gateway with several workers on a Node release that can, and ends it with the test. */
+import { createHash } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { keptClient, type Answered, type KeptClient } from "../support/kept_client.ts";
+import { emptyFolder, runningProgram, type RunningProgram } from "../support/process.ts";
+import { CREDENTIALS } from "./built.ts";
+import { nodeOf, type Release } from "./nodes.ts";
+
+export interface Workers extends RunningProgram {
+  readonly adminUrl: string;
+  /** Asks the admin interface, with a session of its own; resolves with the body as text. */
+  admin(path: string, method?: string): Promise<string>;
+}
+
+export interface WorkersOptions {
+  /** Default 24. */
+  readonly release?: Release;
+  /** Default 2. */
+  readonly workers?: number;
+  /** Further arguments of the program. */
+  readonly words?: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
+/** Resolves when the program has logged its start: all workers listen. Its log is JSON, on `stderr()`. */
+export async function withWorkers(config: unknown, { release = 24, workers = 2, words = [], environment = {} }: WorkersOptions = {}): Promise<Workers> {
+  const settings = { ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, ...environment };
+  const running = await runningProgram(config, ["--workers", String(workers), ...words], settings, nodeOf(release));
+  const adminUrl = running.started.admin as string;
+  let cookie: Promise<string> | null = null;
+  return {
+    ...running,
+    adminUrl,
+    async admin(path, method = "GET") {
+      cookie ??= login(adminUrl);
+      const answer = await fetch(adminUrl + path, { method, headers: { cookie: await cookie } });
+      return answer.text();
+    },
+  };
+}
+
+async function login(adminUrl: string): Promise<string> {
+  const authorization = `Basic ${Buffer.from(`${CREDENTIALS.user}:${CREDENTIALS.password}`).toString("base64")}`;
+  const answer = await fetch(`${adminUrl}/login`, { method: "POST", headers: { authorization } });
+  if (answer.status !== 200) throw new Error(`the login was answered with ${answer.status}`);
+  return answer.headers.getSetCookie()[0]!.split(";", 1)[0]!;
+}
+
+/**
+ * A plugin module for every worker: its replies say which thread answered (`X-Worker`) and by which configuration (`X-Set`), and a query
+ * makes the thread fail. `refused_in` is a thread that refuses the configuration; the main thread is 0.
+ */
+const PROBE = `import { threadId } from "node:worker_threads";
+const kept = [];
+const FAULTS = {
+  "?exit": () => process.exit(3),
+  "?throw": () => setImmediate(() => { throw new Error("thrown by the probe"); }),
+  "?hang": () => { for (;;); },
+  "?memory": () => { for (;;) kept.push(new Array(10_000).fill(0)); },
+};
+export default ({ definePlugin, schema, withHeader }) => definePlugin({
+  name: "probe",
+  schema: schema.object({
+    set: schema.withDefault(schema.integer({ describe: "The number of the configuration." }), 0),
+    refused_in: schema.withDefault(schema.integer({ describe: "A thread." }), -1),
+  }),
+  create({ set, refusedIn }) {
+    if (threadId === refusedIn) throw new Error("thread " + threadId + " refuses " + set);
+    return (next) => async (exchange) => {
+      FAULTS[exchange.query]?.();
+      const reply = await next(exchange);
+      return { ...reply, headers: withHeader(withHeader(reply.headers, "X-Worker", String(threadId)), "X-Set", String(set)) };
+    };
+  },
+});
+`;
+
+/** Writes the module of the plugin kind "probe" to a file; its entry of `global.plugin_modules`. */
+export function probeModule(): { readonly path: string; readonly sha256: string } {
+  const path = join(emptyFolder(), "probe.mjs");
+  writeFileSync(path, PROBE);
+  return { path, sha256: createHash("sha256").update(PROBE).digest("hex") };
+}
+
+/** Of an answer that passed the plugin "probe". */
+export const workerOf = ({ headers }: Answered) => Number(headers["x-worker"]);
+
+/** Connects until the connection is with a worker that fits; the other connections are closed. */
+export async function clientOn(port: number, fits: (worker: number) => boolean): Promise<KeptClient> {
+  const deadline = performance.now() + 10_000;
+  for (;;) {
+    const client = await keptClient(port);
+    const worker = await client.ask("/a/which", { "X-Tenant": `scout ${scouts++}` }).then(workerOf, () => NaN);
+    if (fits(worker)) {
+      onTestFinished(client.close);
+      return client;
+    }
+    client.close();
+    if (performance.now() > deadline) throw new Error("no connection reached the worker within ten seconds");
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+let scouts = 0;
+
+/** The threads of all workers, in the order in which connections reached them. */
+export async function workersOn(port: number, count: number): Promise<number[]> {
+  const found: number[] = [];
+  while (found.length < count) {
+    await clientOn(port, (worker) => worker > 0 && !found.includes(worker) && found.push(worker) > 0);
+  }
+  return found;
+}

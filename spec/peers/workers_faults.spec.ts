@@ -1,0 +1,112 @@
+import { describe, expect, it, onTestFinished } from "vitest";
+import { backend, oneService } from "../support/gateway.ts";
+import type { KeptClient } from "../support/kept_client.ts";
+import { logLines } from "../support/process.ts";
+import { RELEASES, type Release } from "./nodes.ts";
+import { until } from "./redis.ts";
+import { clientOn, probeModule, withWorkers, workersOn, type Workers } from "./workers.ts";
+
+/** Two workers, found by their connections, and requests without end to the second, over connections that stay. */
+async function started(release: Release, environment: Record<string, string> = {}) {
+  const { port } = await backend();
+  const config = oneService(port, { plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] });
+  const running = await withWorkers(config, { release, environment });
+  const [victim, healthy] = (await workersOn(running.port, 2)) as [number, number];
+  return { running, victim, healthy, load: await steady(running.port, healthy) };
+}
+
+interface Steady {
+  readonly failures: string[];
+  readonly answered: () => number;
+}
+
+/** Four clients of one worker that ask one request after the other; a connection that ends is a failure. */
+async function steady(port: number, worker: number): Promise<Steady> {
+  const failures: string[] = [];
+  let [answered, isStopped] = [0, false];
+  const serve = async (client: KeptClient) => {
+    while (!isStopped) {
+      const { status, headers } = await client.ask("/a/x");
+      if (status !== 200 || headers["x-worker"] !== String(worker)) failures.push(JSON.stringify([status, headers]));
+      answered++;
+    }
+  };
+  const clients = await Promise.all(Array.from({ length: 4 }, () => clientOn(port, (each) => each === worker)));
+  const running = Promise.all(clients.map(serve)).catch((error: Error) => void failures.push(error.message));
+  onTestFinished(() => {
+    isStopped = true;
+    return running.then(() => {});
+  });
+  return { failures, answered: () => answered };
+}
+
+interface Status {
+  readonly workers: { readonly configured: number; readonly serving: number; readonly restarts: number };
+  readonly warnings: readonly { readonly code: string }[];
+}
+
+async function statusOf(running: Workers): Promise<Status> {
+  return JSON.parse(await running.admin("/gateway/status")) as Status;
+}
+
+const ready = async ({ adminUrl }: Workers) => (await fetch(`${adminUrl}/readyz`)).status;
+
+describe.each(RELEASES)("a worker that fails, on Node %i", (release) => {
+  it("by process.exit, an exception in a timer or lack of memory loses its own connections alone, and is logged and replaced", { timeout: 60_000 }, async () => {
+    // Small, so that it is full soon.
+    const { running, victim, healthy, load } = await started(release, { NODE_OPTIONS: "--max-old-space-size=96" });
+    const kept = await clientOn(running.port, (worker) => worker === healthy);
+    let before = victim;
+    const faults = [
+      ["?exit", /3/],
+      ["?throw", /thrown by the probe/],
+      ["?memory", /memory/i],
+    ] as const;
+    for (const [nth, [fault, said]] of faults.entries()) {
+      const clients = await Promise.all([0, 1].map(() => clientOn(running.port, (worker) => worker === before)));
+      const broken = expect(clients[0]!.ask("/a/x")).resolves.toBeDefined().then(() => expect(clients[1]!.ask(`/a/x${fault}`)).rejects.toThrow());
+      await broken;
+      await expect(clients[0]!.ask("/a/x")).rejects.toThrow();
+      expect(await ready(running)).toBe(200);
+      const now = before;
+      await clientOn(running.port, (worker) => worker > 0 && worker !== healthy && worker !== now && (before = worker) > 0);
+      await until(async () => (await statusOf(running)).workers.serving === 2);
+      const { workers, warnings } = await statusOf(running);
+      expect(workers).toEqual({ configured: 2, serving: 2, restarts: nth + 1 });
+      expect(warnings.map(({ code }) => code)).not.toContain("workers_missing");
+      const ends = logLines(running.stderr()).filter(({ message }) => /worker has ended/.test(String(message)));
+      expect(ends).toHaveLength(nth + 1);
+      expect(JSON.stringify(ends.at(-1))).toMatch(said);
+    }
+    const answered = load.answered();
+    await until(() => load.answered() > answered);
+    expect(load.failures).toEqual([]);
+    expect((await kept.ask("/a/x")).status).toBe(200);
+  });
+});
+
+describe("a worker that hangs", () => {
+  it("is ended and replaced after ten seconds on Node 22 and 24; a program that was stopped for as long goes on with all its workers", { timeout: 60_000 }, async () => {
+    const stoppedOne = async () => {
+      const { running, victim, healthy } = await started(24);
+      const clients = await Promise.all([victim, healthy].map((thread) => clientOn(running.port, (worker) => worker === thread)));
+      return { running, clients };
+    };
+    const hangs = await Promise.all(RELEASES.map((release) => started(release)));
+    const stopped = await stoppedOne();
+    stopped.running.child.kill("SIGSTOP");
+    await Promise.all(
+      hangs.map(async ({ running, victim, healthy, load }) => {
+        const client = await clientOn(running.port, (worker) => worker === victim);
+        await expect(client.ask("/a/x?hang")).rejects.toThrow();
+        await clientOn(running.port, (worker) => worker > 0 && worker !== healthy && worker !== victim);
+        expect(load.failures).toEqual([]);
+        const ends = logLines(running.stderr()).filter(({ message }) => /worker has ended/.test(String(message)));
+        expect(ends).toEqual([expect.objectContaining({ error: expect.stringMatching(/no sign of life for 10 seconds/) })]);
+      }),
+    );
+    stopped.running.child.kill("SIGCONT");
+    for (const client of stopped.clients) expect((await client.ask("/a/x")).status).toBe(200);
+    expect((await statusOf(stopped.running)).workers).toEqual({ configured: 2, serving: 2, restarts: 0 });
+  });
+});

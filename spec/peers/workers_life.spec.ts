@@ -1,0 +1,72 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import tls, { type TLSSocket } from "node:tls";
+import { describe, expect, it } from "vitest";
+import { load } from "../journeys/load.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { backend, oneService } from "../support/gateway.ts";
+import { keptClient, over } from "../support/kept_client.ts";
+import { emptyFolder, logLines } from "../support/process.ts";
+import { RELEASES } from "./nodes.ts";
+import { probeModule, withWorkers, workerOf } from "./workers.ts";
+
+describe.each(RELEASES)("two workers on Node %i", (release) => {
+  it("that are told to end under load answer every request that has reached them, and the program exits with status 0", async () => {
+    const origin = await backend((request, response) => void response.end(request.url));
+    const config = oneService(origin.port);
+    const [first, second] = [await withWorkers(config, { release, environment: { PRE_STOP_DELAY_S: "1" } }), await withWorkers(config, { release })];
+    const under = load({ ports: [first.port, second.port], clients: 16, pauseMs: (client) => client % 3 });
+    await under.more(500);
+    first.child.kill("SIGTERM");
+    expect(await first.ended).toMatchObject({ code: 0, signal: null });
+    await under.more(200);
+    await under.stop();
+    expect(under.failures).toEqual([]);
+    expect(first.stderr()).not.toContain("worker has ended");
+    expect(logLines(first.stderr()).at(-1)).toMatchObject({ message: "stopped" });
+  });
+
+  it("write whole lines to one access log on a pipe: one for each request, however long", async () => {
+    const { port } = await backend();
+    const running = await withWorkers(oneService(port, { plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] }), { release });
+    const long = "x".repeat(7_000);
+    const asked = Array.from({ length: 20 }, async (_, nth) => {
+      const client = await keptClient(running.port);
+      const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => client.ask(`/a/${nth}-${i}/${long}`)));
+      client.close();
+      return answers;
+    });
+    const answers = (await Promise.all(asked)).flat();
+    expect(new Set(answers.map(workerOf)).size).toBe(2);
+    running.child.kill("SIGTERM");
+    const { stdout, code } = await running.ended;
+    expect(code).toBe(0);
+    const paths = logLines(stdout).map(({ path }) => String(path).slice(0, -long.length));
+    expect(paths.sort()).toEqual(Array.from({ length: 400 }, (_, i) => `/a/${Math.floor(i / 20)}-${i % 20}/`).sort());
+  });
+
+  it("resume each other's TLS sessions", async () => {
+    const { port } = await backend();
+    const folder = emptyFolder();
+    const [cert, key] = [join(folder, "server.pem"), join(folder, "server.key")];
+    writeFileSync(cert, SERVER.cert);
+    writeFileSync(key, SERVER.key);
+    const config = oneService(port, { plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] });
+    const running = await withWorkers(config, { release, environment: { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key } });
+    const https = Number(new URL((running.started.https as string[])[0]!).port);
+    let session: Buffer | undefined;
+    const worker = async (resumed: boolean) => {
+      const socket = tls.connect({ port: https, host: "127.0.0.1", ca: CA.cert, servername: "localhost", ...(session && { session }) });
+      socket.on("session", (given: Buffer) => (session = given));
+      await new Promise<void>((resolve, reject) => (socket as TLSSocket).once("secureConnect", resolve).once("error", reject));
+      expect(socket.isSessionReused()).toBe(resumed);
+      const client = over(socket);
+      const answered = workerOf(await client.ask("/a/x"));
+      client.close();
+      return answered;
+    };
+    const seen = new Set([await worker(false)]);
+    for (let tries = 0; seen.size < 2 && tries < 200; tries++) seen.add(await worker(true));
+    expect(seen.size).toBe(2);
+  });
+});

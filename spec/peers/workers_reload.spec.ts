@@ -1,0 +1,69 @@
+import { renameSync, writeFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { stale, type Versioned } from "../support/admissions.ts";
+import { backend, oneService } from "../support/gateway.ts";
+import { keptClient } from "../support/kept_client.ts";
+import { RELEASES } from "./nodes.ts";
+import { probeModule, withWorkers, workersOn } from "./workers.ts";
+
+const RELOADS = 100;
+/** Requests that a client sends over one connection. */
+const KEPT = 50;
+
+/** Clients that ask one request after the other, and connect again after some; what answered, and what failed. */
+function load(port: number, clients: number) {
+  const answers: (Versioned & { readonly worker: string })[] = [];
+  const failures: string[] = [];
+  let isStopped = false;
+  const one = async () => {
+    while (!isStopped) {
+      const client = await keptClient(port);
+      for (let i = 0; i < KEPT && !isStopped; i++) {
+        const { status, headers, sent, received } = await client.ask("/a/x");
+        if (status !== 200) failures.push(`status ${status}`);
+        answers.push({ sent, received, version: Number(headers["x-set"]), worker: headers["x-worker"]! });
+      }
+      client.close();
+    }
+  };
+  const running = Promise.all(Array.from({ length: clients }, one)).catch((error: Error) => void failures.push(error.message));
+  return {
+    answers,
+    failures,
+    stop: () => {
+      isStopped = true;
+      return running;
+    },
+  };
+}
+
+describe.each(RELEASES)("reloads of two workers on Node %i", (release) => {
+  it("a hundred under load, some refused by one worker: all workers take a configuration or none, at once, and no request is lost", { timeout: 60_000 }, async () => {
+    const { port } = await backend();
+    const plugin_modules = [probeModule()];
+    const config = (set: number, refused_in: number) => oneService(port, { plugins: [{ name: "probe", config: { set, refused_in } }] }, { plugin_modules });
+    const running = await withWorkers(config(0, -1), { release });
+    const threads = await workersOn(running.port, 2);
+    const under = load(running.port, 4);
+    const refused: number[] = [];
+    for (let set = 1; set <= RELOADS; set++) {
+      const refusedIn = [-1, ...threads][Math.floor(Math.random() * 3)]!;
+      writeFileSync(`${running.file}.new`, JSON.stringify(config(set, refusedIn)));
+      renameSync(`${running.file}.new`, running.file);
+      const said = await running.admin("/gateway/reload", "POST");
+      if (refusedIn === -1) expect(JSON.parse(said)).toMatchObject({ changed: true });
+      else {
+        refused.push(set);
+        expect(said).toContain(`thread ${refusedIn} refuses ${set}`);
+      }
+    }
+    await under.stop();
+    const { answers, failures } = under;
+    expect(failures).toEqual([]);
+    expect(answers.length).toBeGreaterThan(RELOADS);
+    expect(new Set(answers.map(({ worker }) => worker))).toEqual(new Set(threads.map(String)));
+    expect(refused.length).toBeGreaterThan(0);
+    expect(answers.filter(({ version }) => refused.includes(version))).toEqual([]);
+    expect(stale(answers)).toEqual([]);
+  });
+});
