@@ -164,6 +164,67 @@ describe("GET /gateway/events", () => {
   });
 });
 
+describe("with workers, which are asked first", () => {
+  /** A source that has to be brought up to date, which takes until `answer` is called. */
+  function asking() {
+    const { now, source: told } = changing();
+    let waiting: (() => void)[] = [];
+    const refresh: AdminOptions["source"]["refresh"] = (extent) => {
+      expect(extent).toBe("counts");
+      return new Promise((resolve) => void waiting.push(resolve));
+    };
+    const answer = async () => {
+      await eventually(() => waiting.length > 0);
+      const asked = waiting;
+      waiting = [];
+      for (const resolve of asked) resolve();
+    };
+    return { now, source: { ...told, refresh }, answer, waits: () => waiting.length };
+  }
+
+  it("begins and continues a stream with figures of after the answers", async () => {
+    const { now, source: told, answer, waits } = asking();
+    const running = await startAdmin({ source: told });
+    const opening = stream(running, await running.session());
+    await eventually(() => waits() === 1);
+    now.status = { ...STATUS, digest: "000000000001" };
+    await answer();
+    const first = await opening;
+    await eventually(() => first.names().length === 3);
+    expect(first.last("status").digest).toBe("000000000001");
+    running.clock.advance(1_000);
+    await eventually(() => waits() === 1);
+    now.status = { ...STATUS, digest: "000000000002" };
+    await answer();
+    await eventually(() => first.names().length === 5);
+    expect(first.last("status").digest).toBe("000000000002");
+  });
+
+  it("asks once a second for all readers, also when the last one leaves and another comes while an answer is awaited", async () => {
+    const { source: told, answer, waits } = asking();
+    const running = await startAdmin({ source: told });
+    const cookie = await running.session();
+    const { clock } = running;
+    const opened = async () => {
+      const opening = stream(running, cookie);
+      await answer();
+      return opening;
+    };
+    const first = await opened();
+    clock.advance(1_000);
+    await eventually(() => waits() === 1);
+    first.response.destroy();
+    await eventually(() => clock.pending === 0);
+    const second = await opened();
+    await eventually(() => second.names().length === 3);
+    expect(clock.pending).toBe(1);
+    clock.advance(1_000);
+    await answer();
+    await eventually(() => second.names().length === 4);
+    expect([clock.pending, waits()]).toEqual([1, 0]);
+  });
+});
+
 describe("the end of a stream", () => {
   it("follows its session: at once on logout, within a second on expiry; other streams continue", async () => {
     const { running, ask, cookie, first, clock } = await listening({ sessionTtlS: 10 });
