@@ -173,6 +173,7 @@ export class Runtime {
     this.inFlight?.clear(place);
     this.connections?.clear(place);
     for (const upstreamSet of this.upstreamSets) upstreamSet.freeLockOf(id);
+    this.counters.repair(id);
   }
 
   /** Closes the state that was created for a snapshot that does not come into force. */
