@@ -100,7 +100,7 @@ describe("a reload", () => {
     expect((await third.ask("/a/x")).headers["x-set"]).toBe("2");
     const all = Array.from({ length: 30 }, (_, thread) => thread + 1); // also those that start later: the watched file is read again
     expect(await reload(3, all)).toContain("every worker ended while it prepared this configuration");
-    await until(async () => (await running.admin("/gateway/status")).includes('"serving":2'));
+    await until(async () => (JSON.parse(await running.admin("/gateway/status")) as { workers: { serving: number } }).workers.serving === 2, () => running.stderr());
     const { headers } = await (await keptClient(running.port)).ask("/a/x");
     expect(headers["x-set"]).toBe("2");
   });
