@@ -19,6 +19,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   profile: [async () => (await import("./profile.ts")).profile, "[SCENARIO] [--seconds N] [--top N] [--of NAME] [--help]"],
   reload: [async () => (await import("./reload.ts")).reload, "[SECONDS]"],
   router: [async () => (await import("./router.ts")).router, "[ROUNDS]"],
+  scale: [async () => (await import("./scale.ts")).scale, "[TURNS]"],
   soak: [async () => (await import("./soak.ts")).soak, "[SECONDS]"],
   start: [async () => (await import("./start.ts")).start, "[STARTS]"],
   tests: [async () => (await import("./tests.ts")).tests, "[ROUNDS]"],

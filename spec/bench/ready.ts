@@ -41,8 +41,10 @@ export function versionOf(name: string): string {
   return (JSON.parse(readFileSync(`${OWN}node_modules/${name}/package.json`, "utf8")) as { version: string }).version;
 }
 
-function run(command: string, words: readonly string[], cwd: string): void {
+/** Runs a program to its end and returns its standard output. Throws with all its output if it fails. */
+export function run(command: string, words: readonly string[], cwd = ROOT): string {
   const { status, error, stdout, stderr } = spawnSync(command, words, { cwd, encoding: "utf8" });
   if (error !== undefined) throw error;
   if (status !== 0) throw new Error(`${command} ${words.join(" ")} ended with ${status}\n${stdout}${stderr}`);
+  return stdout;
 }

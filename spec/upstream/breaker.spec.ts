@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { Breaker, type BreakerSettings, type Verdict } from "../../lib/upstream/breaker.ts";
+import { Breaker, BREAKER_BYTES, type BreakerSettings, type Verdict } from "../../lib/upstream/breaker.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
+import { inThreads, threadsOf, type Inside } from "../support/threads.ts";
 
 function bench(parts: Partial<BreakerSettings> = {}) {
   const clock = manualClock();
@@ -165,4 +166,122 @@ it("closes when fewer probes are required than have passed", () => {
   breaker.configure({ ...settings, probes: 2 });
   expect(breaker.report.state).toBe("closed");
   expect(requests("+")).toBe("+");
+});
+
+describe("a circuit breaker over several threads", () => {
+  const SETTINGS: BreakerSettings = { errorRatio: 0.5, minRequests: 4, windowMs: 1000, openMs: 500, probes: 3 };
+
+  /** The breakers of two workers and of the main thread. */
+  function shared(parts: Partial<BreakerSettings> = {}) {
+    const clock = manualClock();
+    const { log, lines } = madeUpTools();
+    const threads = threadsOf(2);
+    const memory = threads(-1).memory("b", BREAKER_BYTES);
+    const breakerOf = (place: number) => new Breaker({ clock, log, service: "s", memory, threads: threads(place) }, { ...SETTINGS, ...parts });
+    const [main, one, two] = [breakerOf(-1), breakerOf(0), breakerOf(1)];
+    const fail = (breaker: Breaker, times: number) => {
+      for (let i = 0; i < times; i++) breaker.settle(breaker.admit(), "failed");
+    };
+    return { clock, lines, main, one, two, fail, memory };
+  }
+
+  it("opens for all threads by the failures of all, and logs it once", () => {
+    const { main, one, two, fail, lines } = shared();
+    fail(one, 2);
+    expect(main.report.state).toBe("closed");
+    fail(two, 2);
+    expect([main.report.state, one.admit(), two.admit(), one.retryAfterMs]).toEqual(["open", -1, -1, 500]);
+    expect(lines.map(({ message }) => message)).toEqual(["circuit opened: requests are refused"]);
+  });
+
+  it("admits exactly `probes` probes, whichever threads ask, and closes for all when all have passed", () => {
+    const { clock, main, one, two, fail, lines } = shared();
+    fail(one, 4);
+    clock.advance(500);
+    const probes = [one.admit(), two.admit(), two.admit()];
+    expect([...probes.map((admission) => admission > 0), one.admit(), two.admit()]).toEqual([true, true, true, -1, -1]);
+    one.settle(probes[0]!, "passed");
+    two.settle(probes[1]!, "passed");
+    expect(main.report.state).toBe("half_open");
+    // A thread may settle what another one has admitted: there is one count.
+    one.settle(probes[2]!, "passed");
+    expect([main.report.state, two.admit() > 0, lines.length]).toEqual(["closed", true, 2]);
+  });
+
+  it("admits other probes open_ms after a worker died with its own", () => {
+    const { clock, one, two, fail } = shared({ probes: 1 });
+    fail(one, 4);
+    clock.advance(500);
+    expect([one.admit() > 0, two.admit()]).toEqual([true, -1]);
+    clock.advance(499);
+    expect(two.admit()).toBe(-1);
+    clock.advance(1);
+    expect(two.admit()).toBeGreaterThan(0);
+  });
+
+  it("goes on when a worker died with the lock, once the main thread has freed it", () => {
+    const { main, one, fail, memory, clock } = shared();
+    const words = new Int32Array(memory);
+    fail(one, 1);
+    Atomics.store(words, 0, 99);
+    main.freeLockOf(98);
+    expect(Atomics.load(words, 0)).toBe(99);
+    main.freeLockOf(99);
+    fail(one, 3);
+    clock.advance(500);
+    expect([main.report.state, one.admit() > 0]).toEqual(["open", true]);
+  });
+
+  it("takes new settings in the main thread without waiting for the lock", () => {
+    const { main, one, fail, memory, clock } = shared();
+    fail(one, 4);
+    clock.advance(500);
+    one.settle(one.admit(), "passed");
+    Atomics.store(new Int32Array(memory), 0, 99);
+    main.configure({ ...SETTINGS, probes: 1 });
+    expect(main.report.state).toBe("half_open");
+    main.freeLockOf(99);
+    one.configure({ ...SETTINGS, probes: 1 });
+    expect(main.report.state).toBe("closed");
+  });
+
+  it("starts to count again when the window changes, whichever thread is the first to use the new one", () => {
+    const { main, one, two, fail } = shared();
+    fail(one, 3);
+    for (const breaker of [main, one, two]) breaker.configure({ ...SETTINGS, windowMs: 10 });
+    fail(two, 3);
+    expect(main.report.state).toBe("closed");
+    fail(one, 1);
+    expect(main.report.state).toBe("open");
+  });
+
+  it("admits exactly `probes` of the requests with which three threads compete, in each of many turns", async () => {
+    const memories = new Map<string, SharedArrayBuffer>();
+    threadsOf(3, memories)(-1).memory("b", BREAKER_BYTES);
+    const admitted = await inThreads(3, "upstream/breaker", memories, ({ module, threads, meet, words }: Inside<typeof import("../../lib/upstream/breaker.ts")>) => {
+      // A clock that the first thread moves.
+      const clock = { now: () => Atomics.load(words, 0), wall: () => 1, after: () => ({ cancel() {}, restart() {} }) };
+      const silent = { debug() {}, info() {}, warn() {}, error() {} };
+      const settings = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 500, probes: 5 };
+      const breaker = new module.Breaker({ clock, log: silent, service: "s", memory: threads.memory("b", 0), threads }, settings);
+      return Array.from({ length: 300 }, () => {
+        if (threads.place === 0) {
+          breaker.settle(breaker.admit(), "failed");
+          Atomics.add(words, 0, 500);
+        }
+        meet();
+        const admissions: number[] = [];
+        for (let i = 0; i < 20; i++) admissions.push(breaker.admit());
+        meet();
+        for (const admission of admissions) if (admission > 0) breaker.settle(admission, "passed");
+        meet();
+        const { state } = breaker.report;
+        meet();
+        return { probes: admissions.filter((admission) => admission > 0).length, state };
+      });
+    });
+    const probes = admitted[0]!.map((_, turn) => admitted.reduce((sum, each) => sum + each[turn]!.probes, 0));
+    expect(new Set(probes)).toEqual(new Set([5]));
+    expect(new Set(admitted.flat().map(({ state }) => state))).toEqual(new Set(["closed"]));
+  });
 });
