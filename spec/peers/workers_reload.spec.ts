@@ -45,18 +45,22 @@ describe.each(RELEASES)("reloads of two workers on Node %i", (release) => {
     const running = await withWorkers(config(0, -1), { release });
     const threads = await workersOn(running.port, 2);
     const under = load(running.port, 4);
+    const asker = await keptClient(running.port);
     const refused: number[] = [];
+    let inForce = 0;
     for (let set = 1; set <= RELOADS; set++) {
       const refusedIn = [-1, ...threads][Math.floor(Math.random() * 3)]!;
       writeFileSync(`${running.file}.new`, JSON.stringify(config(set, refusedIn)));
       renameSync(`${running.file}.new`, running.file);
       const said = await running.admin("/gateway/reload", "POST");
-      if (refusedIn === -1) expect(JSON.parse(said)).toMatchObject({ changed: true });
+      if (refusedIn === -1) inForce = set;
       else {
         refused.push(set);
         expect(said).toContain(`thread ${refusedIn} refuses ${set}`);
       }
+      expect([said, (await asker.ask("/a/x")).headers["x-set"]]).toEqual([said, String(inForce)]);
     }
+    asker.close();
     await under.stop();
     const { answers, failures } = under;
     expect(failures).toEqual([]);
