@@ -178,6 +178,7 @@ describe("with workers, which are asked first", () => {
       const asked = waiting;
       waiting = [];
       for (const resolve of asked) resolve();
+      await new Promise((resolve) => setImmediate(resolve));
     };
     return { now, source: { ...told, refresh }, answer, waits: () => waiting.length };
   }
@@ -202,26 +203,35 @@ describe("with workers, which are asked first", () => {
 
   it("asks once a second for all readers, also when the last one leaves and another comes while an answer is awaited", async () => {
     const { source: told, answer, waits } = asking();
-    const running = await startAdmin({ source: told });
-    const cookie = await running.session();
-    const { clock } = running;
-    const opened = async () => {
-      const opening = stream(running, cookie);
-      await answer();
-      return opening;
-    };
-    const first = await opened();
+    const clock = manualClock();
+    const streams = new EventStreams({ source: told, clock, log: silentLog });
+    const first = streams.open(() => true);
     clock.advance(1_000);
-    await eventually(() => waits() === 1);
-    first.response.destroy();
-    await eventually(() => clock.pending === 0);
-    const second = await opened();
-    await eventually(() => second.names().length === 3);
+    expect([waits(), clock.pending]).toEqual([1, 0]);
+    first.destroy();
+    await once(first, "close");
+    const second = streams.open(() => true).resume();
+    streams.open(() => true).resume();
+    await answer();
     expect(clock.pending).toBe(1);
     clock.advance(1_000);
     await answer();
-    await eventually(() => second.names().length === 4);
-    expect([clock.pending, waits()]).toEqual([1, 0]);
+    expect([waits(), clock.pending]).toEqual([0, 1]);
+    streams.close();
+    await once(second, "close");
+    expect(clock.pending).toBe(0);
+  });
+
+  it("sends nothing after the streams were closed while an answer was awaited", async () => {
+    const { source: told, answer } = asking();
+    const clock = manualClock();
+    const streams = new EventStreams({ source: told, clock, log: silentLog });
+    const body = streams.open(() => true).resume();
+    clock.advance(1_000);
+    streams.close();
+    await once(body, "close");
+    await answer();
+    expect(clock.pending).toBe(0);
   });
 });
 

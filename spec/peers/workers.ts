@@ -10,7 +10,9 @@ import { nodeOf, type Release } from "./nodes.ts";
 
 export interface Workers extends RunningProgram {
   readonly adminUrl: string;
-  /** Asks the admin interface, with a session of its own; resolves with the body as text. */
+  /** The Cookie header of a session of the admin interface. */
+  session(): Promise<string>;
+  /** Asks the admin interface, with that session; resolves with the body as text. */
   admin(path: string, method?: string): Promise<string>;
 }
 
@@ -30,12 +32,13 @@ export async function withWorkers(config: unknown, { release = 24, workers = 2, 
   const running = await runningProgram(config, ["--workers", String(workers), ...words], settings, nodeOf(release));
   const adminUrl = running.started.admin as string;
   let cookie: Promise<string> | null = null;
+  const session = () => (cookie ??= login(adminUrl));
   return {
     ...running,
     adminUrl,
+    session,
     async admin(path, method = "GET") {
-      cookie ??= login(adminUrl);
-      const answer = await fetch(adminUrl + path, { method, headers: { cookie: await cookie } });
+      const answer = await fetch(adminUrl + path, { method, headers: { cookie: await session() } });
       return answer.text();
     },
   };
