@@ -5,6 +5,7 @@ import { Runtime } from "../../lib/gateway/runtime.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
+import { threadsOf } from "../support/threads.ts";
 
 const made = () => new Runtime(manualClock(), silentLog);
 const OPTIONS = { protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
@@ -181,5 +182,99 @@ describe("a reload", () => {
     await ask(port, { path: "/a/2", agent });
     await eventually(() => sockets().length === 1, "one client connection");
     expect(sockets()[0]).toBe(socket);
+  });
+});
+
+describe("the runtime of a program with workers", () => {
+  const shared = () => {
+    const threads = threadsOf(3);
+    const lookups: string[] = [];
+    const lookup = (host: string) => {
+      lookups.push(host);
+      return Promise.resolve([{ address: "127.0.0.1", family: 4 }]);
+    };
+    const clock = manualClock();
+    return { clock, lookups, start: (place: number) => new Runtime(clock, silentLog, lookup, threads(place)) };
+  };
+
+  it.each([
+    [256, [86, 85, 85]],
+    [3, [1, 1, 1]],
+    [4, [2, 1, 1]],
+    [1, [1, 1, 1]],
+  ])("the workers share a max_connections of %i as %j, each with at least one", (most, shares) => {
+    const { start } = shared();
+    const found = [0, 1, 2].map((place) => {
+      const runtime = start(place);
+      return runtime.pool("s", OPTIONS, most, runtime.inUse(1000)).maxConnections;
+    });
+    expect(found).toEqual(shares);
+  });
+
+  it("a runtime gives back the requests and connections of a dead worker, and those of no other", () => {
+    const { start } = shared();
+    const [main, one, two] = [start(-1), start(0), start(1)];
+    for (const { inFlight, connections } of [one, one, two]) {
+      inFlight!.take(0);
+      connections!.take(0);
+      connections!.takeFor("192.0.2.1", 0);
+    }
+    expect([main.inFlight!.total, main.connections!.open, two.connections!.takeFor("192.0.2.1", 3)]).toEqual([3, 3, null]);
+    main.forget(2, 0);
+    expect([main.inFlight!.total, main.connections!.open, two.connections!.takeFor("192.0.2.1", 2)]).toEqual([1, 1, expect.any(Function)]);
+  });
+
+  it("a runtime of the main thread looks up only the upstreams that it checks, and a worker looks up all and checks none", async () => {
+    const checked: string[] = [];
+    const { port } = await backend((request, response) => {
+      checked.push(request.url!);
+      response.end();
+    });
+    const { start, lookups, clock } = shared();
+    const activate = (runtime: Runtime) => {
+      const inUse = runtime.inUse(1000);
+      const checks = { path: "/healthz", intervalMs: 1000, timeoutMs: 1000, expects: () => true, expectStatus: "200" };
+      for (const [service, host] of [["checked", "checked.example"], ["other", "other.example"]] as const) {
+        const upstreamSet = runtime.upstreamSet(service);
+        const options = { ...OPTIONS, host, port };
+        const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, inUse), runtime.healthMemory(service, "u", options, inUse));
+        const health = { active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { maxFailures: 2, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } };
+        inUse.upstreamSets.set(service, { upstreamSet, members: [{ peer, weight: 1, health }], breaker: null, checks: service === "checked" ? checks : null });
+      }
+      runtime.adopt(inUse);
+      runtime.activate();
+      onTestFinished(() => runtime.destroy());
+      return runtime;
+    };
+    activate(start(0));
+    expect(lookups.splice(0)).toEqual(["checked.example", "other.example"]);
+    const main = activate(start(-1));
+    expect(lookups).toEqual(["checked.example"]);
+    clock.advance(1000);
+    await eventually(() => main.health[0]!.upstreams[0]!.state === "healthy", "a check has passed");
+    expect(checked).toEqual(["/healthz"]);
+  });
+
+  it("failures that a worker reports count as those of the main thread, and those of unknown upstreams are ignored", () => {
+    const { start } = shared();
+    const main = start(-1);
+    const inUse = main.inUse(1000);
+    const upstreamSet = main.upstreamSet("s");
+    const members = [9, 10].map((port) => {
+      const options = { ...OPTIONS, port };
+      const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, inUse), main.healthMemory("s", String(port), options, inUse));
+      return { peer, weight: 1, health: { active: null, passive: { maxFailures: 3, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } } };
+    });
+    inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
+    main.adopt(inUse);
+    onTestFinished(() => main.destroy());
+    main.addFailures([
+      { service: "s", upstream: "9", count: 2, reason: "broken" },
+      { service: "s", upstream: "gone", count: 3, reason: "broken" },
+      { service: "gone", upstream: "9", count: 3, reason: "broken" },
+    ]);
+    expect(upstreamSet.report.upstreams.map(({ state }) => state)).toEqual(["unknown", "unknown"]);
+    main.addFailures([{ service: "s", upstream: "9", count: 1, reason: "the last" }]);
+    expect(upstreamSet.report.upstreams.map(({ state, reason }) => [state, reason])).toEqual([["ejected", "the last"], ["unknown", null]]);
   });
 });
