@@ -81,7 +81,7 @@ export class Runtime {
   constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE) {
     this.clock = clock;
     this.threads = threads;
-    this.counters = memoryCounters(clock, undefined, threads.id);
+    this.counters = memoryCounters(clock, undefined, threads);
     this.#log = log;
     this.#names = new Names({ clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) });
   }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hashName } from "../../lib/store/callers.ts";
+import { hashName } from "../../lib/store/memory.ts";
 
 const SECRET = [0x03020100, 0x07060504] as const;
 
