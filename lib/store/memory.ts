@@ -188,7 +188,7 @@ export class MemoryLimiter implements Limiter {
 }
 
 /** The callers of one limiter in shards, independent tables that each have some of them, so that threads seldom wait for each other. */
-class CallerTable {
+export class CallerTable {
   readonly shards: readonly Callers[];
   readonly #secret: Secret;
   /** Of the name of the last search. */
