@@ -110,7 +110,7 @@ describe("counts in real threads", () => {
     const { made } = memories();
     const won = await inThreads(THREADS, "base/shared_counts", made, ({ module, threads, meet }: Inside<Module>) => {
       const count = new module.SharedCount(threads, "c");
-      return Array.from({ length: 3_000 }, () => {
+      return Array.from({ length: 300 }, () => {
         meet();
         const mine = count.take(1);
         meet();
