@@ -7,6 +7,8 @@ import { ERRORS } from "../lib/base/errors.ts";
 import { configJsonSchema, type ConfigInput } from "../lib/config/model.ts";
 import type { JsonSchema } from "../lib/config/schema.ts";
 import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings_table.ts";
+import type { Followers } from "../lib/gateway/bundle.ts";
+import { Gateway } from "../lib/gateway/gateway.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { document, documents, found, read, root, tableUnder } from "./support/documents.ts";
@@ -124,7 +126,11 @@ describe("what programs see", () => {
   it("every family of metrics is listed with its type", async () => {
     const config = JSON.parse(read("examples/quickstart.json")) as ConfigInput;
     const gateway = everything.createGateway({ config, tracing: { url: "http://127.0.0.1:9/v1/traces" } });
+    const { configuration } = Gateway.partsOf(gateway);
+    // As with workers: these have families of their own.
+    configuration.followers = { serving: 2, restarts: 0 } as Followers;
     const families = found(gateway.metrics(), /^# TYPE (.+)$/gm).map((line) => line.split(" "));
+    configuration.followers = null;
     await gateway.close(0);
     const rows = tableUnder("Metrics", document("docs/observability.md")).map(([name, type]) => [name, type]);
     expect(rows.filter(([name]) => process.platform === "linux" || name !== "process_open_fds")).toEqual(families);

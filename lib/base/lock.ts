@@ -3,10 +3,42 @@
  */
 
 const FREE = 0;
-/** Tries before the thread waits: what a lock protects takes about a microsecond. */
+/** Added to the owner: other threads may sleep until the lock is free. Nobody has to be woken otherwise, which would cost more than the lock. */
+const CONTENDED = 2 ** 30;
+/** Tries before the thread sleeps: what a lock protects takes about a microsecond. */
 const SPINS = 100;
 /** The owner may be dead: then nothing wakes this thread but time. In milliseconds. */
 const WAIT_MS = 2;
+
+/** Waits until the lock, the word at `place`, is free. `owner` is `Threads.id`. Never for the main thread: it has to free the locks of dead threads. */
+export function acquire(words: Int32Array, place: number, owner: number): void {
+  for (let tries = 0; tries < SPINS; tries++) if (tryAcquire(words, place, owner)) return;
+  // A thread that has slept cannot know whether others sleep, too.
+  for (let holder = FREE; (holder = Atomics.compareExchange(words, place, FREE, owner | CONTENDED)) !== FREE; ) {
+    const contended = holder | CONTENDED;
+    if (holder === contended || Atomics.compareExchange(words, place, holder, contended) === holder) Atomics.wait(words, place, contended, WAIT_MS);
+  }
+}
+
+/** Takes the lock if it is free at this moment. */
+export function tryAcquire(words: Int32Array, place: number, owner: number): boolean {
+  return Atomics.compareExchange(words, place, FREE, owner) === FREE;
+}
+
+export function release(words: Int32Array, place: number): void {
+  if (Atomics.exchange(words, place, FREE) >= CONTENDED) Atomics.notify(words, place, 1);
+}
+
+export function isLockedBy(owner: number, words: Int32Array, place: number): boolean {
+  return (Atomics.load(words, place) & ~CONTENDED) === owner;
+}
+
+/** Frees the lock if a dead thread holds it. Returns whether it did: what the lock protects may be half written. */
+export function freeLockOf(dead: number, words: Int32Array, place: number): boolean {
+  const isDeads = isLockedBy(dead, words, place);
+  if (isDeads) release(words, place);
+  return isDeads;
+}
 
 export interface Lock {
   /** Waits until the lock is free. Never for the main thread: it has to free the locks of dead threads. */
@@ -18,26 +50,9 @@ export interface Lock {
 
 /** `owner` is `Threads.id`. The lock is the word at `place`, in shared memory. */
 export function createLock(words: Int32Array, place: number, owner: number): Lock {
-  const tryAcquire = () => Atomics.compareExchange(words, place, FREE, owner) === FREE;
   return {
-    tryAcquire,
-    acquire() {
-      for (let tries = 1; !tryAcquire(); tries++) {
-        if (tries < SPINS) continue;
-        const holder = Atomics.load(words, place);
-        if (holder !== FREE) Atomics.wait(words, place, holder, WAIT_MS);
-      }
-    },
-    release() {
-      Atomics.store(words, place, FREE);
-      Atomics.notify(words, place, 1);
-    },
+    acquire: () => acquire(words, place, owner),
+    tryAcquire: () => tryAcquire(words, place, owner),
+    release: () => release(words, place),
   };
-}
-
-/** Frees the lock if a dead thread holds it. Returns whether it did: what the lock protects may be half written. */
-export function freeLockOf(dead: number, words: Int32Array, place: number): boolean {
-  if (Atomics.compareExchange(words, place, dead, FREE) !== dead) return false;
-  Atomics.notify(words, place, 1);
-  return true;
 }

@@ -118,7 +118,7 @@ function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts
           ConfigFilePath: settings.configPath,
         }),
         ready: () => gateway.ready,
-        refresh: (extent) => gateway.refresh(extent),
+        refresh: (extent) => Gateway.partsOf(gateway).configuration.followers?.collect(extent) ?? null,
         status: () => gateway.status,
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),

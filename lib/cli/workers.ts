@@ -33,7 +33,7 @@ export function workerCount(asked: number | "auto", log: Log, { node, platform, 
     : !SYSTEMS.includes(platform) ? `needs a system where threads can share a port (Linux, FreeBSD, DragonFly BSD, Solaris, AIX), and this is ${platform}`
     : null;
   if (asked === "auto") {
-    if (lack !== null) log.info(`WORKERS is auto, and there is one worker: more than one ${lack}`);
+    if (lack !== null && cores > 1) log.info(`WORKERS is auto, and there is one worker: more than one ${lack}`);
     return lack === null ? Math.min(cores, MOST_WORKERS) : 1;
   }
   if (lack !== null) throw new Failure(`WORKERS (--workers) is ${asked}: more than one worker ${lack}; set WORKERS=1`, 2);

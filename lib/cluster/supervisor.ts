@@ -85,6 +85,8 @@ export class Supervisor implements Followers {
   #isStopAnnounced = false;
   #isClosing = false;
   #onAllEnded: (() => void) | null = null;
+  /** Called once a worker has ended or is about to listen. */
+  #onChanges: (() => void)[] = [];
   #timers: NodeJS.Timeout[] = [];
   /** How many workers were replaced. */
   restarts = 0;
@@ -108,10 +110,10 @@ export class Supervisor implements Followers {
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
   async start(gateway: Gateway, addresses: readonly Address[], tls: TlsFiles | null): Promise<void> {
     const { configuration, runtime } = (this.#parts = Gateway.partsOf(gateway));
-    this.onDeath.push((place, id) => runtime.forget(id, place));
     this.#addresses = addresses;
     this.#tls = tls;
     configuration.followers = this;
+    this.onDeath.push((place, id) => runtime.forget(id, place));
     Atomics.store(this.#words, VERSION, configuration.bundle.version);
     // This interval keeps the program running while no worker does.
     this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
@@ -135,6 +137,10 @@ export class Supervisor implements Followers {
 
   async prepare(bundle: Bundle): Promise<void> {
     const { version } = bundle;
+    // Where none is about to listen, the configuration in force may be the reason, and nothing can judge the new one.
+    while (!this.#places.some(takesRequests) && this.#places.some(({ worker }) => worker !== null)) {
+      await new Promise<void>((resolve) => this.#onChanges.push(resolve));
+    }
     this.#isReloading = true;
     const answers = this.#places.filter(takesRequests).map((place) => {
       place.worker!.postMessage({ type: "prepare", bundle } satisfies ToWorker);
@@ -254,6 +260,11 @@ export class Supervisor implements Followers {
     place.state = "asked";
     place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
     if (this.#isStopAnnounced) place.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
+    this.#changed();
+  }
+
+  #changed(): void {
+    for (const resolve of this.#onChanges.splice(0)) resolve();
   }
 
   #answerOf(place: Place, version: number): Answer | undefined {
@@ -269,7 +280,10 @@ export class Supervisor implements Followers {
     for (const act of this.onDeath) act(index, id);
     this.#parts!.reports.forget(index);
     for (const resolve of place.awaited.splice(0)) resolve();
-    this.#answers.get(place)?.resolve("ended");
+    this.#changed();
+    const answer = this.#answers.get(place);
+    this.#answers.delete(place);
+    answer?.resolve("ended");
     if (this.#isClosing) {
       if (state === "serving") place.outcome ??= "cut";
       if (this.#places.every(({ worker }) => worker === null)) this.#onAllEnded?.();
@@ -277,10 +291,12 @@ export class Supervisor implements Followers {
     }
     if (this.#start !== null) return this.#start.failed(new Error(`a worker cannot start: ${reason}`));
     if (state === "serving" && looks >= STEADY_LOOKS) place.shortLives = 0;
-    const pauseMs = PAUSES_MS[Math.min(place.shortLives++, PAUSES_MS.length - 1)]!;
+    // The reason may be a configuration that does not come into force.
+    const pauseMs = answer !== undefined ? 0 : PAUSES_MS[Math.min(place.shortLives++, PAUSES_MS.length - 1)]!;
     this.#options.logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
     this.restarts++;
-    place.respawn = setTimeout(() => this.#spawn(place), pauseMs);
+    if (pauseMs === 0) this.#spawn(place);
+    else place.respawn = setTimeout(() => this.#spawn(place), pauseMs);
   }
 
   /** Ends workers that hang. */

@@ -17,7 +17,6 @@ const port = parentPort!;
 const send = (message: ToMain) => port.postMessage(message);
 
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
-process.on("exit", () => accessLines.flush());
 setInterval(() => Atomics.add(words, beatsOf(place), 1), BEAT_MS).unref();
 
 /** What the threads share under the configuration that was received last. */
@@ -25,11 +24,15 @@ let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
 let isCreated = false;
 const gateway = await create(received(start.bundle)).catch(fail);
-const { configuration, listener, runtime } = Gateway.partsOf(gateway);
-runtime.failures.send = (failures) => send({ type: "failures", failures });
+const { accessLog, configuration, listener, reports, runtime } = Gateway.partsOf(gateway);
 listener.useTicketKey(asBuffer(start.ticketKey));
+runtime.failures.send = (failures) => send({ type: "failures", failures });
 isCreated = true;
-process.on("exit", () => report("counts"));
+process.on("exit", () => {
+  accessLog.flush();
+  accessLines.flush();
+  report("counts");
+});
 send({ type: "compiled" });
 
 let queue = Promise.resolve();
@@ -95,7 +98,7 @@ async function listen(): Promise<void> {
 }
 
 function report(extent: ReportExtent): void {
-  send({ type: "report", report: gateway.reports.take(extent) });
+  send({ type: "report", report: reports.take(extent) });
 }
 
 async function prepare(bundle: Bundle): Promise<void> {
@@ -110,7 +113,6 @@ async function prepare(bundle: Bundle): Promise<void> {
 }
 
 function end(outcome: "drained" | "cut"): void {
-  accessLines.flush();
   send({ type: "closed", outcome });
   process.exit(0);
 }

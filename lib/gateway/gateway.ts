@@ -22,7 +22,7 @@ import { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import type { Following, ReportExtent } from "./bundle.ts";
+import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
@@ -62,8 +62,6 @@ export class Gateway {
   #hasPlain = false;
   #https: HttpsFacts | null = null;
 
-  /** What workers have counted: each takes its reports here, and the main thread adds them. */
-  readonly reports: WorkerReports;
   /** For mounting in a host's own server: `http.createServer(gateway.handler)`. */
   readonly handler: (request: IncomingMessage, response: ServerResponse) => void;
   /** For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. */
@@ -86,15 +84,15 @@ export class Gateway {
     const sampler = createSampler(tracing?.sampler ?? "parentbased_always_on", tracing?.ratio ?? 1);
     this.#tracer = this.#spans === null ? null : new Tracer({ clock, sampler, sink: this.#spans });
     this.#process = createProcessFigures(clock);
-    this.#stats = new Stats(clock, metrics, () => this.refresh("counts"));
+    this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration(options, parts, undefined, following);
     this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const reporting = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans, process: this.#process };
-    this.reports = new WorkerReports(reporting);
-    this.#reported = { ...reporting, requests: this.#requests, reports: this.reports, startedAt: clock.now() };
+    const reports = new WorkerReports(reporting);
+    this.#reported = { ...reporting, requests: this.#requests, reports, startedAt: clock.now() };
     this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, process: this.#process, stats: this.#stats });
     this.handler = this.#listener.onRequest;
     this.upgrade = this.#listener.onUpgrade;
@@ -215,15 +213,7 @@ export class Gateway {
   }
 
   #families(): readonly Family[] {
-    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families(this.reports.threads)];
-  }
-
-  /**
-   * Brings status, health, statistics and metrics up to date where worker threads serve the requests; after half a second without those that
-   * do not answer. Null: they are up to date, as always without workers.
-   */
-  refresh(extent: ReportExtent = "all"): Promise<void> | null {
-    return this.#configuration.followers?.collect(extent) ?? null;
+    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families(this.#reported.reports.threads)];
   }
 
   /**

@@ -11,7 +11,7 @@ import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
-import type { Counters } from "../store/counters.ts";
+import type { Counters, GiveMemory } from "../store/counters.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
 /** The parts of a gateway that a configuration is compiled with. */
@@ -85,7 +85,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     limiter(limiterKey, options) {
       inUse.limiters.add(limiterKey);
       const store = options.counters === "memory" ? null : inUse.shared;
-      return (store ?? runtime.counters).limiter(limiterKey, options);
+      return (store ?? runtime.counters).limiter(limiterKey, options, memoryOf(limiterKey, context));
     },
   };
   const keep: Tools["keep"] = (what, settings, make) =>
@@ -104,6 +104,19 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity };
+}
+
+/** The memory of a limiter, where it is shared. */
+function memoryOf(limiterKey: string, { runtime, inUse }: PluginContext): GiveMemory | undefined {
+  if (runtime.threads.count === 1) return undefined;
+  return (name, bytes, known) => {
+    try {
+      return runtime.memory(name, bytes, inUse, known);
+    } catch (error) {
+      const remedy = 'ask for limiters in "create", with the same keys and options in every thread';
+      throw new Error(`the limiter ${limiterKey} is not known to the main thread: ${remedy}`, { cause: error });
+    }
+  };
 }
 
 /** A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under it. */

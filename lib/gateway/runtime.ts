@@ -94,7 +94,7 @@ export class Runtime {
   constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE) {
     this.clock = clock;
     this.threads = threads;
-    this.counters = memoryCounters(clock);
+    this.counters = memoryCounters(clock, undefined, threads.id);
     this.#log = log;
     this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {
@@ -139,9 +139,11 @@ export class Runtime {
     return kept.value as T;
   }
 
-  /** Memory that all threads of the program share: what there is by this name, or new memory, all zero. */
-  memory(name: string, bytes: number, inUse: InUse): ArrayBufferLike {
-    const memory = inUse.memory.get(name) ?? this.#inUse?.memory.get(name) ?? this.threads.memory(name, bytes);
+  /** Memory that all threads of the program share: what there is by this name, or new memory, all zero. `known`: kept by its owner while unused. */
+  memory(name: string, bytes: number, inUse: InUse, known?: ArrayBufferLike): ArrayBufferLike {
+    // What a worker keeps may have been replaced: the main thread says what all have.
+    const kept = this.threads.place < 0 ? known : undefined;
+    const memory = inUse.memory.get(name) ?? this.#inUse?.memory.get(name) ?? kept ?? this.threads.memory(name, bytes);
     inUse.memory.set(name, memory);
     return memory;
   }
@@ -171,6 +173,7 @@ export class Runtime {
     this.inFlight?.clear(place);
     this.connections?.clear(place);
     for (const upstreamSet of this.upstreamSets) upstreamSet.freeLockOf(id);
+    this.counters.repair(id);
   }
 
   /** Closes the state that was created for a snapshot that does not come into force. */

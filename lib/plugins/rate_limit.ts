@@ -9,7 +9,7 @@ import type { Handler } from "../http/handler.ts";
 import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided, Window } from "../store/counters.ts";
-import { bytesOfCaller } from "../store/memory.ts";
+import { bytesOfCaller } from "../store/callers.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 

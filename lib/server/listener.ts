@@ -143,7 +143,7 @@ export class Listener {
     this.#tls.renew(files);
   }
 
-  /** From now on session tickets are encrypted with this key, which another thread makes and replaces. */
+  /** See `TlsServers.useTicketKey`. Another thread makes the key, and replaces it. */
   useTicketKey(key: Buffer): void {
     this.#tls.useTicketKey(key);
   }

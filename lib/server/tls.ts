@@ -90,7 +90,7 @@ export class TlsServers {
     }
   }
 
-  /** From now on tickets are encrypted with this key, and not with keys that are made here. */
+  /** To be called before a server listens: tickets are encrypted with this key, and not with keys that are made here. */
   useTicketKey(key: Buffer): void {
     this.#isKeyGiven = true;
     this.#replaceKey(key);

@@ -40,6 +40,12 @@ export interface Limiter {
   decide(caller: string): Decision | Promise<Decision | Undecided>;
 }
 
+/**
+ * Gives the memory that all threads of the program share by a name: `known`, or what there is already, or new memory of so many bytes, all
+ * zero. Throws in a worker for a name that the main thread has not asked for.
+ */
+export type GiveMemory = (name: string, bytes: number, known: ArrayBufferLike | undefined) => ArrayBufferLike;
+
 export interface Counters {
   /**
    * The limiter of one plugin instance. The same key after a reload gives a limiter that keeps the admissions counted so far, also when

@@ -1,37 +1,54 @@
 /**
- * Counts requests in this process: sliding windows, exact up to 64 requests, in bounded memory.
+ * Counts requests in this program: sliding windows, exact up to 64 requests, in bounded memory, which its threads may share.
  */
 import { randomInt } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
-import { CallerTable, LAST, merged, mostBytesOf, Plan, SLOT, USED, type BlockPool, type History, type Secret } from "./caller_storage.ts";
-import type { Decision, Limiter, LimiterOptions, Window } from "./counters.ts";
+import { BATCH, bytesOf, CallerTable, NAME, NEXT, Plan, shardsFor, USED, WINDOWS, LAST, LIFE, type Callers, type Secret } from "./callers.ts";
+import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
 
 export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
-export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0]) {
-  const all = new Map<string, Callers>();
+/** `owner` marks the locks of this thread in memory that it shares: `Threads.id`. */
+export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], owner = 1) {
+  const all = new Map<string, CallerTable>();
+
+  /** The table of a key in shared memory, with as many parts as the options need, or as threads use. */
+  function sharedTable(key: string, options: LimiterOptions, memory: GiveMemory): CallerTable {
+    const known = all.get(key);
+    const shards = shardsFor(options.maxCallers);
+    const part = memory(`rate limit ${key} 0`, bytesOf(options, shards), known?.part(0));
+    // Another thread may have forgotten the limiter meanwhile, and made it again.
+    const table = known?.part(0) === part ? known : new CallerTable(secret, { part, shards, owner });
+    const needed = bytesOf(options, table.shards.length) / part.byteLength;
+    for (let n = 1; n < Math.max(needed, table.partsInUse); n++) table.setPart(n, memory(`rate limit ${key} ${n}`, part.byteLength, table.part(n)));
+    return table;
+  }
+
   return {
-    /** Limiters of one key share its callers: a new one with other windows leaves older ones as they were until it is asked. */
-    limiter(key: string, { windows, maxCallers }: LimiterOptions): MemoryLimiter {
-      let callers = all.get(key);
-      if (callers === undefined) all.set(key, (callers = new Callers(windows, secret)));
-      else callers.use(windows);
-      return new MemoryLimiter(clock, callers, maxCallers);
+    /** Limiters of one key share its callers, whatever their windows. Without `memory`, only this thread has them. */
+    limiter(key: string, options: LimiterOptions, memory?: GiveMemory): MemoryLimiter {
+      const table = memory === undefined ? (all.get(key) ?? new CallerTable(secret)) : sharedTable(key, options, memory);
+      all.set(key, table);
+      return new MemoryLimiter(clock, table, options);
     },
     /** Forgets the limiters that no configuration asks for any more, once all their callers' windows have run out. */
     retire(keysInUse: ReadonlySet<string>): void {
       const now = clock.now();
-      for (const [key, callers] of all) if (!keysInUse.has(key) && callers.hasRunOut(now)) all.delete(key);
+      for (const [key, table] of all) if (!keysInUse.has(key) && table.hasRunOut(now)) all.delete(key);
+    },
+    /** Frees the locks of a thread that has ended, and repairs what it was about to change. */
+    repair(dead: number): void {
+      for (const { shards } of all.values()) for (const shard of shards) shard.repair(dead);
     },
     /** How much is remembered now. */
     get size(): { readonly limiters: number; readonly callers: number } {
       let callers = 0;
-      for (const { table } of all.values()) callers += table.size;
+      for (const { size } of all.values()) callers += size;
       return { limiters: all.size, callers };
     },
-    /** The callers of each limiter, by its key, and how many decisions were made for callers without a slot of their own. */
+    /** The callers of each limiter, by its key, and how many decisions were made for callers without a place of their own. */
     *tables() {
-      for (const [key, { table, shared }] of all) yield [key, { callers: table.size, shared }] as const;
+      for (const [key, { size, shared }] of all) yield [key, { callers: size, shared }] as const;
     },
   };
 }
@@ -43,35 +60,39 @@ const MOST_EVICTED = 0.5;
 
 export class MemoryLimiter implements Limiter {
   readonly #clock: Clock;
-  readonly #callers: Callers;
+  readonly #table: CallerTable;
   readonly #plan: Plan;
   readonly #maxCallers: number;
   readonly #decision: { admitted: boolean; remaining: number[]; resetMs: number[]; retryMs: number };
 
-  constructor(clock: Clock, callers: Callers, maxCallers: number) {
+  constructor(clock: Clock, table: CallerTable, { windows, maxCallers }: LimiterOptions) {
     this.#clock = clock;
-    this.#callers = callers;
-    this.#plan = callers.plan;
+    this.#table = table;
+    this.#plan = new Plan(windows, table.capacity);
     this.#maxCallers = maxCallers;
-    const zeros = () => this.#plan.windows.map(() => 0);
+    const zeros = () => windows.map(() => 0);
     this.#decision = { admitted: true, remaining: zeros(), resetMs: zeros(), retryMs: 0 };
   }
 
   decide(name: string): Decision {
-    const now = this.#clock.now();
-    const callers = this.#callers;
-    callers.forget(now, this.#plan.longestMs);
-    // An unknown caller is judged by the overflow, and gets a slot, or shares the overflow, only if that admits the request.
-    let slot = callers.table.find(name);
-    const hasRoom = this.#look(slot, now);
-    if (this.#decision.admitted) {
-      if (slot === OVERFLOW && (callers.table.size < this.#maxCallers || this.#evict(now))) slot = callers.add();
-      else if (!hasRoom) callers.widen(slot);
-      // The slot's block is the one that was opened last, whatever happened above.
-      this.#record(now);
-      if (slot !== OVERFLOW) callers.table.touch(slot);
+    const callers = this.#table.shard(name);
+    callers.enter();
+    try {
+      // Read here: the marks of a window are in the order of their times.
+      const now = this.#clock.now();
+      callers.makeRoom(now, this.#plan);
+      // An unknown caller is judged by the overflow, and gets a place, or shares the overflow, only if that admits the request.
+      let caller = callers.find();
+      this.#look(callers, caller, now);
+      if (this.#decision.admitted) {
+        if (caller === callers.overflow && (this.#table.size < this.#maxCallers || this.#evict(callers, now))) caller = callers.add(this.#plan);
+        this.#record(callers, caller, now);
+        if (caller !== callers.overflow) callers.touch(caller);
+      }
+      if (caller === callers.overflow) callers.countShared();
+    } finally {
+      callers.leave();
     }
-    if (slot === OVERFLOW) callers.shared++;
     return this.#decision;
   }
 
@@ -80,23 +101,22 @@ export class MemoryLimiter implements Limiter {
    * others out. A caller that has used more than half of a limit is never evicted: new callers start with the usage of evicted ones, and
    * must have at least half of each limit left. Returns false when no caller was evicted. `#decision` is about the overflow, before and after.
    */
-  #evict(now: number): boolean {
-    const callers = this.#callers;
+  #evict(callers: Callers, now: number): boolean {
     // A caller who has used no more than the usage that new callers start with loses nothing: the search ends.
     const enough = this.#share();
-    let victim = 0;
+    let victim = callers.overflow;
     let least = MOST_EVICTED;
-    for (let i = 0; i < CANDIDATES && (victim === 0 || least > enough); i++) {
-      const slot = callers.any();
-      this.#look(slot, now);
+    for (let i = 0; i < CANDIDATES && callers.size > 0 && (victim === callers.overflow || least > enough); i++) {
+      const caller = callers.any();
+      this.#look(callers, caller, now);
       const used = this.#share();
-      if (used > least || (used === least && victim !== 0)) continue;
+      if (used > least || (used === least && victim !== callers.overflow)) continue;
       least = used;
-      victim = slot;
+      victim = caller;
     }
-    if (victim !== 0) callers.evict(victim);
-    this.#look(OVERFLOW, now);
-    return victim !== 0;
+    if (victim !== callers.overflow) callers.evict(victim, this.#plan);
+    this.#look(callers, callers.overflow, now);
+    return victim !== callers.overflow;
   }
 
   /** How much of a limit is used by the caller whom the decision is about, from 0 to 1; of the limit of which it is most. */
@@ -107,211 +127,46 @@ export class MemoryLimiter implements Limiter {
     return most;
   }
 
-  /**
-   * Opens a caller's block, drops the marks that have left their windows, and fills in the decision. Returns whether there is room for one
-   * more admission.
-   */
-  #look(slot: number, now: number): boolean {
-    const { windows, batches } = this.#plan;
+  /** Drops the marks of a caller that have left their windows, and fills in the decision. */
+  #look(callers: Callers, caller: number, now: number): void {
+    const { windows, names, batches } = this.#plan;
+    const table = this.#table;
     const decision = this.#decision;
-    this.#callers.convert(slot, this.#plan);
-    this.#callers.open(slot);
-    const { page, at, pool } = this.#callers;
-    let hasRoom = true;
     decision.retryMs = 0;
+    let window = table.word(caller, WINDOWS);
     for (let w = 0; w < windows.length; w++) {
       const { limit, ms } = windows[w]!;
-      const marks = at + pool.marksAt[w]!;
-      const batch = batches[w]!;
-      let used = page[at + USED + w]!;
-      const end = marks + Math.ceil(used / batch);
-      let first = marks;
-      while (first < end && now - page[first]! >= ms) first++;
-      if (first > marks) {
-        // Every mark except the newest counts a whole batch.
-        page[at + USED + w] = used = first === end ? 0 : used - (first - marks) * batch;
-        for (let mark = marks; first < end; mark++, first++) page[mark] = page[first]!;
+      if (window === 0 || table.word(window, NAME) !== names[w] || table.number(window, BATCH) !== batches[w] || table.number(window, USED) > limit) {
+        callers.convert(caller, this.#plan);
+        return this.#look(callers, caller, now);
       }
-      const resetMs = used === 0 ? 0 : ms - (now - page[marks]!); // in this order it cannot round to 0
+      const used = callers.expire(window, now, ms);
+      const resetMs = used === 0 ? 0 : ms - (now - callers.oldest); // in this order it cannot round to 0
       decision.remaining[w] = limit - used;
       decision.resetMs[w] = resetMs;
       if (used >= limit && resetMs > decision.retryMs) decision.retryMs = resetMs;
-      if (Math.floor(used / batch) >= pool.room) hasRoom = false;
+      window = table.word(window, NEXT);
+    }
+    if (window !== 0) {
+      callers.convert(caller, this.#plan);
+      return this.#look(callers, caller, now);
     }
     decision.admitted = decision.retryMs === 0;
-    return hasRoom;
   }
 
-  /** Counts one admission in every window of the open block, and the decision with it. There is room for it. */
-  #record(now: number): void {
-    const { windows, batches } = this.#plan;
+  /** Counts one admission in every window of a caller, and the decision with it. */
+  #record(callers: Callers, caller: number, now: number): void {
+    const { windows, life } = this.#plan;
+    const table = this.#table;
     const decision = this.#decision;
-    const { page, at, pool } = this.#callers;
+    table.setNumber(caller, LAST, now);
+    table.setWord(caller, LIFE, life);
+    let window = table.word(caller, WINDOWS);
     for (let w = 0; w < windows.length; w++) {
-      const used = page[at + USED + w]!;
-      const mark = Math.floor(used / batches[w]!);
-      page[at + pool.marksAt[w]! + mark] = now;
-      page[at + USED + w] = used + 1;
-      decision.remaining[w]!--;
       // Untouched before, or its only mark was moved to now: the oldest mark is this one.
-      if (mark === 0) decision.resetMs[w] = windows[w]!.ms;
-    }
-    page[at + LAST] = now;
-  }
-}
-
-/** The most memory that a caller may take, in bytes, with every window full. The last term: the array of pools, while it grows. */
-export function bytesOfCaller(windows: readonly Window[]): number {
-  return mostBytesOf(windows) + CallerTable.BYTES + 24;
-}
-
-/**
- * The slot of the overflow: at least what each caller without a slot of its own has used. A caller that gets a slot starts
- * with this usage, since it may have caused it: a new slot gives no new quota. In normal operation the overflow is empty.
- */
-const OVERFLOW = 0;
-
-/** The usage of the callers of one limiter, kept across changes of its windows. */
-class Callers {
-  plan: Plan;
-  /** Decisions that were made by the overflow. */
-  shared = 0;
-  /** The block that was opened last: its pool, the page it is in, and where it begins there. Valid until a block is written or dropped. */
-  pool!: BlockPool;
-  page!: Float64Array;
-  at = 0;
-  /** Slots by name; 0, where a caller has none, is the overflow. */
-  readonly table: CallerTable;
-  /** By slot: the pool of its block. The pool has the plan that the block was written with: an older plan until the caller is next seen. */
-  readonly #pools: BlockPool[] = [];
-  #dice: number;
-
-  constructor(windows: readonly Window[], secret: Secret) {
-    this.plan = new Plan(windows);
-    this.table = new CallerTable(secret);
-    this.#dice = secret[0];
-    this.#write(OVERFLOW, this.plan, -Infinity, windows.map(() => NOTHING));
-  }
-
-  use(windows: readonly Window[]): void {
-    if (!this.plan.has(windows)) this.plan = new Plan(windows);
-  }
-
-  /** The slot of any caller. There is one. */
-  any(): number {
-    this.#dice = (Math.imul(this.#dice, 1_664_525) + 1_013_904_223) | 0;
-    return 1 + Math.floor(((this.#dice >>> 0) / 2 ** 32) * this.table.size);
-  }
-
-  /** A slot for the caller of the last search, which found none. Its block is opened. */
-  add(): number {
-    const { plan } = this.#pools[OVERFLOW]!;
-    const histories = this.#histories(OVERFLOW);
-    const last = this.#last(OVERFLOW);
-    const slot = this.table.add();
-    this.#write(slot, plan, last, histories);
-    return slot;
-  }
-
-  open(slot: number): void {
-    const block = this.table.block(slot);
-    this.pool = this.#pools[slot]!;
-    this.page = this.pool.page(block);
-    this.at = this.pool.start(block);
-  }
-
-  /** Makes room for one more admission. */
-  widen(slot: number): void {
-    this.#write(slot, this.#pools[slot]!.plan, this.#last(slot), this.#histories(slot));
-  }
-
-  /**
-   * Rewrites a caller's marks for other windows, matched by name: the newest admissions up to the new limit are kept, in batches of
-   * the new size. The time of an admission can only become later (the time of the latest in its batch), so a reload never refills a limit.
-   * Admissions beyond a lowered limit are dropped: they do not count if the limit is raised again within the window.
-   */
-  convert(slot: number, plan: Plan): void {
-    const before = this.#pools[slot]!.plan;
-    if (before === plan) return;
-    const histories = this.#histories(slot);
-    const converted = plan.windows.map((window) => {
-      const same = before.windows.findIndex(({ name }) => name === window.name);
-      return merged(window, same === -1 ? [] : [histories[same]!]);
-    });
-    this.#write(slot, plan, this.#last(slot), converted);
-  }
-
-  /** Forgets a few callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground. */
-  forget(now: number, longestMs: number): void {
-    for (let i = 0; i < 2; i++) {
-      const { oldest } = this.table;
-      if (oldest === 0 || now - this.#last(oldest) < longestMs) return;
-      this.#drop(oldest);
+      if (callers.record(window, now)) decision.resetMs[w] = windows[w]!.ms;
+      decision.remaining[w]!--;
+      window = table.word(window, NEXT);
     }
   }
-
-  /** Forgets a caller who is live: the overflow holds at least what the caller has used from now on. Both are written by the same plan. */
-  evict(slot: number): void {
-    const { plan } = this.#pools[OVERFLOW]!;
-    const own = this.#histories(slot);
-    const both = this.#histories(OVERFLOW).map((history, w) => merged(plan.windows[w]!, [history, own[w]!]));
-    const last = Math.max(this.#last(slot), this.#last(OVERFLOW));
-    this.#drop(slot);
-    this.#write(OVERFLOW, plan, last, both);
-  }
-
-  /** Whether all windows of all callers are empty. */
-  hasRunOut(now: number): boolean {
-    return [this.table.newest, OVERFLOW].every((slot) => now - this.#last(slot) >= this.#pools[slot]!.plan.longestMs);
-  }
-
-  #drop(slot: number): void {
-    this.#free(slot);
-    const moved = this.table.remove(slot);
-    const pool = this.#pools.pop()!;
-    if (moved === slot) return;
-    this.#pools[slot] = pool;
-    this.open(slot);
-    this.page[this.at + SLOT] = slot;
-  }
-
-  #free(slot: number): void {
-    const block = this.table.block(slot);
-    this.table.setBlock(this.#pools[slot]!.give(block), block);
-  }
-
-  #last(slot: number): number {
-    this.open(slot);
-    return this.page[this.at + LAST]!;
-  }
-
-  #histories(slot: number): History[] {
-    this.open(slot);
-    const { pool, page, at } = this;
-    return pool.plan.batches.map((batch, w) => {
-      const used = page[at + USED + w]!;
-      const marks = at + pool.marksAt[w]!;
-      return { times: page.slice(marks, marks + Math.ceil(used / batch)), used, batch };
-    });
-  }
-
-  /** Writes the block of a slot, with room for one more admission in each window, and opens it. */
-  #write(slot: number, plan: Plan, last: number, histories: readonly History[]): void {
-    const pool = plan.poolFor(histories.map(({ used }) => used));
-    if (this.#pools[slot] !== pool) {
-      if (this.#pools[slot] !== undefined) this.#free(slot);
-      this.#pools[slot] = pool;
-      this.table.setBlock(slot, pool.take());
-    }
-    this.open(slot);
-    const { page, at } = this;
-    page[at + LAST] = last;
-    page[at + SLOT] = slot;
-    histories.forEach(({ times, used }, w) => {
-      page[at + USED + w] = used;
-      page.set(times, at + pool.marksAt[w]!);
-    });
-  }
 }
-
-const NOTHING: History = { times: [], used: 0, batch: 1 };

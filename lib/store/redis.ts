@@ -9,7 +9,7 @@ import { setImmediate } from "node:timers";
 import { DeadlineTimer, type Clock, type HasDeadline } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { WriteBatch } from "../base/write_batch.ts";
-import type { Counters, Decision, Limiter, LimiterOptions, Undecided } from "./counters.ts";
+import type { Counters, Decision, GiveMemory, Limiter, LimiterOptions, Undecided } from "./counters.ts";
 import type { MemoryCounters, MemoryLimiter } from "./memory.ts";
 import { addressOf, RedisServers, type RedisServer } from "./redis_cluster.ts";
 import { RedisConnection, replyProblem, type Command, type Greeting } from "./redis_connection.ts";
@@ -105,8 +105,8 @@ export class RedisCounters implements Counters {
     });
   }
 
-  limiter(key: string, options: LimiterOptions): Limiter {
-    return new RedisLimiter(this, key, options);
+  limiter(key: string, options: LimiterOptions, memory?: GiveMemory): Limiter {
+    return new RedisLimiter(this, key, options, memory);
   }
 
   /** Connects. Without it, the first decision does. */
@@ -185,11 +185,11 @@ class RedisLimiter implements Limiter {
   readonly #calls: ScriptCalls;
   readonly #local: MemoryLimiter;
 
-  constructor(counters: RedisCounters, key: string, options: LimiterOptions) {
+  constructor(counters: RedisCounters, key: string, options: LimiterOptions, memory?: GiveMemory) {
     this.#counters = counters;
     this.#key = key;
     this.#calls = new ScriptCalls(options.windows, counters.tools.script);
-    this.#local = counters.tools.local.limiter(key, options);
+    this.#local = counters.tools.local.limiter(key, options, memory);
   }
 
   decide(caller: string): Decision | Promise<Decision | Undecided> {

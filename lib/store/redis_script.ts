@@ -17,7 +17,7 @@ import { bulk, type RespValue } from "./resp.ts";
 export const SCRIPT = `
 local function mark(marks, at) return (struct.unpack('>d', marks, at)) end
 
--- The marks of a window whose limit was another one, or whose server had another clock: see merged() in caller_storage.ts.
+-- The marks of a window whose limit was another one, or whose server had another clock: see merged() in marks.ts.
 local function converted(old, limit, batch, now)
   local used, marks, last = math.min(limit, old.used), {}, 0
   while last < used do

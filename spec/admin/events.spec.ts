@@ -164,6 +164,77 @@ describe("GET /gateway/events", () => {
   });
 });
 
+describe("with workers, which are asked first", () => {
+  /** A source that has to be brought up to date, which takes until `answer` is called. */
+  function asking() {
+    const { now, source: told } = changing();
+    let waiting: (() => void)[] = [];
+    const refresh: AdminOptions["source"]["refresh"] = (extent) => {
+      expect(extent).toBe("counts");
+      return new Promise((resolve) => void waiting.push(resolve));
+    };
+    const answer = async () => {
+      await eventually(() => waiting.length > 0);
+      const asked = waiting;
+      waiting = [];
+      for (const resolve of asked) resolve();
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    return { now, source: { ...told, refresh }, answer, waits: () => waiting.length };
+  }
+
+  it("begins and continues a stream with figures of after the answers", async () => {
+    const { now, source: told, answer, waits } = asking();
+    const running = await startAdmin({ source: told });
+    const opening = stream(running, await running.session());
+    await eventually(() => waits() === 1);
+    now.status = { ...STATUS, digest: "000000000001" };
+    await answer();
+    const first = await opening;
+    await eventually(() => first.names().length === 3);
+    expect(first.last("status").digest).toBe("000000000001");
+    running.clock.advance(1_000);
+    await eventually(() => waits() === 1);
+    now.status = { ...STATUS, digest: "000000000002" };
+    await answer();
+    await eventually(() => first.names().length === 5);
+    expect(first.last("status").digest).toBe("000000000002");
+  });
+
+  it("asks once a second for all readers, also when the last one leaves and another comes while an answer is awaited", async () => {
+    const { source: told, answer, waits } = asking();
+    const clock = manualClock();
+    const streams = new EventStreams({ source: told, clock, log: silentLog });
+    const first = streams.open(() => true);
+    clock.advance(1_000);
+    expect([waits(), clock.pending]).toEqual([1, 0]);
+    first.destroy();
+    await once(first, "close");
+    const second = streams.open(() => true).resume();
+    streams.open(() => true).resume();
+    await answer();
+    expect(clock.pending).toBe(1);
+    clock.advance(1_000);
+    await answer();
+    expect([waits(), clock.pending]).toEqual([0, 1]);
+    streams.close();
+    await once(second, "close");
+    expect(clock.pending).toBe(0);
+  });
+
+  it("sends nothing after the streams were closed while an answer was awaited", async () => {
+    const { source: told, answer } = asking();
+    const clock = manualClock();
+    const streams = new EventStreams({ source: told, clock, log: silentLog });
+    const body = streams.open(() => true).resume();
+    clock.advance(1_000);
+    streams.close();
+    await once(body, "close");
+    await answer();
+    expect(clock.pending).toBe(0);
+  });
+});
+
 describe("the end of a stream", () => {
   it("follows its session: at once on logout, within a second on expiry; other streams continue", async () => {
     const { running, ask, cookie, first, clock } = await listening({ sessionTtlS: 10 });

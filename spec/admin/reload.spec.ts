@@ -168,6 +168,7 @@ describe("GET /gateway/status", () => {
       last_reload: null,
       last_change: null,
       counters: null,
+      workers: null,
       tests: { passed: 1, failed: 0 },
       plugin_faults: [],
       certificates: [],

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { AdminSource } from "../../lib/admin/server.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { PROXY_CONFIG, SETTINGS, source, startAdmin } from "./harness.ts";
 
@@ -36,6 +37,35 @@ describe("GET /gateway/config", () => {
     const { ask, session } = await startAdmin({ redactSecrets: true });
     const got = await ask("GET", "/gateway/config", { headers: { cookie: await session() } });
     expect(got.json).toEqual({ ...SETTINGS, AdminPassword: "********" });
+  });
+});
+
+describe("GET /gateway/status, /gateway/health, /gateway/stats and /metrics", () => {
+  it.each([
+    ["/gateway/status", "counts"],
+    ["/gateway/health", "counts"],
+    ["/gateway/stats", "counts"],
+    ["/metrics", "all"],
+  ])("GET %s has the workers report first, each on %s", async (path, extent) => {
+    const order: string[] = [];
+    const noting = <T>(what: T): T => (order.push("read"), what);
+    const refresh: AdminSource["refresh"] = async (asked) => {
+      order.push(asked);
+      await new Promise((resolve) => setImmediate(resolve));
+      order.push("reported");
+    };
+    const { status, health, stats, metrics } = source;
+    const told = { ...source, refresh, status: () => noting(status()), health: () => noting(health()), stats: () => noting(stats("all")), metrics: () => noting(metrics()) };
+    const { ask, session } = await startAdmin({ source: told });
+    const got = await ask("GET", path, { headers: { cookie: await session() } });
+    expect([got.status, order]).toEqual([200, [extent, "reported", "read"]]);
+  });
+
+  it("GET /gateway/status shows how many workers there should be, serve and were replaced", async () => {
+    const status = () => ({ ...source.status(), workers: { configured: 4, serving: 3, restarts: 7 } });
+    const { ask, session } = await startAdmin({ source: { ...source, status } });
+    const got = await ask("GET", "/gateway/status", { headers: { cookie: await session() } });
+    expect(got.json.workers).toEqual({ configured: 4, serving: 3, restarts: 7 });
   });
 });
 

@@ -24,6 +24,7 @@ const CONNECTIONS = 128;
 const SCENARIO = { ...SCENARIOS.find(({ name }) => name === "guarded")!, connections: CONNECTIONS };
 const READY_MS = 10_000;
 const PROCESSORS = [2, 8, 16, 64];
+const HERE = availableParallelism();
 /** What a thread needs until it runs again after `Atomics.wait`, and how long it tries before, in microseconds: see `lib/base/lock.ts`. */
 const WAKE_MICROS = 50;
 const SPIN_MICROS = 5;
@@ -43,9 +44,11 @@ export async function scale([given = "5"]: readonly string[]): Promise<boolean> 
   run("npm", ["ci", "--prefix", "spec/peers", "--no-audit", "--no-fund", "--silent"]);
   build();
   install();
-  const cpuMicros = await throughput(turns);
-  locks(cpuMicros);
-  return rounds();
+  // Before `withMachine`, which leaves this process one processor.
+  const figures = JSON.parse(run(nodeOf(24), [fileURLToPath(new URL("scale_threads.mjs", import.meta.url))])) as Figures;
+  const areExact = rounds();
+  waiting(figures, await throughput(turns));
+  return areExact;
 }
 
 /** Prints requests a second, processor time and memory. Returns the processor time of a request with one worker, in microseconds. */
@@ -64,7 +67,7 @@ async function throughput(turns: number): Promise<number> {
         if (turn > 0) figures.push({ rps, cpuMicros: (costsOf(running.pid).cpuMicros - before) / requests, p99 });
       }
     }
-    console.log(`${SCENARIO.title}, ${CONNECTIONS} connections; load, backend and gateway share ${availableParallelism()} processors; medians of ${turns} turns\n`);
+    console.log(`${SCENARIO.title}, ${CONNECTIONS} connections; load, backend and gateway share ${HERE} processors; medians of ${turns} turns\n`);
     const rows = gateways.map(({ workers, running, restMib, rounds: figures }) => [
       ...[workers, brief(median(figures.map(({ rps }) => rps))), brief(median(figures.map(({ cpuMicros }) => cpuMicros)))],
       ...[brief(median(figures.map(({ p99 }) => p99 ?? NaN))), brief(restMib), brief(costsOf(running.pid).rssMib)],
@@ -79,7 +82,7 @@ async function started(machine: Machine, workers: number, backendPort: number): 
   const ours = competitors().find(({ name }) => name === "ours")!;
   const place: Place = { folder: mkdtempSync(join(machine.folder, `workers-${workers}-`)), port: await freePort(), backendPort };
   const { words, environment } = ours.command(SCENARIO, place);
-  const everywhere = machine.notPinned === null ? ["taskset", "-c", `0-${availableParallelism() - 1}`] : ["env"];
+  const everywhere = machine.notPinned === null ? ["taskset", "-c", `0-${HERE - 1}`] : ["env"];
   const [program = "", ...before] = everywhere;
   const running = machine.start({ program, words: [...before, nodeOf(24), ...words, "--workers", String(workers)], ...(environment && { environment }) }, OTHERS);
   const deadline = performance.now() + READY_MS;
@@ -93,8 +96,8 @@ async function started(machine: Machine, workers: number, backendPort: number): 
 /** Nanoseconds of one operation of one thread alone, and of each of two threads at the same time. */
 type Figures = Readonly<Record<string, { readonly alone: number; readonly both: number }>>;
 
-function locks(cpuMicros: number): void {
-  const figures = JSON.parse(run(nodeOf(24), [fileURLToPath(new URL("scale_threads.mjs", import.meta.url))])) as Figures;
+/** Prints what shared memory costs, and what many processors would lose by waiting for a lock. `cpuMicros` is the processor time of a request. */
+function waiting(figures: Figures, cpuMicros: number): void {
   console.log("shared memory: one operation, ns\n");
   console.log(`${markdown(["", "one thread", "each of two threads"], Object.entries(figures).map(([what, { alone, both }]) => [what, brief(alone), brief(both)]))}\n`);
   const model = (name: string, shards: number): Omit<LockModel, "processors"> => {

@@ -25,6 +25,7 @@ describe("status", () => {
       lastReload: null,
       lastChange: null,
       counters: null,
+      workers: null,
       tests: null,
       pluginFaults: [],
       certificates: [],

@@ -63,6 +63,11 @@ describe("warnings", () => {
     expect(codes({ lastReload: { ...refused, outcome: "taken", changes: [] } })).toEqual([]);
   });
 
+  it("warns of missing workers while the gateway is ready: once it drains, they end because they are asked to", () => {
+    const of = (serving: number, ready = true) => codes({ workers: { configured: 4, serving, restarts: 1 }, ready });
+    expect([of(4), of(3), of(0), of(3, false)]).toEqual([[], ["workers_missing"], ["workers_missing"], []]);
+  });
+
   it("warns of upstreams that are down or ejected, of services without a usable upstream, and of open circuits", () => {
     const upstreamSets: WarningsSource["upstreamSets"] = [
       { name: "s", circuitBreaker: { state: "open", since: NOW }, upstreams: [{ ...upstream, state: "unhealthy", usable: false, reason: "status 500" }] },

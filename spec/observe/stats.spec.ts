@@ -233,6 +233,56 @@ describe("the end of a step", () => {
   });
 });
 
+describe("the history of several workers", () => {
+  function collected() {
+    const clock = manualClock();
+    const metrics = new Metrics();
+    let answer = () => {};
+    let asked = 0;
+    const stats = new Stats(clock, metrics, () => {
+      asked++;
+      return new Promise((resolve) => (answer = resolve));
+    });
+    stats.start();
+    const answered = async () => {
+      answer();
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    const history = () => stats.read("all", { total: 0, upstream: () => 0 }).history.map(({ requests }) => requests);
+    return { clock, metrics, stats, answered, history, asked: () => asked };
+  }
+
+  it("asks them at the end of each step, and what they have counted by then belongs to that step", async () => {
+    const { clock, metrics, answered, history, asked } = collected();
+    for (const count of [3, 0, 2]) {
+      clock.advance(5_000);
+      for (let i = 0; i < count; i++) metrics.total.count(false, false, 1);
+      await answered();
+    }
+    expect([asked(), history()]).toEqual([3, [3, 0, 2]]);
+  });
+
+  it("goes on after a step whose answers came late, and counts them in the step in which they came", async () => {
+    const { clock, metrics, answered, history } = collected();
+    clock.advance(5_000);
+    clock.advance(500);
+    metrics.total.count(false, false, 1);
+    await answered();
+    clock.advance(4_500);
+    await answered();
+    expect(history()).toEqual([1, 0]);
+  });
+
+  it("asks nobody once it is closed, also while it awaits an answer", async () => {
+    const { clock, stats, answered, asked } = collected();
+    clock.advance(5_000);
+    stats.close();
+    await answered();
+    clock.advance(60_000);
+    expect([asked(), clock.pending]).toEqual([1, 0]);
+  });
+});
+
 describe("the history", () => {
   it("the history has steps of 5 s that begin at multiples of 5 s, with the counts of all requests, for 15 minutes", async () => {
     const { port } = await backend();

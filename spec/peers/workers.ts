@@ -10,7 +10,9 @@ import { nodeOf, type Release } from "./nodes.ts";
 
 export interface Workers extends RunningProgram {
   readonly adminUrl: string;
-  /** Asks the admin interface, with a session of its own; resolves with the body as text. */
+  /** The Cookie header of a session of the admin interface. */
+  session(): Promise<string>;
+  /** Asks the admin interface, with that session; resolves with the body as text. */
   admin(path: string, method?: string): Promise<string>;
 }
 
@@ -30,12 +32,13 @@ export async function withWorkers(config: unknown, { release = 24, workers = 2, 
   const running = await runningProgram(config, ["--workers", String(workers), ...words], settings, nodeOf(release));
   const adminUrl = running.started.admin as string;
   let cookie: Promise<string> | null = null;
+  const session = () => (cookie ??= login(adminUrl));
   return {
     ...running,
     adminUrl,
+    session,
     async admin(path, method = "GET") {
-      cookie ??= login(adminUrl);
-      const answer = await fetch(adminUrl + path, { method, headers: { cookie: await cookie } });
+      const answer = await fetch(adminUrl + path, { method, headers: { cookie: await session() } });
       return answer.text();
     },
   };
@@ -49,8 +52,8 @@ async function login(adminUrl: string): Promise<string> {
 }
 
 /**
- * A plugin module for every worker: its replies say which thread answered (`X-Worker`) and by which configuration (`X-Set`), and a query
- * makes the thread fail. `refused_in` is a thread that refuses the configuration; the main thread is 0.
+ * A plugin module for every worker: its replies say which thread answered (`X-Worker`) and by which configuration (`X-Set`) at
+ * which time (`X-At`, see `monotonic`), and a query makes the thread fail. `refused_in` is a thread that refuses the configuration; the main thread is 0.
  */
 const PROBE = `import { threadId } from "node:worker_threads";
 const kept = [];
@@ -69,9 +72,11 @@ export default ({ definePlugin, schema, withHeader }) => definePlugin({
   create({ set, refusedIn }) {
     if (threadId === refusedIn) throw new Error("thread " + threadId + " refuses " + set);
     return (next) => async (exchange) => {
+      const at = Number(process.hrtime.bigint()) / 1e6;
       FAULTS[exchange.query]?.();
       const reply = await next(exchange);
-      return { ...reply, headers: withHeader(withHeader(reply.headers, "X-Worker", String(threadId)), "X-Set", String(set)) };
+      const marks = { "X-Worker": threadId, "X-Set": set, "X-At": at };
+      return { ...reply, headers: Object.entries(marks).reduce((headers, [name, value]) => withHeader(headers, name, String(value)), reply.headers) };
     };
   },
 });

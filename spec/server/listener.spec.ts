@@ -42,6 +42,17 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, 
 const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
 
+it("takes a port only to give it back where others are to listen on it: over TLS too, a port in use is an error, and clients are refused", async () => {
+  const clock = manualClock();
+  const [log, receiving] = [{ debug() {}, info() {}, warn() {}, error() {} }, () => ({ clock, isTrusted: () => false, limits: defaultLimits })];
+  const listener = new Listener({ clock, log, serve: fine, receiving, ports: "taken" });
+  onTestFinished(() => listener.destroy());
+  const addresses = [await listener.listenPlain("127.0.0.1", 0), await listener.listenSecure("127.0.0.1", 0, FILES)];
+  for (const { port } of addresses) await expect(client(port)).rejects.toThrow("ECONNREFUSED");
+  const { port } = await listening(fine);
+  await expect(listener.listenPlain("127.0.0.1", port)).rejects.toThrow("EADDRINUSE");
+});
+
 it("calls ended once for each request", async () => {
   const { port, ended } = await listening(fine);
   const talk = await client(port);

@@ -28,6 +28,7 @@ function family(certificates: () => HostCertificates = () => ({ find: () => unde
   return {
     clock,
     renew: (files: TlsFiles) => servers.renew(files),
+    useTicketKey: (key: Buffer) => servers.useTicketKey(key),
     async open(files: TlsFiles): Promise<number> {
       const server = servers.create(files);
       const sockets = new Set<TLSSocket>();
@@ -96,6 +97,18 @@ describe.each(VERSIONS)("a session of %s", (version) => {
   it("a TLS session does not resume at servers of another object", async () => {
     const { session } = await meet(await family().open(FILES), only(version));
     expect((await meet(await family().open(FILES), { ...only(version), session })).resumed).toBe(false);
+  });
+
+  it("a TLS session resumes at servers of another object that were given the same key, until they are given another; neither makes keys of its own", async () => {
+    const [one, two] = [family(), family()];
+    for (const { useTicketKey } of [one, two]) useTicketKey(Buffer.alloc(48, 1));
+    const ports = [await one.open(FILES), await one.open(FILES), await two.open(FILES)];
+    const { session } = await meet(ports[0]!, only(version));
+    for (const each of [one, two]) each.clock.advance(3_600_000);
+    for (const port of ports) expect((await meet(port, { ...only(version), session })).resumed).toBe(true);
+    two.useTicketKey(Buffer.alloc(48, 2));
+    expect((await meet(ports[2]!, { ...only(version), session })).resumed).toBe(false);
+    expect((await meet(ports[1]!, { ...only(version), session })).resumed).toBe(true);
   });
 
   it("a TLS session resumes after the certificate was replaced, even for a host with its own certificate", async () => {

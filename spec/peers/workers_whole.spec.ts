@@ -1,0 +1,122 @@
+import { describe, expect, it } from "vitest";
+import { backend, oneService } from "../support/gateway.ts";
+import { readMetrics } from "../support/metrics_text.ts";
+import { RELEASES, type Release } from "./nodes.ts";
+import { until } from "./redis.ts";
+import { clientOn, probeModule, withWorkers, workersOn, type Workers } from "./workers.ts";
+
+const ROUTES = [
+  { name: "counted", path: "/counted" },
+  { name: "waits", path: "/waits" },
+  { name: "others", path: "/{rest*}" },
+];
+
+/** A gateway with two workers, and a connection to each. The upstream answers `/waits` when `release` is called. */
+async function started(release: Release) {
+  const waiting: (() => void)[] = [];
+  const { port } = await backend((request, response) => {
+    if (request.url!.endsWith("/waits")) waiting.push(() => response.end("ok"));
+    else response.end("ok");
+  });
+  const config = oneService(port, { plugins: [{ name: "probe" }], routes: ROUTES }, { plugin_modules: [probeModule()] });
+  const running = await withWorkers(config, { release });
+  const found = await workersOn(running.port, 2);
+  const on = (place: 0 | 1) => clientOn(running.port, (worker) => worker === found[place]);
+  const json = async (path: string, method?: string) => JSON.parse(await running.admin(path, method)) as any;
+  return {
+    running,
+    on,
+    json,
+    clients: [await on(0), await on(1)] as const,
+    metrics: async () => readMetrics(await running.admin("/metrics")),
+    upstreamHas: (count: number) => until(() => waiting.length === count),
+    release: () => waiting.splice(0).forEach((answer) => answer()),
+    restarted: (times: number) => until(async () => (await json("/gateway/status")).workers.restarts === times),
+  };
+}
+
+const COUNTED = { service: "s", route: "counted", method: "GET", code: "200" };
+
+describe.each(RELEASES)("the figures of two workers, on Node %i", (release) => {
+  it("are those of both at the moment of the question, in metrics, status, statistics, events and a dry run", async () => {
+    const { clients, running, json, metrics, upstreamHas, release: answer } = await started(release);
+    for (let i = 1; i <= 5; i++) {
+      for (const client of clients) for (let j = 0; j < 10; j++) await client.ask("/a/counted");
+      expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(i * 20);
+    }
+    const text = await metrics();
+    expect(text.one("edge_gateway_http_request_duration_seconds_count", { route: "counted" })).toBe(100);
+    expect(text.one("edge_gateway_plugin_requests_total", { plugin: "probe" })).toBeGreaterThanOrEqual(100);
+    // Two that found the workers, and these two; the rest have been closed.
+    await until(async () => (await metrics()).one("edge_gateway_client_connections") === 4);
+    expect([text.one("edge_gateway_workers"), text.one("edge_gateway_worker_restarts_total")]).toEqual([2, 0]);
+    expect(text.one("process_heap_used_bytes")).toBeGreaterThan(20_000_000);
+    expect([...text.families.values()].flatMap(({ samples }) => samples.flatMap(({ labels }) => Object.keys(labels)))).not.toContain("worker");
+
+    const waiting = clients.map((client) => client.ask("/a/waits"));
+    await upstreamHas(2);
+    const [status, stats, health] = [await json("/gateway/status"), await json("/gateway/stats"), await json("/gateway/health")];
+    expect([status.in_flight, status.workers]).toEqual([2, { configured: 2, serving: 2, restarts: 0 }]);
+    const routes = Object.fromEntries(stats.services[0].routes.map((route: any) => [route.name, [Math.round(route.requests_per_s * 1e3) > 0, route.in_flight]]));
+    expect(routes).toMatchObject({ counted: [true, 0], waits: [false, 2] });
+    expect([stats.total.in_flight, stats.services[0].upstreams[0].in_flight, health.services[0].upstreams[0].in_flight]).toEqual([2, 2, 2]);
+    const steps = [...stats.history, stats.point].reduce((sum: number, { requests }: any) => sum + requests, 0);
+    expect(steps).toBeGreaterThanOrEqual(100);
+    expect((await json("/gateway/reload?dry_run=true", "POST")).requests.checked).toBeGreaterThanOrEqual(102);
+
+    const events = await firstEvents(running);
+    expect([events.status.workers.serving, events.status.in_flight, events.stats.total.in_flight]).toEqual([2, 2, 2]);
+    answer();
+    await Promise.all(waiting);
+    expect((await json("/gateway/status")).in_flight).toBe(0);
+  });
+
+  it("keep what a worker had counted until it ended, and drop what it had in progress", async () => {
+    const { clients, on, json, metrics, upstreamHas, release: answer, restarted } = await started(release);
+    for (const client of clients) for (let i = 0; i < 25; i++) await client.ask("/a/counted");
+    const waiting = [clients[0].ask("/a/waits"), clients[1].ask("/a/waits")] as const;
+    await upstreamHas(2);
+    expect((await json("/gateway/status")).in_flight).toBe(2);
+    const other = await on(0);
+    for (let i = 0; i < 7; i++) await other.ask("/a/counted");
+    const ended = expect(waiting[0]).rejects.toThrow();
+    await expect(other.ask("/a/counted?exit")).rejects.toThrow();
+    await ended;
+    await restarted(1);
+    // What it had counted since its last report came with its end.
+    expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(57);
+    const stats = await json("/gateway/stats");
+    const waits = stats.services[0].routes.find(({ name }: any) => name === "waits");
+    expect([waits.in_flight, stats.total.in_flight, stats.services[0].upstreams[0].in_flight]).toEqual([1, 1, 1]);
+    answer();
+    await waiting[1];
+    await until(async () => (await json("/gateway/status")).workers.serving === 2);
+    expect((await metrics()).one("edge_gateway_worker_restarts_total")).toBe(1);
+  });
+
+  it("are there while a worker hangs, with what that one has reported before", async () => {
+    const { clients, metrics, on } = await started(release);
+    for (const client of clients) await client.ask("/a/counted");
+    expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(2);
+    const hanging = (await on(0)).ask("/a/counted?hang").catch(() => {});
+    for (let i = 0; i < 3; i++) await clients[1].ask("/a/counted");
+    const text = await metrics();
+    expect(text.one("edge_gateway_http_requests_total", COUNTED)).toBe(5);
+    expect(text.one("edge_gateway_workers")).toBe(2);
+    void hanging;
+  });
+});
+
+/** The first event of each kind in a new stream. */
+async function firstEvents({ adminUrl, session }: Workers): Promise<any> {
+  const { body } = await fetch(`${adminUrl}/gateway/events`, { headers: { cookie: await session() } });
+  let text = "";
+  const decoder = new TextDecoder();
+  for await (const part of body!) {
+    text += decoder.decode(part as Uint8Array, { stream: true });
+    const found = [...text.matchAll(/^event: (.*)\ndata: (.*)\n\n/gm)];
+    // Leaving the loop ends the stream.
+    if (found.length >= 3) return Object.fromEntries(found.map(([, name, data]) => [name, JSON.parse(data!)]));
+  }
+  throw new Error("the stream of events ended");
+}

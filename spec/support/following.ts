@@ -1,0 +1,83 @@
+/** The gateway of a main thread and those of its workers, in one thread: what lib/cluster does by message is done by calls. */
+import { writeFileSync } from "node:fs";
+import { onTestFinished } from "vitest";
+import type { Threads } from "../../lib/base/threads.ts";
+import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.ts";
+import { Gateway, type GatewayOptions } from "../../lib/gateway/gateway.ts";
+import { PluginModules } from "../../lib/gateway/plugin_modules.ts";
+
+export interface Together {
+  readonly main: Gateway;
+  readonly workers: readonly Gateway[];
+  /** Ports of the workers. */
+  readonly ports: readonly number[];
+  /** What the main thread has asked of the workers, in order. */
+  readonly events: string[];
+  /** Makes the next preparation wait until it is called. */
+  hold(): () => void;
+}
+
+export interface TogetherOptions extends GatewayOptions {
+  /** For worker 0, 1, …; default: nothing, twice. */
+  readonly ofWorkers?: readonly Partial<GatewayOptions>[];
+}
+
+/** A bundle as another thread gets it. */
+export function sent({ memory, ...bundle }: Bundle): Bundle {
+  return received({ ...structuredClone({ ...bundle, memory: new Map() }), memory });
+}
+
+/** All end with the test. The workers listen; a worker notices by itself, at its next request, that a reload was committed. */
+export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOptions): Promise<Together> {
+  const count = ofWorkers.length;
+  const main = new Gateway(options, { id: 1, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) });
+  const { configuration } = Gateway.partsOf(main);
+  const events: string[] = [];
+  let committed = configuration.bundle.version;
+  let { memory } = configuration.bundle;
+  let held = Promise.resolve();
+  const workers = ofWorkers.map((own, place) => {
+    const threads: Threads = { id: 2 + place, place, count, memory: (name) => memory.get(name)! };
+    const { config: _config, configFile: _file, ...others } = options;
+    return new Gateway({ ...others, modules: new PluginModules(), ...own }, threads, { bundle: sent(configuration.bundle), committed: () => committed });
+  });
+  const each = workers.map((worker) => Gateway.partsOf(worker).configuration);
+  const followers: Followers = {
+    ...{ configured: count, serving: count, restarts: 0, collect: async () => {} },
+    async prepare(bundle) {
+      events.push("prepare");
+      await held;
+      memory = bundle.memory;
+      await Promise.all(each.map((worker) => worker.prepare(sent(bundle))));
+    },
+    commit(bundle) {
+      events.push("commit");
+      committed = bundle.version;
+    },
+    abandon() {
+      events.push("abandon");
+      for (const worker of each) worker.abandon();
+    },
+    renewTls: () => void events.push("renewTls"),
+    announceStop: () => void events.push("announceStop"),
+    async close() {
+      events.push("close");
+      return "drained";
+    },
+  };
+  configuration.followers = followers;
+  onTestFinished(async () => void (await Promise.all([main, ...workers].map((gateway) => gateway.close(0)))));
+  const ports: number[] = [];
+  for (const worker of workers) ports.push((await worker.listen({ port: 0 })).port);
+  const hold = () => {
+    let open = () => {};
+    held = new Promise((resolve) => (open = resolve));
+    return open;
+  };
+  return { main, workers, ports, events, hold };
+}
+
+/** Replaces a file's content in place. */
+export function rewrite(path: string, content: unknown): void {
+  writeFileSync(path, typeof content === "string" ? content : JSON.stringify(content));
+}
