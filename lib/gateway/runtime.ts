@@ -94,7 +94,7 @@ export class Runtime {
   constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE) {
     this.clock = clock;
     this.threads = threads;
-    this.counters = memoryCounters(clock, undefined, threads.id);
+    this.counters = memoryCounters(clock, undefined, threads);
     this.#log = log;
     this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {
