@@ -14,7 +14,9 @@ import { helpText, helpTextOf } from "./help.ts";
 import { manager } from "./manager.ts";
 import { reload } from "./reload.ts";
 import { run } from "./run.ts";
+import { sign } from "./sign.ts";
 import { test } from "./test.ts";
+import { verify } from "./verify.ts";
 
 const help: Command = {
   operand: "[COMMAND]",
@@ -30,7 +32,7 @@ const help: Command = {
 
 /** In the order in which help lists them. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
-  run, demo, manager, validate, test, explain, diff, reload, schema, "hash-password": hashPassword, help,
+  run, demo, manager, validate, test, explain, diff, reload, schema, "hash-password": hashPassword, sign, verify, help,
 };
 
 /** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */

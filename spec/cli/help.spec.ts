@@ -6,7 +6,7 @@ import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settin
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  it.each(["run", "demo", "manager", "validate", "explain", "reload", "schema", "hash-password", "help"])("lists the command %s", (verb) => {
+  it.each(["run", "demo", "manager", "validate", "explain", "reload", "schema", "hash-password", "sign", "verify", "help"])("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 
@@ -33,6 +33,8 @@ describe("--help", () => {
     ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["schema", ["--config"], ["--http-port"]],
     ["hash-password", ["standard input"], ["--"]],
+    ["sign", ["FILE [FLAGS]", "--key PEM", "private", "Exit codes: 0 signed, 1 FILE.sig cannot be written, 2 "], ["--config"]],
+    ["verify", ["DIR [FLAGS]", "--key PEM", "public", "Exit codes: 0 the release is whole and signed, 1 it is not, 2 "], ["--config"]],
   ] as const)("lists for %s its own flags and no others", (verb, own, others) => {
     const text = helpTextOf(verb, COMMANDS[verb]!);
     expect(text).toMatch(new RegExp(`^Usage: edge-gateway ${verb}\\b`));

@@ -1,0 +1,120 @@
+/**
+ * `edge-gateway verify`: checks that a folder is a release as it was signed: the signature of its SHA256SUMS, and every file.
+ */
+import { createHash } from "node:crypto";
+import { constants } from "node:fs";
+import { open, readdir, type FileHandle } from "node:fs/promises";
+import { join } from "node:path";
+import { verifySignature } from "../base/signature.ts";
+import { whyUnreadable } from "../config/references.ts";
+import { refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
+import { counted } from "./config_file.ts";
+import { Failure, readNamedFile } from "./failure.ts";
+import { printable, withoutControls } from "./terminal.ts";
+
+const flags: FlagTable = { key: { value: "PEM", help: "File with the public key, or with several of which one has signed; it must not come with the release." } };
+
+export const SUMS = "SHA256SUMS";
+const SIGNATURE = `${SUMS}.sig`;
+/** A list of checksums, or a signature. */
+const MAX_BYTES = 1024 * 1024;
+
+/** Reports every file that is wrong. Nothing in SHA256SUMS is used before its signature is verified. */
+export const verify: Command = {
+  operand: "DIR",
+  about: "Check the signature and the checksums of a release, and that its folder has no other files",
+  settings: {},
+  flags,
+  exits: "0 the release is whole and signed, 1 it is not",
+  async run(given) {
+    refuseOtherFlags(given, {}, flags);
+    const [folder] = given.operands;
+    const { key } = given.flags;
+    if (folder === undefined || typeof key !== "string") throw new Failure("verify needs a folder and a public key: edge-gateway verify DIR --key public.pem", 2);
+    const keys = readNamedFile(key, "--key", "public key").toString("latin1");
+    const names = await readdir(folder).catch((error: unknown) => {
+      throw new Failure(`cannot read the folder ${folder} (DIR): ${whyUnreadable(error)}`, 2);
+    });
+    const text = await readSmall(folder, SUMS);
+    const verified = verifySignature(text, String(await readSmall(folder, SIGNATURE)), keys);
+    if (verified.problem !== undefined) {
+      const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${key} (--key)` }[verified.file];
+      throw failure([`${file} ${verified.problem}`], verified.file === "keys" ? 2 : 1);
+    }
+    const sums = readSums(text, join(folder, SUMS));
+    const problems: string[] = [];
+    for (const [name, sum] of sums) {
+      const problem = await fileProblem(join(folder, name), sum);
+      if (problem !== undefined) problems.push(`${join(folder, name)} ${problem}`);
+    }
+    const others = names.filter((name) => name !== SUMS && name !== SIGNATURE && !sums.has(name)).sort();
+    problems.push(...others.map((name) => `${join(folder, name)} is not listed in ${SUMS}: it is no part of the release; remove it`));
+    if (problems.length > 0) throw failure(problems, 1);
+    const listed = [...sums.keys()].map((name) => `${name}: OK`);
+    process.stdout.write(printable([...listed, `${counted(sums.size, "file")} as signed with the key whose SHA-256 is ${verified.signer.fingerprint}`]));
+    return 0;
+  },
+};
+
+function failure(problems: readonly string[], exitCode: 1 | 2): Failure {
+  return new Failure(problems.map(withoutControls).join("\nedge-gateway: "), exitCode);
+}
+
+/** The checksums by file name, as `sha256sum` writes them. Throws a `Failure` with every wrong line. */
+export function readSums(bytes: Buffer, path: string): ReadonlyMap<string, string> {
+  const sums = new Map<string, string>();
+  const problems: string[] = [];
+  bytes.toString("utf8").replace(/\n$/, "").split("\n").forEach((line, i) => {
+    const [, sum, name = ""] = LINE.exec(line) ?? [];
+    let problem: string | undefined;
+    if (line.endsWith("\r")) problem = "the line ends as on Windows (CR LF); sha256sum ends it with LF";
+    else if (sum === undefined) problem = "not 64 hexadecimal digits, two spaces and a file name, as sha256sum writes them";
+    else if (/[/\\\u0000]/.test(name) || name === "." || name === "..") problem = "the name leads to another folder; a release lists only files of its own folder";
+    else if (sums.has(name)) problem = `${name} is listed twice`;
+    if (problem === undefined) sums.set(name, sum!);
+    else problems.push(`${path}:${i + 1}: ${problem}`);
+  });
+  if (problems.length > 0) throw failure(problems, 1);
+  return sums;
+}
+
+/** With " *" in place of two spaces sha256sum marks a file as binary, which changes nothing. */
+const LINE = /^([0-9a-f]{64}) [ *]([^\r\n]+)$/;
+
+/** Completes "the file …". Reads piece by piece: a file may be of any size. */
+async function fileProblem(path: string, sum: string): Promise<string | undefined> {
+  const hash = createHash("sha256");
+  const problem = await withFile(path, async (file) => {
+    for await (const piece of file.createReadStream({ autoClose: false })) hash.update(piece as Buffer);
+    return undefined;
+  });
+  return problem ?? (hash.digest("hex") === sum ? undefined : `has another SHA-256 than in ${SUMS}: it has changed since it was released`);
+}
+
+/** Throws a `Failure` if the file is missing or large. */
+async function readSmall(folder: string, name: string): Promise<Buffer> {
+  const path = join(folder, name);
+  let content = Buffer.alloc(0);
+  const problem = await withFile(path, async (file) => {
+    if ((await file.stat()).size > MAX_BYTES) return `has more than ${MAX_BYTES} bytes`;
+    content = await file.readFile();
+    return undefined;
+  });
+  if (problem !== undefined) throw failure([`${path} ${problem}`], 1);
+  return content;
+}
+
+/** Completes "the file …". Never follows a link out of the folder, and never waits for a pipe. */
+async function withFile(path: string, use: (file: FileHandle) => Promise<string | undefined>): Promise<string | undefined> {
+  let file: FileHandle | undefined;
+  try {
+    file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    return (await file.stat()).isFile() ? await use(file) : "is not a file";
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ELOOP") return "is a symbolic link; a release has only files";
+    return code === "ENOENT" ? "is missing" : `cannot be read: ${whyUnreadable(error)}`;
+  } finally {
+    await file?.close();
+  }
+}

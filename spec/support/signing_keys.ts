@@ -1,0 +1,21 @@
+/** Key pairs for signatures, made anew for each run, and what must not be accepted in their place. */
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
+
+const pkcs8 = (key: KeyObject) => key.export({ type: "pkcs8", format: "pem" }) as string;
+const spki = (key: KeyObject) => key.export({ type: "spki", format: "pem" }) as string;
+
+export interface SigningKeys {
+  readonly privateKey: string;
+  readonly publicKey: string;
+}
+
+export function signingKeys(): SigningKeys {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  return { privateKey: pkcs8(privateKey), publicKey: spki(publicKey) };
+}
+
+const elliptic = generateKeyPairSync("ec", { namedCurve: "P-256" });
+/** A key pair of another kind. */
+export const ELLIPTIC: SigningKeys = { privateKey: pkcs8(elliptic.privateKey), publicKey: spki(elliptic.publicKey) };
+
+export const ENCRYPTED_KEY = generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "a passphrase" }) as string;
