@@ -36,7 +36,7 @@ function innermost(pid: number): number {
 }
 
 describe("the Dockerfile", () => {
-  it("the Dockerfile builds from the tarball alone an image that runs as nobody, without a shell, serves, checks its health and drains", { timeout: 120_000 }, async () => {
+  it("the Dockerfile builds from the tarball alone an image that runs as nobody, without a shell, serves, checks its health and drains", { timeout: 300_000 }, async () => {
     const folder = emptyFolder();
     const store = ["--storage-driver", "vfs", "--root", join(folder, "store"), "--runroot", join(folder, "run")];
     const buildah = (...args: string[]) => output("buildah", [...store, ...args]);
