@@ -1,6 +1,6 @@
 /**
  * An upstream to try the examples with: it answers each request with the request line, the headers and the body that reached it.
- * `node examples/echo.mjs 3000 3001` listens on both ports of 127.0.0.1.
+ * `node examples/echo.mjs 3000 3001` listens on both ports of 127.0.0.1; the variable ECHO_HOST names another address.
  */
 import http from "node:http";
 
@@ -21,7 +21,8 @@ export function echo(name) {
 }
 
 if (process.argv[1] === import.meta.filename) {
+  const { ECHO_HOST: host = "127.0.0.1" } = process.env;
   for (const port of process.argv.slice(2)) {
-    http.createServer(echo(port)).listen(Number(port), "127.0.0.1", () => console.log(`upstream ${port} listens on 127.0.0.1:${port}`));
+    http.createServer(echo(port)).listen(Number(port), host, () => console.log(`upstream ${port} listens on ${host}:${port}`));
   }
 }

@@ -122,6 +122,19 @@ describe("errors and warnings", () => {
   });
 });
 
+describe("the threat model", () => {
+  const model = document("docs/threat-model.md");
+  const proofs = [...model.prose.matchAll(/`(spec\/[\w./]+)` “([^”]+)”/g)].map(([, path, title]) => ({ path: path!, title: title! }));
+
+  it("every threat has a proof: a spec that is there, with a promise of that title", () => {
+    const rows = ["Requests", "Availability", "Upstreams and other servers", "Operation"].flatMap((heading) => tableUnder(heading, model));
+    expect(rows.length).toBeGreaterThan(20);
+    expect(rows.filter(([threat, stops, proof]) => !threat || !stops || !/`spec\/[\w./]+\.spec\.ts` “/.test(proof!))).toEqual([]);
+    const titles = (path: string) => found(read(path), /^(?:.*?\b(?:it|describe)\b.*?)?\s*["'`](.*)/gm).join("\n").replaceAll("\\", "");
+    expect(proofs.filter(({ path, title }) => !existsSync(`${root}/${path}`) || !titles(path).includes(title))).toEqual([]);
+  });
+});
+
 describe("what programs see", () => {
   it("every family of metrics is listed with its type", async () => {
     const config = JSON.parse(read("examples/quickstart.json")) as ConfigInput;

@@ -1,14 +1,14 @@
 /** The files in examples/ are valid and run, and the version is the same everywhere. The documents are checked by `documents.spec.ts`. */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts";
 import { SETTINGS, type Setting } from "../lib/config/settings_table.ts";
 import { createGateway, loadPluginModules, version, type ConfigInput } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
-import { blocksOf, document, documents, found, read, root } from "./support/documents.ts";
+import { blocksOf, document, documents, found, read, root, tableUnder } from "./support/documents.ts";
 import { emptyFolder, program } from "./support/process.ts";
 import { checkRoutes } from "../lib/route/checks.ts";
 
@@ -93,6 +93,11 @@ describe("examples", () => {
     expect(untested).toEqual(["http_log"]); // it never changes a reply
   });
 
+  it("the configuration of the Compose example is valid", () => {
+    const text = read("examples/docker/gateway/gw.json").replace("${file:/run/secrets/orders_key}", "${env:ORDERS_KEY}");
+    expect(issuesOf(text)).toBe("");
+  });
+
   it("the ConfigMap for Kubernetes holds a valid configuration", () => {
     const yaml = read("examples/kubernetes/edge-gateway.yaml");
     const block = /^  gw\.json: \|\n((?: {4}.*\n)+)/m.exec(yaml)?.[1] ?? "";
@@ -103,24 +108,32 @@ describe("examples", () => {
     const lines = [...read("examples/systemd/edge-gateway.service").matchAll(/^#?Environment=(.+)$/gm)];
     const assignments = lines.flatMap((line) => line[1]!.split(" "));
     const set = [
-      ...[...read("examples/docker/Dockerfile").matchAll(/^ENV (\w+)=/gm)].map((match) => match[1]!),
+      ...found(read("examples/docker/Dockerfile"), /^ENV (?!PATH=)(\w+)=/gm),
+      ...found(read("examples/docker/compose.yaml"), /^ {6}((?!GF_|ECHO_)[A-Z]\w+): /gm),
       ...assignments.map((assignment) => assignment.split("=", 1)[0]!),
       ...[...read("examples/kubernetes/edge-gateway.yaml").matchAll(/\bname: ([A-Z]\w+)/g)].map((match) => match[1]!),
     ];
-    expect(set).toEqual(expect.arrayContaining(["CONFIG_FILE_PATH", "ADMIN_HOST", "ADMIN_PASSWORD", "ADMIN_PASSWORD_FILE", "ORDERS_KEY"]));
+    expect(set).toEqual(expect.arrayContaining(["CONFIG_FILE_PATH", "PROBE_PORT", "PROBE_HOST", "METRICS_TOKEN", "METRICS_TOKEN_FILE", "ADMIN_PASSWORD", "ADMIN_PASSWORD_FILE", "ORDERS_KEY"]));
     const known = [...settings.map(({ variable }) => variable), ...Object.keys(environment)];
     expect(set.filter((name) => !known.includes(name))).toEqual([]);
   });
 
-  it("both stages of the Dockerfile use Node 24, which has long-term support", () => {
-    const images = [...read("examples/docker/Dockerfile").matchAll(/^FROM (\S+)/gm)].map((match) => match[1]);
-    expect(images).toEqual(["node:24-slim", "node:24-slim"]);
+  it("no deployment example opens the admin interface or the management UI to other machines", () => {
+    const texts = ["docker/Dockerfile", "docker/compose.yaml", "systemd/edge-gateway.service", "kubernetes/edge-gateway.yaml"].map((name) => read(`examples/${name}`));
+    expect(texts.join("\n")).not.toMatch(/\b(ADMIN|MANAGER)_HOST\b/);
   });
 
-  it("everything the Dockerfile copies from the repository is there", () => {
-    const copied = [...read("examples/docker/Dockerfile").matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap((match) => match[1]!.split(" "));
-    expect(copied).toContain("package.json");
-    expect(copied.filter((name) => !existsSync(`${root}/${name}`))).toEqual([]);
+  it("the base images of the Dockerfile are arguments, and both have Node 24, which has long-term support", () => {
+    const text = read("examples/docker/Dockerfile");
+    expect(found(text, /^FROM (\S+)/gm)).toEqual(["${NODE_IMAGE}", "${BASE_IMAGE}"]);
+    expect(found(text, /^ARG (\S+)/gm)).toEqual(["NODE_IMAGE=node:24-slim", "BASE_IMAGE=gcr.io/distroless/nodejs24-debian12:nonroot"]);
+  });
+
+  it("every metric of the alert rules is in the documentation, whose table is that of the program", () => {
+    const documented = tableUnder("Metrics", document("docs/observability.md")).map(([name]) => name!);
+    const used = new Set(found(read("examples/prometheus/alerts.yml"), /\b((?:edge_gateway|process)_\w+)/g));
+    expect(used.size).toBeGreaterThan(10);
+    expect([...used].filter((name) => !documented.includes(name.replace(/_bucket$/, "")))).toEqual([]);
   });
 
   it.each([

@@ -15,6 +15,7 @@ import { Login } from "./login.ts";
 import { readExplainRequest } from "./explain_request.ts";
 import { Sessions } from "./session.ts";
 import { readReloadRequest } from "./reload_request.ts";
+import { hasMetricsToken, json, NO_STORE, readiness, targetOf } from "./replies.ts";
 import { configView, dryRunView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource } from "./views.ts";
 
 export interface EndpointsOptions {
@@ -24,6 +25,8 @@ export interface EndpointsOptions {
   /** Signs sessions; at least 32 bytes. Null: random, and sessions end with the process. */
   readonly jwtSecret: string | null;
   readonly sessionTtlS: number;
+  /** A bearer token that opens /metrics alone; null: there is none. */
+  readonly metricsToken: string | null;
   /** Masks AdminPassword and every secret written in the configuration itself. */
   readonly redactSecrets: boolean;
   /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
@@ -89,7 +92,7 @@ export class Endpoints {
       "/gateway/reload": { POST: { access: "session", answer: (inbound) => this.#reload(inbound) } },
       "/metrics": { GET: { access: "open", answer: (inbound) => this.#metrics(inbound) } },
       "/healthz": { GET: { access: "open", answer: (inbound) => this.#health(inbound) } },
-      "/readyz": { GET: { access: "open", answer: () => (source.ready() ? READY : NOT_READY) } },
+      "/readyz": { GET: { access: "open", answer: () => readiness(source.ready()) } },
     };
   }
 
@@ -177,11 +180,11 @@ export class Endpoints {
     return { status: 204, headers: ["Set-Cookie", this.#sessions.clearing], body: null };
   }
 
-  /** Also accepts the token as bearer, and the credentials: scrapers store no cookies. */
+  /** Also accepts METRICS_TOKEN, a session's token as bearer, and the credentials: scrapers store no cookies. */
   async #metrics(inbound: Inbound): Promise<Reply> {
     const { headers } = inbound;
-    const hasToken = this.#sessions.hasCookie(headers) || this.#sessions.hasBearer(headers);
-    const refused = hasToken ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
+    const isOpen = hasMetricsToken(headers, this.#options.metricsToken) || this.#sessions.hasCookie(headers) || this.#sessions.hasBearer(headers);
+    const refused = isOpen ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
     if (refused !== null) return refused;
     await this.#options.source.refresh("all");
     return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: this.#options.source.metrics() };
@@ -226,10 +229,8 @@ export class Endpoints {
   }
 }
 
-const READY = json(200, { status: "ready" });
-const NOT_READY = json(503, { status: "not_ready" });
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
-const COMMON: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff", "Vary", "Origin"];
+const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
 const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];
 const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type", "Access-Control-Max-Age", "600"];
 
@@ -239,21 +240,6 @@ const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}"
 const SCRIPT_CHALLENGE: HeaderList = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
 
-/**
- * The path, without the query, of a target in origin-form or absolute-form (RFC 9112 §3.2); null for other forms. For absolute-form also
- * the authority, which overrides Host: `admin.example:8081` of http://admin.example:8081/gateway.
- */
-function targetOf(target: string): { readonly path: string | null; readonly authority?: string } {
-  const [prefix = "", authority] = /^https?:\/\/([^/?]+)/i.exec(target) ?? [];
-  const path = target.slice(prefix.length).split("?", 1)[0]!;
-  return { path: path.startsWith("/") ? path : null, ...(authority !== undefined && { authority }) };
-}
-
 function retryAfter(ms: number): HeaderList {
   return ["Retry-After", String(Math.ceil(ms / 1000))];
-}
-
-function json(status: number, value: unknown, headers: HeaderList = []): Reply {
-  const body = Buffer.from(JSON.stringify(value) + "\n");
-  return { status, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), ...headers], body };
 }

@@ -9,16 +9,17 @@ import { describeCounts } from "./config_file.ts";
 import type { Started } from "./start.ts";
 
 export function announce(started: Started, settings: Settings, log: Log): void {
-  const { gateway, http, https, adminUrl, workers } = started;
+  const { gateway, http, https, adminUrl, probeUrl, workers } = started;
   const { configPath: config, logFormat, logLevel, clientAuth, tracing } = settings;
   const { digest } = gateway;
   const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
   const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";
+  const probes = probeUrl ?? "off: PROBE_PORT is not set";
   const manager = started.managerUrl ?? "off: --manager (MANAGER=true) starts the management UI";
   // Only the origin: the path may contain keys for a collector.
   const traces = tracing === null ? undefined : new URL(tracing.url).origin;
   if (logFormat === "json") {
-    const listeners = { http, https: https.length === 0 ? httpsOff : https, admin, manager, ...(traces !== undefined && { traces }) };
+    const listeners = { http, https: https.length === 0 ? httpsOff : https, admin, probes, manager, ...(traces !== undefined && { traces }) };
     log.info(`edge-gateway ${version} started`, { config, digest, ...gateway.counts, ...listeners, ...(workers > 1 && { workers }) });
   } else if (logLevel === "debug" || logLevel === "info") {
     const clients = { none: "", request: ", clients are asked for a certificate", require: ", clients need a certificate" }[clientAuth];
@@ -27,6 +28,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
       ["http", http.join("  ")],
       ["https", https.length === 0 ? httpsOff : `${https.join("  ")} (HTTP/2 and HTTP/1.1${clients})`],
       ["admin", admin],
+      ["probes", probes],
       ["manager", manager],
       ["workers", workers === 1 ? "" : `${workers}, which share the ports and all limits`],
       ["reload", `when the file changes, and on SIGHUP${adminUrl === null ? "" : ", and by edge-gateway reload"}`],

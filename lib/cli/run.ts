@@ -14,6 +14,7 @@ import { announce, logWarnings } from "./announce.ts";
 import type { Command } from "./arguments.ts";
 import { accepted, type ExitCode } from "./failure.ts";
 import { drain, LINGER_MS, untilStopped } from "./shutdown.ts";
+import { passedSockets } from "./socket_activation.ts";
 import { start, type Started } from "./start.ts";
 import { createTlsRenewal, tlsPaths } from "./tls_files.ts";
 
@@ -26,6 +27,7 @@ export const run: Command = {
 
 async function serve(settings: Settings): Promise<ExitCode> {
   const log = logFor(settings);
+  const sockets = passedSockets(process.env, process.pid, settings, log);
   const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
   const renew = createTlsRenewal(settings, log);
   const followFiles = ({ gateway }: Started) => {
@@ -57,7 +59,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
-  const options = { configFile: settings.configPath, accessLog: (lines: string) => output.write(lines) };
+  const options = { configFile: settings.configPath, sockets, accessLog: (lines: string) => output.write(lines) };
   const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin") }, log);
   try {
     const started = await starting;

@@ -33,13 +33,14 @@ interface Drained {
   readonly gateway: Gateway;
   readonly admin: { close(): Promise<unknown> } | null;
   readonly manager: { close(): Promise<unknown> } | null;
+  readonly probes: { close(): Promise<unknown> } | null;
 }
 
 /**
  * Drains a gateway: reports not ready, keeps serving while load balancers notice, stops accepting, and finishes the requests in flight
  * within the grace period.
  */
-export async function drain(signal: NodeJS.Signals, { gateway, admin, manager }: Drained, settings: Settings, log: Log): Promise<void> {
+export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, probes }: Drained, settings: Settings, log: Log): Promise<void> {
   if (settings.preStopDelayS > 0) {
     gateway.announceStop();
     log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
@@ -48,7 +49,8 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager }:
   log.info(`${signal}: draining`, { in_flight: gateway.inFlight, grace_s: settings.shutdownGraceS });
   const outcome = await gateway.close(settings.shutdownGraceS * 1000);
   await admin?.close();
-  await manager?.close(); // last, so that users can watch the others drain
+  await manager?.close(); // after the others, so that users can watch them drain
+  await probes?.close(); // last: a supervisor has to be told "not ready" until the end
   if (outcome === "cut") log.warn("the grace period is over: requests still in flight were cut off");
   setTimeout(() => process.exit(0), LINGER_MS).unref();
 }

@@ -1,19 +1,23 @@
 /**
  * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing.
  */
+import type { AddressInfo } from "node:net";
+import { createProbes } from "../admin/probes.ts";
 import { createAdmin, type Admin, type ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Address } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
-import { ConfigError, Gateway, type GatewayOptions, type LastReload } from "../gateway/gateway.ts";
+import { ConfigError, Gateway, type GatewayOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { Manager } from "../manager/server.ts";
+import type { OperatorServer } from "../server/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
 import { Failure, listenFailure } from "./failure.ts";
 import { listenManager, openManager } from "./manager.ts";
+import type { PassedSockets } from "./socket_activation.ts";
 import { readTlsFiles } from "./tls_files.ts";
 import { openWorkers } from "./workers.ts";
 
@@ -21,12 +25,15 @@ export interface Started {
   readonly gateway: Gateway;
   readonly admin: Admin | null;
   readonly manager: Manager | null;
+  readonly probes: OperatorServer | null;
   /** "http://0.0.0.0:8008", … */
   readonly http: readonly string[];
   /** Empty when HTTPS is off. */
   readonly https: readonly string[];
   /** Null when the admin interface is off. */
   readonly adminUrl: string | null;
+  /** Null when there is no listener for probes. */
+  readonly probeUrl: string | null;
   /** For a browser on this machine; null when the management UI is off. */
   readonly managerUrl: string | null;
   /** The files that HTTPS started with; null when it is off. */
@@ -36,23 +43,26 @@ export interface Started {
 }
 
 export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "accessLog"> {
+  /** Used in place of ports that would be opened. Default: none. */
+  readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
   readonly reload: () => Promise<LastReload>;
 }
 
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
-  const { reload, ...gatewayOptions } = options;
+  const { reload, sockets, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {});
   const { tracing } = settings;
   const supervisor = openWorkers(settings, log);
   const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
   const tls = readTlsFiles(settings, log);
   const admin = openAdmin(settings, { gateway, tls, reload, log });
+  const probes = openProbes(settings, gateway, log);
   let manager: Manager | null = null;
   try {
-    const plain = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
-    const secure = tls === null ? [] : await listenOnAll(gateway, settings, settings.httpsPort, "HTTPS_PORT", tls);
+    const plain = await listenFor({ gateway, settings, name: "HTTP_PORT", port: settings.httpPort, fds: sockets?.http, tls: null });
+    const secure = tls === null ? [] : await listenFor({ gateway, settings, name: "HTTPS_PORT", port: settings.httpsPort, fds: sockets?.https, tls });
     await supervisor?.start(gateway, [...plain, ...secure], tls).catch((error: Error) => {
       throw new Failure(error.message, 1);
     });
@@ -60,21 +70,51 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
     if (settings.manager !== null) manager = openManager(settings.manager, admin, tls, log);
     const managerUrl = manager === null ? null : await listenManager(manager, settings.manager!, log);
-    return { gateway, admin, manager, http, https, adminUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
+    // After the traffic, which is what "ready" is about.
+    const probeUrl = probes === null ? null : await listenProbes(probes, settings.probe!);
+    return { gateway, admin, manager, probes, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
   } catch (error) {
-    await Promise.all([gateway.close(0), admin?.close(), manager?.close()]);
+    await Promise.all([gateway.close(0), admin?.close(), manager?.close(), probes?.close()]);
     throw error;
   }
 }
 
-async function listenOnAll(gateway: Gateway, settings: Settings, port: number, name: string, tls: TlsFiles | null): Promise<Address[]> {
-  const addresses: Address[] = [];
-  let shared = port;
-  for (const host of settings.listenHosts) {
+interface Listening {
+  readonly gateway: Gateway;
+  readonly settings: Settings;
+  readonly name: "HTTP_PORT" | "HTTPS_PORT";
+  readonly port: number;
+  /** Passed sockets; none: the port is opened on all addresses. */
+  readonly fds: readonly number[] | undefined;
+  readonly tls: TlsFiles | null;
+}
+
+async function listenFor(listening: Listening): Promise<Address[]> {
+  const { gateway, fds = [], tls } = listening;
+  const secure = tls === null ? {} : { tls };
+  const addresses = fds.length > 0 ? await listenOnPassed(gateway, fds, secure) : await listenOnAll(listening, secure);
+  return addresses.map(({ address, port }) => ({ host: address, port, isSecure: tls !== null }));
+}
+
+async function listenOnPassed(gateway: Gateway, fds: readonly number[], secure: ListenOptions): Promise<AddressInfo[]> {
+  const addresses: AddressInfo[] = [];
+  for (const fd of fds) {
     try {
-      const address = await gateway.listen({ host, port: shared, ...(tls && { tls }) });
-      shared = address.port; // "any free port" is the same port on all addresses
-      addresses.push({ host: address.address, port: shared, isSecure: tls !== null });
+      addresses.push(await gateway.listen({ ...secure, fd }));
+    } catch (error) {
+      if (error instanceof ConfigError) throw error;
+      throw new Failure(`file descriptor ${fd}, passed by LISTEN_FDS, is no TCP socket to listen on: ${(error as Error).message}`, 2);
+    }
+  }
+  return addresses;
+}
+
+async function listenOnAll({ gateway, settings, name, port }: Listening, secure: ListenOptions): Promise<AddressInfo[]> {
+  const addresses: AddressInfo[] = [];
+  for (const host of settings.listenHosts) {
+    const shared = addresses[0]?.port ?? port; // "any free port" is the same port on all addresses
+    try {
+      addresses.push(await gateway.listen({ ...secure, host, port: shared }));
     } catch (error) {
       // A machine without IPv6 must not fail for the default "::".
       if (error instanceof ConfigError) throw error;
@@ -107,6 +147,7 @@ function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts
       clock: systemClock,
       log,
       version,
+      metricsToken: settings.metricsToken,
       source: {
         proxyConfig: (secrets) => proxyConfig(secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig),
         settings: () => ({
@@ -118,7 +159,7 @@ function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts
           ConfigFilePath: settings.configPath,
         }),
         ready: () => gateway.ready,
-        refresh: (extent) => Gateway.partsOf(gateway).configuration.followers?.collect(extent) ?? null,
+        refresh: (extent) => refresh(gateway, extent),
         status: () => gateway.status,
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
@@ -134,6 +175,11 @@ function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts
   }
 }
 
+/** Asks the workers, if there are any, for their figures. */
+function refresh(gateway: Gateway, extent: "counts" | "all"): Promise<void> | null {
+  return Gateway.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
+}
+
 /** The configuration in force, in the form of GET /gateway. */
 function proxyConfig(config: Gateway["shownConfig"]): ProxyConfig {
   const { global, services } = config as { global: { name: string; plugins: unknown[] }; services: unknown[] };
@@ -146,5 +192,23 @@ async function listenAdmin(admin: Admin, settings: Settings): Promise<string> {
     return urlOf(tls ? "https" : "http", await admin.listen({ host, port: settings.adminPort }));
   } catch (error) {
     throw listenFailure(error as NodeJS.ErrnoException, where(host, settings.adminPort), "ADMIN_PORT", "ADMIN_HOST");
+  }
+}
+
+function openProbes({ probe, metricsToken }: Settings, gateway: Gateway, log: Log): OperatorServer | null {
+  if (probe === null) return null;
+  const { hosts } = probe;
+  const metrics = async () => {
+    await refresh(gateway, "all");
+    return gateway.metricsStream();
+  };
+  return createProbes({ ready: () => gateway.ready, metrics, metricsToken, hosts, clock: systemClock, log });
+}
+
+async function listenProbes(probes: OperatorServer, { host, port }: NonNullable<Settings["probe"]>): Promise<string> {
+  try {
+    return urlOf("http", await probes.listen({ host, port }));
+  } catch (error) {
+    throw listenFailure(error as NodeJS.ErrnoException, where(host, port), "PROBE_PORT", "PROBE_HOST");
   }
 }

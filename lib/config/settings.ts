@@ -6,11 +6,11 @@ import { isHashed } from "../base/password.ts";
 import type { LogFormat } from "../base/log.ts";
 import { whyUnreadable, withoutFinalNewline } from "./references.ts";
 import { CLIENT_SETTINGS, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
-import type { Environment, Flags, ReadOf, ValuesOf } from "./settings_table.ts";
+import type { Environment, Flags, ReadOf, Setting, ValuesOf } from "./settings_table.ts";
 import { readTracing } from "./tracing.ts";
 
 export interface Host {
-  /** Reads ADMIN_PASSWORD_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
+  /** Reads ADMIN_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;
@@ -24,6 +24,9 @@ export const CLIENT_TABLE = {
   ...CLIENT_SETTINGS,
   ...some("adminUser", "adminPassword", "adminPasswordFile", "adminHost", "adminPort", "adminTls"),
 };
+
+/** The settings that `healthcheck` needs to find the gateway of this machine. */
+export const HEALTHCHECK_TABLE = some("probePort", "probeHost", "adminUser", "adminPort", "adminHost", "adminTls");
 
 /** The settings of a management UI without a gateway. */
 export const MANAGER_TABLE = {
@@ -48,9 +51,24 @@ export function readSettings(flags: Flags, environment: Environment, host: Host 
   const issues = unknownFlags(flags, SETTINGS);
   const values = readValues(SETTINGS, flags, environment, issues);
   const password = adminPassword(values, host, issues);
+  const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);
   issues.push(...problemsTogether(values, password));
   const tracing = readTracing(environment, issues, host.readFile);
-  return issues.length > 0 ? { ok: false, issues } : { ok: true, settings: settingsOf(values as Values, password, tracing, host) };
+  if (issues.length > 0) return { ok: false, issues };
+  return { ok: true, settings: settingsOf(values as Values, { password, metricsToken }, tracing, host) };
+}
+
+/** For `healthcheck`: the URL of the gateway on this machine, without a path. The probe port is preferred to the admin interface. */
+export function readHealthcheckSettings(flags: Flags, environment: Environment): SettingsRead<{ readonly url: string }> {
+  const issues = unknownFlags(flags, HEALTHCHECK_TABLE);
+  const { probePort, probeHost, adminUser, adminPort, adminHost, adminTls } = readValues(HEALTHCHECK_TABLE, flags, environment, issues);
+  if (issues.length > 0) return { ok: false, issues };
+  const [name, host, port] = probePort === null ? ["ADMIN_PORT", adminHost, adminPort] : ["PROBE_PORT", probeHost, probePort];
+  if (probePort === null && adminUser === null) issues.push("there is nothing to ask: set PROBE_PORT, as for the gateway itself");
+  else if (port === 0) issues.push(`${name} is 0, any free port: set it to the port in use`);
+  else if (probePort === null && adminTls === true) issues.push("the admin interface uses HTTPS, and its certificate need not name this machine: set PROBE_PORT");
+  if (issues.length > 0) return { ok: false, issues };
+  return { ok: true, settings: { url: `http://${authority(near(host!), port!)}` } };
 }
 
 /** For commands that ask a running gateway: other settings in the environment are ignored, wrong ones too. */
@@ -83,7 +101,12 @@ export function readManagerSettings(flags: Flags, environment: Environment, host
   return { ok: true, settings: loneManagerOf(values as ManagerValues, values.managerBackendUrl, host) };
 }
 
-function settingsOf(values: Values, password: string | null, tracing: ReturnType<typeof readTracing>, host: Host) {
+interface Secrets {
+  readonly password: string | null;
+  readonly metricsToken: string | null;
+}
+
+function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing: ReturnType<typeof readTracing>, host: Host) {
   const { adminUser: user, caCertPath, clientAuth } = values;
   return {
     configPath: values.configPath,
@@ -100,6 +123,10 @@ function settingsOf(values: Values, password: string | null, tracing: ReturnType
     listenHosts: values.listenHosts,
     /** Null when the admin interface is off. */
     admin: user === null || password === null ? null : adminOf(values, user, password),
+    /** Null when there is no listener for probes. `hosts`: names, besides localhost, by which its /metrics may be asked without a token. */
+    probe: values.probePort === null ? null : { host: values.probeHost, port: values.probePort, hosts: [...(values.adminHosts ?? []), values.probeHost] },
+    /** Null: metrics have no token of their own. */
+    metricsToken,
     /** Null when the management UI is off. */
     manager: values.manager ? managerOf(values) : null,
     shutdownGraceS: values.shutdownGraceS,
@@ -151,29 +178,45 @@ function loneManagerOf(values: ManagerValues, backendUrl: string, host: Host) {
 /** `url` is the admin interface, by default of a gateway with these settings on the same machine: "http://127.0.0.1:8081". */
 function clientOf(values: ValuesOf<typeof CLIENT_TABLE>, user: string, password: string) {
   const { adminUrl, adminHost, adminPort, adminTls, adminCaPath: caPath } = values;
-  const near = adminHost === "0.0.0.0" ? "127.0.0.1" : adminHost === "::" ? "::1" : adminHost;
-  const url = adminUrl ?? `${adminTls ? "https" : "http"}://${near.includes(":") ? `[${near}]` : near}:${adminPort}`;
+  const url = adminUrl ?? `${adminTls ? "https" : "http"}://${authority(near(adminHost), adminPort)}`;
   return { url, user, password, caPath };
+}
+
+/** Where a client on this machine reaches a listener on this host. */
+function near(host: string): string {
+  return host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+}
+
+function authority(host: string, port: number): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 function logFormat(values: ManagerValues, host: Host): LogFormat {
   return values.logFormat ?? (host.terminal === true ? "text" : "json");
 }
 
-/** The password itself, from the variable or the file; null when there is none, or when that has been reported. */
-function adminPassword(values: Pick<Read, "adminPassword" | "adminPasswordFile">, host: Host, issues: string[]): string | null {
-  const { adminPassword: given, adminPasswordFile: file } = values;
+const ADMIN_PASSWORD: SecretRow = ["ADMIN_PASSWORD", SETTINGS.adminPassword];
+const METRICS_TOKEN: SecretRow = ["METRICS_TOKEN", SETTINGS.metricsToken];
+type SecretRow = readonly [variable: string, row: Setting<string | null>];
+
+function adminPassword({ adminPassword, adminPasswordFile }: Pick<Read, "adminPassword" | "adminPasswordFile">, host: Host, issues: string[]): string | null {
+  return secret(ADMIN_PASSWORD, adminPassword, adminPasswordFile, host, issues);
+}
+
+/** The secret itself, from its variable (`given`) or its file; null when there is none, or when that has been reported. */
+function secret([variable, row]: SecretRow, given: string | null, file: string | null, host: Host, issues: string[]): string | null {
   if (file === null) return given;
   if (given !== null) {
-    issues.push("ADMIN_PASSWORD and ADMIN_PASSWORD_FILE are both set: set one of them");
+    issues.push(`${variable} and ${variable}_FILE are both set: set one of them`);
     return given;
   }
   try {
-    const password = withoutFinalNewline(String((host.readFile ?? readFileSync)(file)));
-    if (password !== "") return password;
-    issues.push(`ADMIN_PASSWORD_FILE: ${file} is empty`);
+    const text = withoutFinalNewline(String((host.readFile ?? readFileSync)(file)));
+    const value = text === "" ? null : row.parse(text);
+    if (value !== null) return value;
+    issues.push(`${variable}_FILE: ${file} ${text === "" ? "is empty" : `does not contain ${row.expects}`}`);
   } catch (error) {
-    issues.push(`ADMIN_PASSWORD_FILE: cannot read ${file}: ${whyUnreadable(error)}`);
+    issues.push(`${variable}_FILE: cannot read ${file}: ${whyUnreadable(error)}`);
   }
   return null;
 }
@@ -187,6 +230,7 @@ const messagesOf = (rules: readonly Rule[]) => rules.flatMap(([isBroken, message
 function problemsTogether(values: Read, password: string | null): string[] {
   const { serverCertPath: cert, serverKeyPath: key, caCertPath: ca, adminUser: user, manager } = values;
   const isProtected = password !== null || values.adminPasswordFile !== null;
+  const hasToken = values.metricsToken !== null || values.metricsTokenFile !== null;
   const hasAdmin = user !== null && isProtected;
   const noAdmin = "set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL";
   const rules: Rule[] = [
@@ -194,6 +238,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
     [ca !== null && cert === null && key === null, `CA_CERT_PATH needs ${WITHOUT_TLS}`],
     [values.adminTls === true && cert === null && key === null, `ADMIN_TLS needs ${WITHOUT_TLS}`],
     [values.clientAuth !== null && ca === null, "CLIENT_AUTH needs CA_CERT_PATH, which verifies client certificates"],
+    [hasToken && user === null && values.probePort === null, "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD"],
     [user?.includes(":") === true, "ADMIN_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
     [user !== null && !isProtected, `ADMIN_USER is set without ADMIN_PASSWORD or ADMIN_PASSWORD_FILE: ${BOTH_OR_NONE}`],
     [user === null && isProtected, `an admin password is set without ADMIN_USER: ${BOTH_OR_NONE}`],
@@ -204,6 +249,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
     ["HTTP_PORT", values.httpPort],
     ["HTTPS_PORT", cert === null || key === null ? null : values.httpsPort],
     ["ADMIN_PORT", user === null ? null : values.adminPort],
+    ["PROBE_PORT", values.probePort],
     ["MANAGER_PORT", manager === true ? values.managerPort : null],
   ] as const;
   ports.forEach(([name, port], i) => {

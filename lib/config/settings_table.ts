@@ -68,6 +68,12 @@ const SECRET32: Parser<string> = {
   expects: "at least 32 bytes",
   parse: (text) => (Buffer.byteLength(text) >= 32 ? text : null),
 };
+/** What RFC 6750 §2.1 lets a bearer token consist of. */
+const BEARER: Parser<string> = {
+  value: "TOKEN",
+  expects: "at least 16 letters, digits or - . _ ~ + / and = at the end (openssl rand -hex 32 prints such a token)",
+  parse: (text) => (text.length >= 16 && /^[\w.~+/-]+=*$/.test(text) ? text : null),
+};
 
 /** Every setting, in the order in which help and README list them. */
 export const SETTINGS = {
@@ -91,6 +97,10 @@ export const SETTINGS = {
   adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask passwords and other secrets that the admin interface shows."),
   adminCorsOrigins: optional("ADMIN_CORS_ORIGIN", ORIGINS, "Web origins that may use the admin interface; none by default."),
   adminHosts: optional("ADMIN_HOSTS", HOSTS, "Host names, beside localhost, for admin interface and UI over plain HTTP."),
+  probePort: optional("PROBE_PORT", PORT, "Port for /healthz, /readyz and /metrics without a login; off by default."),
+  probeHost: setting("PROBE_HOST", HOST, "127.0.0.1", "Address of PROBE_PORT."),
+  metricsToken: optional("METRICS_TOKEN", BEARER, "Bearer token that opens /metrics alone, and that PROBE_PORT then requires for it.", null),
+  metricsTokenFile: optional("METRICS_TOKEN_FILE", FILE, "File with this token, instead of METRICS_TOKEN."),
   manager: setting("MANAGER", BOOLEAN, "false", "Start the management UI in the same process; it needs the admin interface."),
   managerPort: setting("MANAGER_PORT", PORT, "5173", "Port of the management UI."),
   managerHost: setting("MANAGER_HOST", HOST, "127.0.0.1", "Address of the management UI."),

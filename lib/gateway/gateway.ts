@@ -222,7 +222,7 @@ export class Gateway {
    * being closed.
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
-    const { host = "127.0.0.1", port = 8008, tls } = options;
+    const { host = "127.0.0.1", port = 8008, fd, tls } = options;
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     await this.#configuration.prove();
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
@@ -233,7 +233,7 @@ export class Gateway {
     }
     this.#requests.activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
-    const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
+    const address = await (tls === undefined ? this.#listener.listenPlain(host, port, fd) : this.#listener.listenSecure(host, port, tls, fd));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain in progress closes it itself.
     if (this.#shutdown.state === "closed") this.#listener.destroy();
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");

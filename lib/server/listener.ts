@@ -101,19 +101,19 @@ export class Listener {
     });
   }
 
-  /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so. Rejects with node's listen error. */
-  async listenPlain(host: string, port: number): Promise<AddressInfo> {
+  /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's listen error. */
+  async listenPlain(host: string, port: number, fd?: number): Promise<AddressInfo> {
     const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       if (!this.#admit(socket)) return;
       socket.on("error", ignore);
       if (this.#options.h2c?.()) this.#serveByPreface(socket);
       else this.#serveHttp1(socket);
     });
-    return this.#listen(server, host, port);
+    return this.#listen(server, host, port, fd);
   }
 
   /** Listens for HTTP/2 and HTTP/1.1 over TLS ≥ 1.2, chosen by ALPN. Rejects with node's listen or certificate error. */
-  async listenSecure(host: string, port: number, files: TlsFiles): Promise<AddressInfo> {
+  async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
     const server = this.#tls.create(files);
     guard(server, (socket) => {
       if (!this.#admit(socket)) return false;
@@ -135,7 +135,7 @@ export class Listener {
       // Node leaves a connection open whose handshake timed out.
       socket.destroy();
     });
-    return this.#listen(server, host, port);
+    return this.#listen(server, host, port, fd);
   }
 
   /** Replaces the files of every TLS listener; connections stay open. Throws, and changes nothing, when they cannot be used. */
@@ -243,15 +243,19 @@ export class Listener {
     return true;
   }
 
-  #listen(server: Server, host: string, port: number): Promise<AddressInfo> {
+  #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {
     const { dualStack, ports } = this.#options;
     const ipv6Only = host.includes(":") && dualStack !== true;
     return new Promise((resolve, reject) => {
       server.once("error", reject);
-      server.listen({ host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) }, () => {
+      server.listen(fd === undefined ? { host, port, ipv6Only, ...(ports === "shared" && { reusePort: true }) } : { fd }, () => {
         server.removeListener("error", reject);
         server.on("error", ignore);
-        const address = server.address() as AddressInfo;
+        const address = server.address();
+        if (address === null || typeof address === "string") {
+          server.close();
+          return reject(new Error("it is not a TCP socket"));
+        }
         if (ports === "taken") server.close();
         else this.#servers.push(server);
         resolve(address);

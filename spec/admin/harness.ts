@@ -185,6 +185,7 @@ export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
     password: PASSWORD,
     jwtSecret: SECRET,
     sessionTtlS: 3600,
+    metricsToken: null,
     redactSecrets: false,
     corsOrigins: [UI],
     hosts: [],

@@ -51,6 +51,22 @@ describe("GET /metrics", () => {
     expect((await ask("GET", "/gateway", { headers: { authorization: RIGHT } })).status).toBe(401);
   });
 
+  it("METRICS_TOKEN opens /metrics as a bearer token, and nothing else", async () => {
+    const token = "a-token-of-the-scraper";
+    const { ask } = await startAdmin({ metricsToken: token });
+    const statusOf = async (path: string, authorization: string) => (await ask(path === "/gateway/reload" ? "POST" : "GET", path, { headers: { authorization } })).status;
+    expect(await statusOf("/metrics", `Bearer ${token}`)).toBe(200);
+    for (const path of ["/gateway", "/gateway/config", "/gateway/status", "/gateway/events", "/gateway/reload"]) expect([path, await statusOf(path, `Bearer ${token}`)]).toEqual([path, 401]);
+    expect((await ask("POST", "/login", { headers: { authorization: `Bearer ${token}` } })).status).toBe(401);
+    for (const wrong of [`Bearer ${token}x`, `Bearer ${token.slice(1)}`, `Basic ${token}`, token]) expect([wrong, await statusOf("/metrics", wrong)]).toEqual([wrong, 401]);
+    expect(await statusOf("/metrics", RIGHT)).toBe(200);
+  });
+
+  it("without METRICS_TOKEN no bearer token but that of a session opens /metrics", async () => {
+    const { ask } = await startAdmin();
+    for (const authorization of ["Bearer null", "Bearer undefined", "Bearer "]) expect((await ask("GET", "/metrics", { headers: { authorization } })).status).toBe(401);
+  });
+
   it("GET returns the text of Prometheus whatever Accept says, HEAD returns the headers alone, and other methods get 405", async () => {
     const { ask } = await startAdmin();
     const headers = { authorization: RIGHT, accept: "application/openmetrics-text;version=1.0.0" };

@@ -6,7 +6,8 @@ import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settin
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  it.each(["run", "demo", "manager", "validate", "explain", "reload", "schema", "hash-password", "sign", "verify", "help"])("lists the command %s", (verb) => {
+  const verbs = ["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "schema", "hash-password", "sign", "verify", "help"];
+  it.each(verbs)("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 
@@ -19,7 +20,7 @@ describe("--help", () => {
   });
 
   it("offers no flag for a secret, which every user of the machine could read", () => {
-    expect(helpText(COMMANDS)).not.toMatch(/--admin-password[ =]|--admin-jwt-secret/);
+    expect(helpText(COMMANDS)).not.toMatch(/--admin-password[ =]|--admin-jwt-secret|--metrics-token[ =]/);
   });
 
   it.each([
@@ -31,6 +32,7 @@ describe("--help", () => {
     ["explain", ["METHOD URL [FLAGS]", "-H, --header 'Name: value'", "--from IP", "--admin URL", "--json\n", "--config", "--admin-url", "--ca"], ["--http-port", "--admin-hosts"]],
     ["diff", ["OLD NEW", "--json", "Exit codes: 0 nothing differs, 1 something differs, 2 "], ["--config"]],
     ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
+    ["healthcheck", ["--live\n", "--probe-port", "--probe-host", "--admin-port", "Exit codes: 0 ready, 1 not ready, or no answer within 3 s, 2 "], ["--config", "--http-port", "--admin-url", "METRICS_TOKEN"]],
     ["schema", ["--config"], ["--http-port"]],
     ["hash-password", ["standard input"], ["--"]],
     ["sign", ["FILE [FLAGS]", "--key PEM", "private", "Exit codes: 0 signed, 1 FILE.sig cannot be written, 2 "], ["--config"]],

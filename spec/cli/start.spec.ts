@@ -31,6 +31,7 @@ describe("a start", () => {
       http: [`http://127.0.0.1:${running.port}`],
       https: "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set",
       admin: "off: ADMIN_USER and ADMIN_PASSWORD are not set",
+      probes: "off: PROBE_PORT is not set",
       manager: "off: --manager (MANAGER=true) starts the management UI",
     });
     expect(running.port).toBeGreaterThan(0);
@@ -61,7 +62,7 @@ describe("a start", () => {
     const file = fileWith(oneService(9));
     const running = program(["--config", file, "--http-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text"]);
     const text = await running.says(/^ {2}reload .*\n/m);
-    expect(text).toMatch(/^edge-gateway \S+ started\n {2}config .*gw\.json \(1 service, 2 routes, 1 upstream\), digest [0-9a-f]{12}\n {2}http +http:\/\/127\.0\.0\.1:\d+\n {2}https +off: .*\n {2}admin +off: .*\n {2}manager +off: .*\n {2}reload .*\n$/);
+    expect(text).toMatch(/^edge-gateway \S+ started\n {2}config .*gw\.json \(1 service, 2 routes, 1 upstream\), digest [0-9a-f]{12}\n {2}http +http:\/\/127\.0\.0\.1:\d+\n {2}https +off: .*\n {2}admin +off: .*\n {2}probes +off: .*\n {2}manager +off: .*\n {2}reload .*\n$/);
   });
 
   it("a start follows CONFIG_FILE_PATH, HTTP_PORT and LISTEN_HOST; flags win", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readClientSettings, readManagerSettings, readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
+import { readClientSettings, readHealthcheckSettings, readManagerSettings, readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
 import { SETTINGS, type Flags } from "../../lib/config/settings_table.ts";
 
 function settings(flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}): Settings {
@@ -14,6 +14,7 @@ function issues(flags: Flags, environment: Record<string, string> = {}, host: Ho
 }
 
 const TLS = { SERVER_CERT_PATH: "c.pem", SERVER_KEY_PATH: "k.pem" };
+const TOKEN = "Zm9vYmFyYmF6cXV4+/=";
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
 
 describe("readSettings", () => {
@@ -30,6 +31,8 @@ describe("readSettings", () => {
       adminPort: 8081,
       listenHosts: ["0.0.0.0", "::"],
       admin: null,
+      probe: null,
+      metricsToken: null,
       manager: null,
       shutdownGraceS: 30,
       preStopDelayS: 0,
@@ -94,6 +97,20 @@ describe("readSettings", () => {
     [{ HTTP_PORT: "80a" }, 'HTTP_PORT: expected an integer 0–65535, found "80a"'],
     [{ HTTP_PORT: "65536" }, "expected an integer 0–65535"],
     [{ HTTP_PORT: "8081", ...ADMIN }, "ADMIN_PORT: port 8081 is already used by HTTP_PORT"],
+    [{ PROBE_PORT: "8008" }, "PROBE_PORT: port 8008 is already used by HTTP_PORT"],
+    [{ PROBE_PORT: "8081", ...ADMIN }, "PROBE_PORT: port 8081 is already used by ADMIN_PORT"],
+    [{ PROBE_PORT: "8443", ...TLS }, "PROBE_PORT: port 8443 is already used by HTTPS_PORT"],
+    [{ PROBE_PORT: "5173", MANAGER: "true", ...ADMIN }, "MANAGER_PORT: port 5173 is already used by PROBE_PORT"],
+    [{ PROBE_PORT: "-1" }, 'PROBE_PORT: expected an integer 0–65535, found "-1"'],
+    [{ PROBE_PORT: "9", PROBE_HOST: "h:9" }, 'PROBE_HOST: expected a host name or IP address, found "h:9"'],
+    [{ PROBE_PORT: "9", METRICS_TOKEN: "fifteen-bytes-x" }, "METRICS_TOKEN: expected at least 16 letters, digits or"],
+    [{ PROBE_PORT: "9", METRICS_TOKEN: "sixteen bytes, ok?" }, "METRICS_TOKEN: expected at least 16 letters, digits or"],
+    [{ METRICS_TOKEN: TOKEN }, "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD"],
+    [{ METRICS_TOKEN_FILE: "/token" }, "METRICS_TOKEN opens nothing"],
+    [{ ...ADMIN, METRICS_TOKEN: TOKEN, METRICS_TOKEN_FILE: "/token" }, "METRICS_TOKEN and METRICS_TOKEN_FILE are both set: set one of them"],
+    [{ ...ADMIN, METRICS_TOKEN_FILE: "/gone" }, "METRICS_TOKEN_FILE: cannot read /gone: no such file"],
+    [{ ...ADMIN, METRICS_TOKEN_FILE: "/empty" }, "METRICS_TOKEN_FILE: /empty is empty"],
+    [{ ...ADMIN, METRICS_TOKEN_FILE: "/short" }, "METRICS_TOKEN_FILE: /short does not contain at least 16 letters"],
     [{ LISTEN_HOST: "0.0.0.0,a:80" }, "LISTEN_HOST: expected host names or IP addresses"],
     [{ ADMIN_CORS_ORIGIN: "*" }, "ADMIN_CORS_ORIGIN: expected origins"],
     [{ ADMIN_HOSTS: "http://gw.lan" }, "ADMIN_HOSTS: expected host names"],
@@ -104,11 +121,26 @@ describe("readSettings", () => {
   ])("refuses %j with one issue", (environment, message) => {
     const readFile = (path: string) => {
       if (path === "/empty") return "\n";
+      if (path === "/short") return "secret-short\n";
+      if (path === "/token") return TOKEN;
       throw Object.assign(new Error(), { code: "ENOENT" });
     };
     const found = issues({}, environment, { readFile });
     expect(found).toHaveLength(1);
     expect(found[0]).toContain(message);
+    expect(found[0]).not.toMatch(/fifteen|sixteen|secret-short/); // secrets are never repeated
+  });
+
+  it("opens a listener for probes with PROBE_PORT, on loopback by default, whose /metrics is known by PROBE_HOST and ADMIN_HOSTS", () => {
+    expect(settings({}, { PROBE_PORT: "9090" })).toMatchObject({ probe: { host: "127.0.0.1", port: 9090, hosts: ["127.0.0.1"] }, metricsToken: null, admin: null });
+    const named = { PROBE_PORT: "9090", PROBE_HOST: "gw.internal", ADMIN_HOSTS: "gw.lan" };
+    expect(settings({}, named).probe).toEqual({ host: "gw.internal", port: 9090, hosts: ["gw.lan", "gw.internal"] });
+    expect(settings({ "probe-port": "0", "probe-host": "::" }).probe).toMatchObject({ host: "::", port: 0 });
+  });
+
+  it("reads METRICS_TOKEN, or METRICS_TOKEN_FILE without its final newline", () => {
+    expect(settings({}, { ...ADMIN, METRICS_TOKEN: TOKEN }).metricsToken).toBe(TOKEN);
+    expect(settings({ "metrics-token-file": "/t" }, { PROBE_PORT: "9" }, { readFile: () => `${TOKEN}\n` }).metricsToken).toBe(TOKEN);
   });
 
   it("reports everything at once, under the name of the flag or variable that was set", () => {
@@ -280,5 +312,32 @@ describe("the management UI", () => {
       "SERVER_KEY_PATH needs SERVER_CERT_PATH",
       "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://",
     ]);
+  });
+});
+
+describe("readHealthcheckSettings", () => {
+  it.each<[Record<string, string>, string]>([
+    [{ PROBE_PORT: "9090" }, "http://127.0.0.1:9090"],
+    [{ PROBE_PORT: "9090", PROBE_HOST: "0.0.0.0", ...ADMIN }, "http://127.0.0.1:9090"],
+    [{ PROBE_PORT: "9090", PROBE_HOST: "::" }, "http://[::1]:9090"],
+    [{ PROBE_PORT: "9090", PROBE_HOST: "10.0.0.5", ADMIN_TLS: "true" }, "http://10.0.0.5:9090"],
+    [{ ADMIN_USER: "a" }, "http://127.0.0.1:8081"],
+    [{ ADMIN_USER: "a", ADMIN_PORT: "9081", ADMIN_HOST: "::", HTTP_PORT: "of another command" }, "http://[::1]:9081"],
+  ])("with %j the gateway is at %s", (environment, url) => {
+    expect(readHealthcheckSettings({}, environment)).toEqual({ ok: true, settings: { url } });
+  });
+
+  it.each<[Record<string, string>, string]>([
+    [{}, "there is nothing to ask: set PROBE_PORT, as for the gateway itself"],
+    [{ PROBE_PORT: "0" }, "PROBE_PORT is 0, any free port: set it to the port in use"],
+    [{ ADMIN_USER: "a", ADMIN_PORT: "0" }, "ADMIN_PORT is 0, any free port: set it to the port in use"],
+    [{ PROBE_PORT: "x" }, 'PROBE_PORT: expected an integer 0–65535, found "x"'],
+    [{ ADMIN_USER: "a", ADMIN_TLS: "true" }, "the admin interface uses HTTPS, and its certificate need not name this machine: set PROBE_PORT"],
+  ])("%j is refused with one issue", (environment, issue) => {
+    expect(readHealthcheckSettings({}, environment)).toEqual({ ok: false, issues: [issue] });
+  });
+
+  it("healthcheck has no other flags", () => {
+    expect(readHealthcheckSettings({ "probe-prot": "1" }, { PROBE_PORT: "9" })).toEqual({ ok: false, issues: ["--probe-prot is not a known flag; did you mean --probe-port?"] });
   });
 });

@@ -16,6 +16,8 @@ export interface Built {
   readonly adminUrl: string;
   /** Of the management UI; null without it. */
   readonly managerUrl: string | null;
+  /** Of the listener for probes; null without it. */
+  readonly probeUrl: string | null;
   /** The configuration. */
   readonly file: string;
 }
@@ -49,5 +51,5 @@ export async function startBuilt(config: unknown, environment: Record<string, st
     child.once("exit", (code) => reject(new Error(`the gateway ended with ${code}: ${text}`)));
   });
   const url = /^ {2}http +(\S+)/m.exec(said)![1]!;
-  return { process: child, url, port: Number(new URL(url).port), adminUrl: /^ {2}admin +(\S+)/m.exec(said)![1]!, managerUrl: /^ {2}manager +(http\S+)/m.exec(said)?.[1] ?? null, file };
+  return { process: child, url, port: Number(new URL(url).port), adminUrl: /^ {2}admin +(\S+)/m.exec(said)![1]!, probeUrl: /^ {2}probes +(http\S+)/m.exec(said)?.[1] ?? null, managerUrl: /^ {2}manager +(http\S+)/m.exec(said)?.[1] ?? null, file };
 }

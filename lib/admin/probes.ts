@@ -1,0 +1,58 @@
+/**
+ * The listener for probes and scrapers: `/healthz`, `/readyz` and `/metrics` on a port of its own, without a login.
+ */
+import type { Readable } from "node:stream";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { METRICS_TYPE } from "../observe/exposition.ts";
+import { createOperatorServer, type OperatorServer } from "../server/operator_server.ts";
+import type { Inbound } from "../server/receive.ts";
+import { hasMetricsToken, json, NO_STORE, readiness, targetOf } from "./replies.ts";
+
+export interface ProbesOptions {
+  /** Whether new requests should come here. */
+  readonly ready: () => boolean;
+  /** All metrics in Prometheus' text format. */
+  readonly metrics: () => Readable | Promise<Readable>;
+  /** The bearer token that /metrics requires; null: it requires none. */
+  readonly metricsToken: string | null;
+  /** Host names, besides localhost, by which /metrics may be asked without a token. */
+  readonly hosts: readonly string[];
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export function createProbes({ ready, metrics, metricsToken, hosts, clock, log }: ProbesOptions): OperatorServer {
+  const isKnownHost = allowedHosts(hosts);
+  const answers: Readonly<Record<string, (inbound: Inbound, authority: string) => Reply | Promise<Reply>>> = {
+    "/healthz": () => ALIVE,
+    "/readyz": () => readiness(ready()),
+    "/metrics": async ({ call, headers }, authority) => {
+      // A page in a browser of this machine has no token, but could read without one what a name of its own leads to (DNS rebinding).
+      if (metricsToken === null && !isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
+      if (metricsToken === null || hasMetricsToken(headers, metricsToken)) return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await metrics() };
+      return problem(call, "unauthenticated", { detail: "Send METRICS_TOKEN as a bearer token.", headers: CHALLENGE });
+    },
+  };
+  const answer = (inbound: Inbound): Reply | Promise<Reply> => {
+    const { call, method, refusal, upgrade } = inbound;
+    if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
+    // Over HTTP/2 any 2xx would open the WebSocket (RFC 8441 §5).
+    if (upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });
+    const { path, authority = inbound.authority } = targetOf(inbound.target);
+    if (path === null) return problem(call, "bad_request");
+    const found = answers[path]; // No property of Object.prototype starts with a slash.
+    if (found === undefined) return problem(call, "route_not_found");
+    return method === "GET" || method === "HEAD" ? found(inbound, authority) : problem(call, "method_not_allowed", { headers: ["Allow", "GET, HEAD"] });
+  };
+  const serve = async (inbound: Inbound): Promise<Reply> => {
+    const reply = await answer(inbound);
+    return { ...reply, headers: [...NO_STORE, ...reply.headers] };
+  };
+  return createOperatorServer({ clock, log, tls: null, serve, endStreams() {}, maxBodyBytes: 0, dualStack: true });
+}
+
+const ALIVE = json(200, { status: "ok" });
+const CHALLENGE = ["WWW-Authenticate", 'Bearer realm="edge-gateway metrics"'];
