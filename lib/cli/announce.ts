@@ -4,6 +4,7 @@
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
+import { Gateway } from "../gateway/gateway.ts";
 import type { Warning } from "../gateway/status.ts";
 import { describeCounts } from "./config_file.ts";
 import type { Started } from "./start.ts";
@@ -12,6 +13,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const { gateway, http, https, adminUrl, probeUrl, workers } = started;
   const { configPath: config, logFormat, logLevel, clientAuth, tracing } = settings;
   const { digest } = gateway;
+  const { signer } = Gateway.partsOf(gateway).configuration;
   const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
   const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";
   const probes = probeUrl ?? "off: PROBE_PORT is not set";
@@ -20,11 +22,12 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const traces = tracing === null ? undefined : new URL(tracing.url).origin;
   if (logFormat === "json") {
     const listeners = { http, https: https.length === 0 ? httpsOff : https, admin, probes, manager, ...(traces !== undefined && { traces }) };
-    log.info(`edge-gateway ${version} started`, { config, digest, ...gateway.counts, ...listeners, ...(workers > 1 && { workers }) });
+    log.info(`edge-gateway ${version} started`, { config, digest, ...(signer !== undefined && { signed_by: signer }), ...gateway.counts, ...listeners, ...(workers > 1 && { workers }) });
   } else if (logLevel === "debug" || logLevel === "info") {
     const clients = { none: "", request: ", clients are asked for a certificate", require: ", clients need a certificate" }[clientAuth];
     const rows: [string, string][] = [
       ["config", `${config} (${describeCounts(gateway.counts)}), digest ${digest}`],
+      ["signed", signer === undefined ? "" : `by the key ${signer}`],
       ["http", http.join("  ")],
       ["https", https.length === 0 ? httpsOff : `${https.join("  ")} (HTTP/2 and HTTP/1.1${clients})`],
       ["admin", admin],

@@ -6,7 +6,7 @@ import { messageOf } from "../base/errors.ts";
 import { formatPath, parseJson, positionAt } from "../config/json.ts";
 import { readConfigFile, type ConfigIssue } from "../config/load.ts";
 import { configJsonSchema } from "../config/model.ts";
-import { SETTINGS, type SettingsTable } from "../config/settings_table.ts";
+import { readValues, SETTINGS, type SettingsTable } from "../config/settings_table.ts";
 import { ConfigError, type Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules, moduleKinds } from "../gateway/plugin_modules.ts";
 import { Candidate } from "../gateway/proof/candidate.ts";
@@ -19,7 +19,7 @@ import { printable } from "./terminal.ts";
 import { warningLines, type ShownWarning } from "./warning_text.ts";
 
 /** The settings of a command that reads a configuration file. */
-export const FILE_SETTINGS = { configPath: SETTINGS.configPath };
+export const FILE_SETTINGS = { configPath: SETTINGS.configPath, configKey: SETTINGS.configKey };
 
 const flags: FlagTable = {
   strict: { value: null, help: "Exit with 2 if there is a warning." },
@@ -38,7 +38,7 @@ export const validate: Command = {
     const file = namedFile(given, FILE_SETTINGS, flags);
     const isJson = given.flags.json !== undefined;
     const runsTests = given.flags["no-tests"] === undefined;
-    const result = await validated(file, runsTests);
+    const result = await validated(file, configKeyFile(given), runsTests);
     const { error, warnings } = result;
     if (isJson) process.stdout.write(`${JSON.stringify(viewOf(result), null, 2)}\n`);
     else {
@@ -55,6 +55,8 @@ export const validate: Command = {
 interface Validated {
   readonly counts: Gateway["counts"] | null;
   readonly digest: string | null;
+  /** See `Configuration.signer`. */
+  readonly signer: string | undefined;
   /** Null: not run. */
   readonly tests: TestReport | null;
   readonly warnings: readonly ShownWarning[];
@@ -62,19 +64,19 @@ interface Validated {
   readonly error: ConfigError | null;
 }
 
-async function validated(file: string, runsTests: boolean): Promise<Validated> {
+async function validated(file: string, keyFile: string | undefined, runsTests: boolean): Promise<Validated> {
   let candidate: Candidate;
   try {
-    candidate = await openCandidate(file);
+    candidate = await openCandidate(file, keyFile);
   } catch (error) {
-    if (error instanceof ConfigError) return { counts: null, digest: null, tests: null, warnings: [], error };
+    if (error instanceof ConfigError) return { counts: null, digest: null, signer: undefined, tests: null, warnings: [], error };
     throw error;
   }
   const { configuration } = candidate;
   try {
     const error = runsTests ? await configuration.prove().then(() => null, (failed: ConfigError) => failed) : null;
     const { counts, digest } = configuration.snapshot;
-    return { counts, digest, tests: configuration.lastTests?.report ?? null, warnings: placed(configWarnings(configuration.snapshot), file), error };
+    return { counts, digest, signer: configuration.signer, tests: configuration.lastTests?.report ?? null, warnings: placed(configWarnings(configuration.snapshot), file), error };
   } finally {
     await candidate.close();
   }
@@ -88,15 +90,15 @@ function placed(warnings: readonly ConfigWarning[], file: string): ShownWarning[
 }
 
 /** "12 services, 84 routes; 31 tests passed; 2 warnings" */
-function summaryOf({ counts, tests, warnings }: Validated, ranTests: boolean): string {
+function summaryOf({ counts, signer, tests, warnings }: Validated, ranTests: boolean): string {
   const { services, routes } = counts!;
   const parts = [`${counted(services, "service")}, ${counted(routes, "route")}`, ...(tests === null || tests.passed === 0 ? [] : [`${counted(tests.passed, "test")} passed`])];
-  return [...parts, ...(ranTests ? [] : ["tests not run"]), ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])].join("; ");
+  return [...parts, ...(ranTests ? [] : ["tests not run"]), ...(signer === undefined ? [] : ["signature valid"]), ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])].join("; ");
 }
 
-function viewOf({ counts, digest, tests, warnings, error }: Validated) {
+function viewOf({ counts, digest, signer, tests, warnings, error }: Validated) {
   const shown = warnings.map(({ code, path, message, example, remedy }) => ({ code, path, message, example, remedy }));
-  return { valid: error === null, digest, counts, tests, warnings: shown, issues: (error?.issues ?? []).map((issue) => issueView(issue, error?.file)) };
+  return { valid: error === null, digest, ...(signer !== undefined && { signed_by: signer }), counts, tests, warnings: shown, issues: (error?.issues ?? []).map((issue) => issueView(issue, error?.file)) };
 }
 
 function issueView({ at, message, position, file }: ConfigIssue, configFile: string | undefined) {
@@ -109,7 +111,7 @@ export const schema: Command = {
   settings: FILE_SETTINGS,
   async run(given) {
     const file = configFlag(given, FILE_SETTINGS);
-    const { kinds, issues } = file === undefined ? { kinds: builtinPlugins, issues: [] } : await moduleKinds(file, builtinPlugins);
+    const { kinds, issues } = file === undefined ? { kinds: builtinPlugins, issues: [] } : await moduleKinds(file, builtinPlugins, configKeyFile(given));
     if (issues.length > 0) throw new ConfigError(issues, file);
     process.stdout.write(`${JSON.stringify(configJsonSchema(kinds), null, 2)}\n`);
     return 0;
@@ -131,11 +133,22 @@ function configFlag(given: Arguments, settings: SettingsTable, flags?: FlagTable
   return config;
 }
 
-/** Reads, checks and compiles the file, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a plugin cannot be created. */
-export async function openCandidate(file: string): Promise<Candidate> {
-  const modules = await loadPluginModules(file);
+/** The value of --config-key or CONFIG_PUBLIC_KEY, for the option of the same name. Throws a `Failure`. */
+export function configKeyFile(given: Arguments): string | undefined {
+  const issues: string[] = [];
+  const { configKey } = readValues({ configKey: SETTINGS.configKey }, given.flags, process.env, issues);
+  if (issues.length > 0) throw Failure.ofUsage(issues);
+  return configKey ?? undefined;
+}
+
+/**
+ * Reads, checks and compiles the file, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a plugin cannot be created.
+ * `keyFile`: see `configKeyFile`.
+ */
+export async function openCandidate(file: string, keyFile: string | undefined): Promise<Candidate> {
+  const modules = await loadPluginModules(file, process.env, keyFile);
   try {
-    return new Candidate({ configFile: file, modules });
+    return new Candidate({ configFile: file, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) });
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
   }

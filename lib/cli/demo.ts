@@ -16,14 +16,15 @@ import { drain, untilStopped } from "./shutdown.ts";
 import { start } from "./start.ts";
 
 const DEMO_KEY = "demo-key";
-const { configPath, ...settings } = SETTINGS;
+const { configPath, configKey, ...settings } = SETTINGS;
 
 export const demo: Command = {
   about: "Start a complete example inside this process, with curl lines to try",
   settings,
   remedy: "the demo has its own configuration",
   async run(given) {
-    if (given.flags.config !== undefined) throw new Failure("the demo has its own configuration: leave --config out", 2);
+    const other = [configPath, configKey].find(({ flag }) => given.flags[flag!] !== undefined);
+    if (other !== undefined) throw new Failure(`the demo has its own configuration: leave --${other.flag} out`, 2);
     // Ignores the credentials in the environment: these are printed.
     const password = randomBytes(9).toString("base64url");
     const admin = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };

@@ -4,25 +4,27 @@
 import type { Candidate } from "../gateway/proof/candidate.ts";
 import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
 import { routeDiff, routeDiffView } from "../gateway/proof/route_diff.ts";
+import { SETTINGS } from "../config/settings_table.ts";
 import { refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
-import { openCandidate } from "./config_file.ts";
+import { configKeyFile, openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
+const settings = { configKey: SETTINGS.configKey };
 const flags: FlagTable = { json: { value: null, help: "Print JSON." } };
 
 /** 0: nothing differs. 1: something does. 2: the command line or a configuration is wrong. */
 export const diff: Command = {
   operand: "OLD NEW",
   about: "Compare two configurations: guards lost, and routes added, removed and changed",
-  settings: {},
+  settings,
   flags,
   exits: "0 nothing differs, 1 something differs",
   async run(given) {
-    refuseOtherFlags(given, {}, flags);
+    refuseOtherFlags(given, settings, flags);
     const [old, next] = given.operands;
     if (old === undefined || next === undefined) throw new Failure("diff needs two configurations: edge-gateway diff OLD NEW", 2);
-    const [before, after] = await openBoth(old, next);
+    const [before, after] = await openBoth(old, next, configKeyFile(given));
     try {
       const view = routeDiffView(await routeDiff(before.configuration.snapshot, after.configuration.snapshot));
       const lines = diffLines(view);
@@ -36,8 +38,8 @@ export const diff: Command = {
 };
 
 /** Throws a `ConfigError` or a `Failure`; if neither can be opened, one with the errors of both. */
-async function openBoth(old: string, next: string): Promise<readonly [Candidate, Candidate]> {
-  const opened = await Promise.allSettled([openCandidate(old), openCandidate(next)]);
+async function openBoth(old: string, next: string, keyFile: string | undefined): Promise<readonly [Candidate, Candidate]> {
+  const opened = await Promise.allSettled([openCandidate(old, keyFile), openCandidate(next, keyFile)]);
   const [before, after] = opened;
   if (before.status === "fulfilled" && after.status === "fulfilled") return [before.value, after.value];
   const errors: unknown[] = [];

@@ -11,12 +11,13 @@ import { Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";
 import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
+import { configKeyFile } from "./config_file.ts";
 import { accepted, Failure } from "./failure.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
 import { readAuthorities } from "./tls_files.ts";
 
-const { configPath } = SETTINGS;
-const settings = { configPath, ...CLIENT_TABLE };
+const { configPath, configKey } = SETTINGS;
+const settings = { configPath, configKey, ...CLIENT_TABLE };
 
 const flags: FlagTable = {
   header: { value: "'Name: value'", letter: "H", isRepeated: true, help: "A header of the request. May be given several times." },
@@ -71,7 +72,9 @@ async function byFile(question: Question, given: Arguments): Promise<Explanation
   const issues: string[] = [];
   const { configPath: file } = readValues({ configPath }, given.flags, process.env, issues);
   if (file === null) throw Failure.ofUsage(issues);
-  const gateway = new Gateway({ configFile: file, modules: await loadPluginModules(file) });
+  const keyFile = configKeyFile(given);
+  const modules = await loadPluginModules(file, process.env, keyFile);
+  const gateway = new Gateway({ configFile: file, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) });
   try {
     return explanationView(await gateway.explain(question, "masked"));
   } finally {
@@ -80,8 +83,8 @@ async function byFile(question: Question, given: Arguments): Promise<Explanation
 }
 
 async function byGateway({ clientIp, ...question }: Question, given: Arguments): Promise<ExplanationJson> {
-  const { config, json, from, header, admin, ...shared } = given.flags;
-  if (config !== undefined) throw new Failure("name a file with --config or a running gateway with --admin, not both", 2);
+  const { config, "config-key": keys, json, from, header, admin, ...shared } = given.flags;
+  if (config !== undefined || keys !== undefined) throw new Failure("name a file with --config or a running gateway with --admin, not both", 2);
   if (admin !== undefined && shared["admin-url"] !== undefined) throw new Failure("--admin and --admin-url are the same flag: give one of them", 2);
   const { parse, expects } = CLIENT_TABLE.adminUrl;
   if (admin !== undefined && parse(String(admin)) === null) throw new Failure(`--admin: expected ${expects}`, 2);

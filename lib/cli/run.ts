@@ -1,12 +1,12 @@
 /**
  * `edge-gateway run`: starts the gateway and the interfaces of the settings, reloads when files change or on a signal, and ends on a signal.
  */
-import { resolve } from "node:path";
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
-import { watchFile, watchFiles } from "../config/watch.ts";
+import { signatureFile } from "../config/signed.ts";
+import { watchFiles } from "../config/watch.ts";
 import type { Change } from "../gateway/config_diff.ts";
 import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
@@ -31,7 +31,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
   const renew = createTlsRenewal(settings, log);
   const followFiles = ({ gateway }: Started) => {
-    testFiles.follow(gateway.testFiles);
+    reloading.follow(reloadingFiles(settings, gateway.testFiles));
     namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
     void reloadNamedFiles(gateway, log); // includes changes before the files were watched
   };
@@ -46,7 +46,6 @@ async function serve(settings: Settings): Promise<ExitCode> {
     return reload(started, by);
   };
   // The files are watched before they are read, so that a change during the start is not missed.
-  const configFile = watchFile(resolve(settings.configPath), { onChange: whenStarted((started) => reload(started, "file")) });
   const tlsFiles = watchFiles(whenStarted(renew));
   tlsFiles.follow(tlsPaths(settings));
   const namedFiles = watchFiles(whenStarted((started) => {
@@ -54,12 +53,14 @@ async function serve(settings: Settings): Promise<ExitCode> {
     if (started.gateway.status.lastReload?.outcome === "refused") return reload(started, "file");
     return followFiles(started);
   }));
-  const testFiles = watchFiles(whenStarted((started) => reload(started, "file")));
+  const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
+  reloading.follow(reloadingFiles(settings, []));
   const onHangup = whenStarted((started) => reloadAll(started, "signal"));
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
-  const options = { configFile: settings.configPath, sockets, accessLog: (lines: string) => output.write(lines) };
+  const { configPath: configFile, configKeyPath } = settings;
+  const options = { configFile, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), sockets, accessLog: (lines: string) => output.write(lines) };
   const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin") }, log);
   try {
     const started = await starting;
@@ -71,9 +72,15 @@ async function serve(settings: Settings): Promise<ExitCode> {
     await waitAtMost(output.close(), LINGER_MS);
     return code;
   } finally {
-    for (const watched of [configFile, tlsFiles, namedFiles, testFiles]) watched.close();
+    for (const watched of [reloading, tlsFiles, namedFiles]) watched.close();
     process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
   }
+}
+
+/** The files whose change causes a reload: the configuration, its tests and, where they must be signed, their signatures and the keys. */
+function reloadingFiles({ configPath, configKeyPath }: Settings, testFiles: readonly string[]): readonly string[] {
+  const signed = [configPath, ...testFiles];
+  return configKeyPath === null ? signed : [...signed, ...signed.map(signatureFile), configKeyPath];
 }
 
 export function logFor(settings: Settings): Log {
@@ -89,11 +96,12 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
   await gateway.loadModules();
   try {
     const { digest, changed, changes } = await gateway.reload(undefined, by);
+    const { signer } = Gateway.partsOf(gateway).configuration;
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
     const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(({ change, name }) => `${change.padEnd(8)} ${name}`);
     const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved again";
-    log.info(message, { digest, by, ...counts, ...gateway.counts, ...(changed && isJson && { changes: lines }) });
+    log.info(message, { digest, by, ...counts, ...gateway.counts, ...(signer !== undefined && { signed_by: signer }), ...(changed && isJson && { changes: lines }) });
     if (!isJson) for (const line of lines) log.info(`  ${line}`);
     logWarnings(log, gateway.configWarnings);
   } catch (error) {

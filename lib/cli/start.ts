@@ -42,7 +42,7 @@ export interface Started {
   readonly workers: number;
 }
 
-export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "accessLog"> {
+export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "configKeyFile" | "accessLog"> {
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
@@ -52,7 +52,7 @@ export interface StartOptions extends Pick<GatewayOptions, "config" | "configFil
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
   const { reload, sockets, ...gatewayOptions } = options;
-  const modules = await loadPluginModules(options.configFile ?? options.config ?? {});
+  const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
   const supervisor = openWorkers(settings, log);
   const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);

@@ -7,7 +7,7 @@ import { isMatches } from "../config/tests.ts";
 import type { TestReport, TestResult } from "../gateway/status.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Command, FlagTable } from "./arguments.ts";
-import { counted, FILE_SETTINGS, namedFile, openCandidate } from "./config_file.ts";
+import { configKeyFile, counted, FILE_SETTINGS, namedFile, openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { junitXml } from "./junit.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
@@ -28,7 +28,7 @@ export const test: Command = {
   async run(given) {
     const file = namedFile(given, FILE_SETTINGS, flags);
     const { only, json, junit } = given.flags as Readonly<Record<string, string | undefined>>;
-    const candidate = await openCandidate(file);
+    const candidate = await openCandidate(file, configKeyFile(given));
     try {
       const { configuration } = candidate;
       const { tests } = configuration.snapshot;

@@ -11,12 +11,20 @@ import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } f
 import { readTests, type RouteNames } from "./read_tests.ts";
 import { hasReference, MASK, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
+import { checkSignature } from "./signed.ts";
 import type { ConfigTest } from "./tests.ts";
 
 export type ConfigIssue = Issue;
 
 /** A file that has been read, or a JavaScript value of the same shape. */
-export type ConfigSource = { readonly text: Buffer | string; readonly file: string } | { readonly value: unknown };
+export type ConfigSource = ReadFile | { readonly value: unknown };
+
+interface ReadFile {
+  readonly text: Buffer | string;
+  readonly file: string;
+  /** The fingerprint of the key that has signed the text, where it had to be signed. */
+  readonly signer?: string;
+}
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
   readonly kinds: readonly K[];
@@ -24,6 +32,8 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly moduleKinds?: (module: PluginModule) => readonly K[] | string;
   /** Finds wrong path patterns and routes that conflict. */
   readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
+  /** Files of `test_files` must be signed by a public key of this file. Default: they need no signature. */
+  readonly configKeyFile?: string | undefined;
 }
 
 export interface ReadOptions {
@@ -73,7 +83,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     const { at } = issue;
     issues.push({ at, message: withReferences(issue, nodeAt(root, at), resolved), position: positionAt(root, at) });
   }
-  const { tests, testFiles, issues: inTestFiles } = readTests(parsed.node, names, context);
+  const { tests, testFiles, issues: inTestFiles } = readTests(parsed.node, names, context, options.configKeyFile);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
@@ -129,16 +139,24 @@ export function kindsWithModules<K extends PluginKind>(
   return { kinds: kindsOf(node, options, context), issues: context.issues };
 }
 
-/** Reads the file, or returns one issue with a remedy. The result, if ok, is a source for `loadConfig`. */
+/**
+ * Reads the file, or returns one issue with a remedy. With `keyFile` it must be signed by a public key of that file. The result, if ok, is a
+ * source for `loadConfig`.
+ */
 export function readConfigFile(
   file: string,
-): { readonly ok: true; readonly text: Buffer; readonly file: string } | { readonly ok: false; readonly issues: readonly ConfigIssue[] } {
+  keyFile?: string,
+): (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly ConfigIssue[] } {
+  const refused = (message: string) => ({ ok: false as const, issues: [{ at: [], message, position: null }] });
+  let text: Buffer;
   try {
-    return { ok: true, text: readFileSync(file), file };
+    text = readFileSync(file);
   } catch (error) {
-    const message = `cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`;
-    return { ok: false, issues: [{ at: [], message, position: null }] };
+    return refused(`cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`);
   }
+  if (keyFile === undefined) return { ok: true, text, file };
+  const checked = checkSignature(file, text, keyFile);
+  return checked.problem === undefined ? { ok: true, text, file, signer: checked.signer } : refused(checked.problem);
 }
 
 /**

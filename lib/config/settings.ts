@@ -110,6 +110,8 @@ function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing
   const { adminUser: user, caCertPath, clientAuth } = values;
   return {
     configPath: values.configPath,
+    /** Null: the configuration needs no signature. */
+    configKeyPath: values.configKey,
     serverCertPath: values.serverCertPath,
     serverKeyPath: values.serverKeyPath,
     caCertPath,

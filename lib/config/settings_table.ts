@@ -78,6 +78,7 @@ const BEARER: Parser<string> = {
 /** Every setting, in the order in which help and README list them. */
 export const SETTINGS = {
   configPath: setting("CONFIG_FILE_PATH", FILE, "gw.json", "Configuration file.", "config"),
+  configKey: optional("CONFIG_PUBLIC_KEY", FILE, "Public keys (PEM), one of which must have signed the configuration.", "config-key"),
   httpPort: setting("HTTP_PORT", PORT, "8008", "Port for plain HTTP traffic; 0 is any free port."),
   httpsPort: setting("HTTPS_PORT", PORT, "8443", "Port for HTTPS traffic; used when there is a server certificate."),
   listenHosts: setting("LISTEN_HOST", HOSTS, "0.0.0.0,::", "Addresses on which traffic is accepted."),

@@ -16,6 +16,11 @@ export interface ConfigurationOptions {
   readonly config?: ConfigInput;
   /** Path of the JSON configuration file. */
   readonly configFile?: string;
+  /**
+   * Path of a PEM file with one public Ed25519 key or more. The configuration file and its `test_files` must then be signed by one of them,
+   * in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is needed.
+   */
+  readonly configKeyFile?: string;
   /** Plugin kinds beside the built-in ones. */
   readonly plugins?: readonly AnyPlugin[];
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
@@ -74,17 +79,18 @@ export class ConfigReader {
     return { ...this.#options, modules: this.#modules };
   }
 
-  /** `config`, else that of the options, else their file. Throws a `ConfigError` when the file cannot be read. */
+  /** `config`, else that of the options, else their file. Throws a `ConfigError` when the file cannot be read, or is not signed as it must be. */
   source(config = this.#options.config): ConfigSource {
+    const { configFile: file, configKeyFile } = this.#options;
+    if (config !== undefined && configKeyFile !== undefined) throw new ConfigError([{ at: [], message: VALUE_UNSIGNED, position: null }], undefined);
     if (config !== undefined) return { value: config };
-    const file = this.#options.configFile;
     if (file === undefined) throw new TypeError("createGateway needs config or configFile");
-    const read = readConfigFile(file);
+    const read = readConfigFile(file, configKeyFile);
     if (!read.ok) throw new ConfigError(read.issues, file);
     return read;
   }
 
-  /** Files that `known` has are not read again. Throws a `ConfigError`. */
+  /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
   load(source: ConfigSource, known?: Inputs): ReadConfig {
     const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
     const files = new Map<string, Buffer>();
@@ -99,6 +105,7 @@ export class ConfigReader {
         return content;
       },
       checkRoutes,
+      configKeyFile: known === undefined ? this.#options.configKeyFile : undefined,
     });
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
     return { source, inputs: { environment, files }, loaded };
@@ -106,8 +113,10 @@ export class ConfigReader {
 
   /** See `Gateway.loadModules`. */
   async loadModules(config = this.#options.config): Promise<void> {
-    const { configFile, environment = process.env } = this.#options;
-    const source = config !== undefined ? { ok: true as const, value: config } : configFile === undefined ? null : readConfigFile(configFile);
+    const { configFile, configKeyFile, environment = process.env } = this.#options;
+    // Code that a text without its signature names must not run.
+    if (config !== undefined && configKeyFile !== undefined) return;
+    const source = config !== undefined ? { ok: true as const, value: config } : configFile === undefined ? null : readConfigFile(configFile, configKeyFile);
     if (source?.ok) await this.#modules.load(source, environment);
   }
 
@@ -116,6 +125,8 @@ export class ConfigReader {
     await this.#modules.load(source, environment, (path) => files.get(path) ?? this.#readFile(path));
   }
 }
+
+const VALUE_UNSIGNED = "a configuration that is given as a value has no signature: with configKeyFile it must be a file";
 
 /** For a text from the network: a file that it names must neither block the gateway, as a pipe does, nor fill its memory. */
 export function readPlainFile(path: string): Buffer {

@@ -92,6 +92,12 @@ export class Configuration {
     return this.#reader.options;
   }
 
+  /** The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See `PublicKey.fingerprint`. */
+  get signer(): string | undefined {
+    const { source } = this.#read;
+    return "file" in source ? source.signer : undefined;
+  }
+
   /** See `Gateway.configWarnings`. */
   get configWarnings(): readonly ConfigWarning[] {
     return (this.#warnings ??= configWarnings(this.snapshot));

@@ -15,11 +15,12 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`. Never rejects:
- * `createGateway` reports the errors of modules together with all other errors.
+ * `createGateway` reports the errors of modules together with all other errors. `configKeyFile` is the option of `createGateway`: nothing is
+ * loaded for a file without the signature that it must have.
  */
-export async function loadPluginModules(config: string | object, environment: Environment = process.env): Promise<PluginModules> {
+export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<PluginModules> {
   const modules = new PluginModules();
-  const read = typeof config === "string" ? readConfigFile(config) : { ok: true as const, value: config };
+  const read = typeof config === "string" ? readConfigFile(config, configKeyFile) : { ok: true as const, value: config };
   if (read.ok) await modules.load(read, environment);
   return modules;
 }
@@ -28,8 +29,9 @@ export async function loadPluginModules(config: string | object, environment: En
 export async function moduleKinds(
   file: string,
   given: readonly AnyPlugin[],
+  configKeyFile?: string,
 ): Promise<{ readonly kinds: readonly AnyPlugin[]; readonly issues: readonly ConfigIssue[] }> {
-  const read = readConfigFile(file);
+  const read = readConfigFile(file, configKeyFile);
   if (!read.ok) return { kinds: given, issues: read.issues };
   const modules = new PluginModules();
   await modules.load(read, process.env);

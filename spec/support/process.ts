@@ -120,8 +120,12 @@ export interface RunningProgram extends Program {
 }
 
 /** Starts the program on free ports of 127.0.0.1; resolves when it has logged its start. */
-export async function runningProgram(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string): Promise<RunningProgram> {
-  const file = fileWith(config);
+export function runningProgram(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string): Promise<RunningProgram> {
+  return runningFile(fileWith(config), words, environment, node);
+}
+
+/** As `runningProgram`, with a file that is there. */
+export async function runningFile(file: string, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string): Promise<RunningProgram> {
   const ports = ["--http-port", "0", "--https-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"];
   const running = program(["--config", file, ...ports, ...words], { environment, ...(node !== undefined && { node }) });
   await running.says(/"message":"edge-gateway [^"]+ started".*\n/);

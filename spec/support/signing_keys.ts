@@ -1,5 +1,7 @@
 /** Key pairs for signatures, made anew for each run, and what must not be accepted in their place. */
-import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { createHash, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { signatureOf } from "../../lib/base/signature.ts";
 
 const pkcs8 = (key: KeyObject) => key.export({ type: "pkcs8", format: "pem" }) as string;
 const spki = (key: KeyObject) => key.export({ type: "spki", format: "pem" }) as string;
@@ -12,6 +14,17 @@ export interface SigningKeys {
 export function signingKeys(): SigningKeys {
   const { privateKey, publicKey } = generateKeyPairSync("ed25519");
   return { privateKey: pkcs8(privateKey), publicKey: spki(publicKey) };
+}
+
+/** Writes the signature of a file beside it, and returns the file. */
+export function signed(file: string, { privateKey }: SigningKeys): string {
+  writeFileSync(`${file}.sig`, signatureOf(readFileSync(file), Buffer.from(privateKey)).signature!);
+  return file;
+}
+
+/** See `PublicKey.fingerprint`. */
+export function fingerprintOf({ publicKey }: SigningKeys): string {
+  return createHash("sha256").update(createPublicKey(publicKey).export({ type: "spki", format: "der" })).digest("hex");
 }
 
 const elliptic = generateKeyPairSync("ec", { namedCurve: "P-256" });

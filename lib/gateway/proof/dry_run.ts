@@ -61,19 +61,21 @@ export const POSTED = "(posted)";
 export async function dryRun(current: Configuration, recent: readonly RecentRequest[], text: Buffer | null): Promise<DryRun> {
   if (text === null) await current.loadModules();
   const { options, snapshot: before } = current;
+  const { configKeyFile, ...unsigned } = options;
   const posted = text === null ? undefined : { text, file: join(dirname(options.configFile ?? ""), POSTED) };
+  const lacks = posted === undefined || configKeyFile === undefined ? [] : [`${posted.file}  ${UNSIGNED}`];
   let candidate: Candidate;
   try {
-    candidate = new Candidate(options, posted);
+    candidate = posted === undefined ? new Candidate(options) : new Candidate(unsigned, posted);
   } catch (error) {
-    return { outcome: "refused", issues: linesOf(error), warnings: [], tests: null, untested: null, diff: null, requests: null };
+    return { outcome: "refused", issues: [...lacks, ...linesOf(error)], warnings: [], tests: null, untested: null, diff: null, requests: null };
   }
   const { configuration } = candidate;
   const { snapshot } = configuration;
   try {
     const slice = paced();
     const untested = text === null || snapshot.tests.length === 0 ? null : whyUntested(text, snapshot);
-    const issues = untested !== null ? [] : await configuration.prove().then(() => [], linesOf);
+    const issues = [...lacks, ...(untested !== null ? [] : await configuration.prove().then(() => [], linesOf))];
     const { passed, failed } = configuration.lastTests?.report ?? { passed: 0, failed: 0 };
     const warnings = await configWarningsInSlices(snapshot, createTimeSlices());
     const result: DryRun = {
@@ -90,6 +92,8 @@ export async function dryRun(current: Configuration, recent: readonly RecentRequ
     await candidate.close();
   }
 }
+
+const UNSIGNED = "came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign";
 
 function linesOf(error: unknown): string[] {
   return error instanceof ConfigError ? error.message.trimEnd().split("\n") : [messageOf(error)];

@@ -1,0 +1,38 @@
+/**
+ * Checks a file that must be signed: `gw.json` by `gw.json.sig` beside it, and by the public keys of a PEM file.
+ */
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { verifySignature } from "../base/signature.ts";
+import { whyUnreadable } from "./references.ts";
+
+/** `problem` is a sentence with a remedy. `signer` is the fingerprint of the key that has signed; see `PublicKey.fingerprint`. */
+export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
+
+/** Where the signature of a file is. */
+export function signatureFile(path: string): string {
+  return `${path}.sig`;
+}
+
+/** Whether one of the keys has signed these bytes, which were read from `path`. Signature and keys are read anew at each call. */
+export function checkSignature(path: string, content: Uint8Array, keyFile: string): SignatureCheck {
+  const [file, keys] = [resolve(path), resolve(keyFile)];
+  const remedy = `sign it: edge-gateway sign ${file} --key private.pem`;
+  const pem = readText(keys);
+  if ("why" in pem) return { problem: `cannot read the public keys ${keys}: ${pem.why}; name their file with --config-key PATH or CONFIG_PUBLIC_KEY` };
+  const signature = readText(signatureFile(file));
+  if ("why" in signature) return { problem: `${file} is not signed: cannot read ${signatureFile(file)}: ${signature.why}; ${remedy}` };
+  const verified = verifySignature(content, signature.text, pem.text);
+  if (verified.problem === undefined) return { signer: verified.signer.fingerprint };
+  const { problem } = verified;
+  const of = { content: `${file} ${problem}; ${remedy}`, signature: `${signatureFile(file)} ${problem}; ${remedy}`, keys: `${keys} (CONFIG_PUBLIC_KEY) ${problem}` };
+  return { problem: of[verified.file] };
+}
+
+function readText(path: string): { readonly text: string } | { readonly why: string } {
+  try {
+    return { text: readFileSync(path, "latin1") };
+  } catch (error) {
+    return { why: whyUnreadable(error) };
+  }
+}
