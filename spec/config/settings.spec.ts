@@ -21,6 +21,7 @@ describe("readSettings", () => {
   it("returns the defaults without flags and variables", () => {
     expect(settings()).toEqual({
       configPath: "gw.json",
+      configKeyPath: null,
       serverCertPath: null,
       serverKeyPath: null,
       caCertPath: null,

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Gateway, type GatewayOptions } from "../../lib/gateway/gateway.ts";
 import { createGateway, loadPluginModules } from "../../lib/index.ts";
+import { EXPIRED, SERVER } from "../support/certs.ts";
 import { oneService } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 import { fingerprintOf, signed, signingKeys } from "../support/signing_keys.ts";
@@ -59,7 +60,7 @@ describe("a gateway with configKeyFile", () => {
   });
 
   it("takes each of test_files only with its own signature, and names the place that lists it", async () => {
-    const tests = fileWith(test(502), "tests.json");
+    const tests = fileWith(test(200), "tests.json");
     const config = { ...oneService(9), test_files: [tests] };
     expect(() => signedGateway(config)).toThrow(/gw\.json:1:\d+ +test_files\[0\] +\S*tests\.json is not signed: cannot read \S*tests\.json\.sig: no such file; sign it: edge-gateway sign \S*tests\.json/);
     signed(tests, next);
@@ -67,7 +68,7 @@ describe("a gateway with configKeyFile", () => {
     signed(tests, keys);
     const { gateway } = signedGateway(config);
     expect(await gateway.reload()).toMatchObject({ changed: false });
-    write(tests, test(200));
+    write(tests, test(201));
     await expect(gateway.reload()).rejects.toThrow(/tests\.json is not signed by the public key: it was changed after signing/);
   });
 
@@ -87,13 +88,11 @@ describe("a gateway with configKeyFile", () => {
   });
 
   it("takes new certificates under the configuration in force, whatever has become of signature, tests and keys", () => {
-    const [tests, secret] = [signed(fileWith(test(502), "tests.json"), keys), fileWith("schema", "schema.json")];
-    writeFileSync(secret, "{}");
-    const plugins = [{ name: "request_validation", config: { body_schema_file: secret } }];
-    const { configKeyFile, gateway } = signedGateway({ ...oneService(9, { plugins }), test_files: [tests] });
-    writeFileSync(`${tests}.sig`, "");
-    writeFileSync(configKeyFile, "");
-    writeFileSync(secret, '{"type":"object"}');
+    const tests = signed(fileWith(test(200), "tests.json"), keys);
+    const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
+    const { configFile, configKeyFile, gateway } = signedGateway({ ...oneService(9, {}, { certificates: [{ hosts: ["localhost"], cert, key }] }), test_files: [tests] });
+    for (const file of [`${configFile}.sig`, `${tests}.sig`, configKeyFile]) writeFileSync(file, "");
+    writeFileSync(cert, EXPIRED.cert);
     expect(gateway.rereadFiles()).toBe(true);
   });
 
@@ -120,7 +119,7 @@ describe("a dry run of a gateway with configKeyFile", () => {
     const { gateway } = signedGateway();
     const unsigned = expect.stringMatching(/\(posted\) {2}came without a signature, and this gateway accepts signed configurations only \(CONFIG_PUBLIC_KEY\)/) as unknown;
     const text = (value: unknown) => Buffer.from(JSON.stringify(value));
-    expect(await gateway.dryRun(text({ ...oneService(9, { base_path: "/b" }), tests: test(200) }))).toMatchObject({
+    expect(await gateway.dryRun(text({ ...oneService(9, { base_path: "/b" }), tests: test(201) }))).toMatchObject({
       outcome: "refused", issues: [unsigned, expect.stringContaining('"t" failed')], diff: { added: [], changed: [expect.anything(), expect.anything()] },
     });
     expect(await gateway.dryRun(text({}))).toMatchObject({ outcome: "refused", diff: null, issues: [unsigned, expect.stringContaining("services")] });

@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { keptClient, type Answered, type KeptClient } from "../support/kept_client.ts";
-import { emptyFolder, runningProgram, type RunningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, runningFile, type RunningProgram } from "../support/process.ts";
 import { CREDENTIALS } from "./built.ts";
 import { nodeOf, type Release } from "./nodes.ts";
 
@@ -24,12 +24,16 @@ export interface WorkersOptions {
   /** Further arguments of the program. */
   readonly words?: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
+  /** Called with the configuration's file before the start. */
+  readonly before?: (file: string) => void;
 }
 
 /** Resolves when the program has logged its start: all workers listen. Its log is JSON, on `stderr()`. */
-export async function withWorkers(config: unknown, { release = 24, workers = 2, words = [], environment = {} }: WorkersOptions = {}): Promise<Workers> {
+export async function withWorkers(config: unknown, { release = 24, workers = 2, words = [], environment = {}, before = () => {} }: WorkersOptions = {}): Promise<Workers> {
   const settings = { ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, ...environment };
-  const running = await runningProgram(config, ["--workers", String(workers), ...words], settings, nodeOf(release));
+  const file = fileWith(config);
+  before(file);
+  const running = await runningFile(file, ["--workers", String(workers), ...words], settings, nodeOf(release));
   const adminUrl = running.started.admin as string;
   let cookie: Promise<string> | null = null;
   const session = () => (cookie ??= login(adminUrl));

@@ -1,7 +1,6 @@
 /** Key pairs for signatures, made anew for each run, and what must not be accepted in their place. */
-import { createHash, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
+import { createHash, createPublicKey, generateKeyPairSync, sign, type KeyObject } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
-import { signatureOf } from "../../lib/base/signature.ts";
 
 const pkcs8 = (key: KeyObject) => key.export({ type: "pkcs8", format: "pem" }) as string;
 const spki = (key: KeyObject) => key.export({ type: "spki", format: "pem" }) as string;
@@ -18,7 +17,7 @@ export function signingKeys(): SigningKeys {
 
 /** Writes the signature of a file beside it, and returns the file. */
 export function signed(file: string, { privateKey }: SigningKeys): string {
-  writeFileSync(`${file}.sig`, signatureOf(readFileSync(file), Buffer.from(privateKey)).signature!);
+  writeFileSync(`${file}.sig`, sign(null, readFileSync(file), privateKey).toString("base64"));
   return file;
 }
 
