@@ -77,8 +77,10 @@ describe("a gateway with configKeyFile", () => {
     const [module, trace] = [join(dirname(configFile), "plugin.mjs"), join(dirname(configFile), "it-ran")];
     const code = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(trace)}, ""); export default () => [];`;
     writeFileSync(module, code);
-    write(configFile, { ...oneService(9), global: { plugin_modules: [{ path: module, sha256: createHash("sha256").update(code).digest("hex") }] } });
+    const config = oneService(9, {}, { plugin_modules: [{ path: module, sha256: createHash("sha256").update(code).digest("hex") }] });
+    write(configFile, config);
     await gateway.loadModules();
+    await gateway.loadModules(config);
     await loadPluginModules(configFile, process.env, configKeyFile);
     await gateway.dryRun();
     expect(existsSync(trace)).toBe(false);
@@ -100,7 +102,6 @@ describe("a gateway with configKeyFile", () => {
     const { configKeyFile, gateway } = signedGateway();
     const message = "a configuration that is given as a value has no signature: with configKeyFile it must be a file";
     expect(() => gatewayOf({ config: oneService(9) as never, configKeyFile })).toThrow(message);
-    await gateway.loadModules(oneService(9) as never);
     await expect(gateway.reload(oneService(9) as never)).rejects.toThrow(message);
   });
 });
