@@ -41,10 +41,10 @@ const LOCK = 11;
 const TAKEN = 12;
 const FREE = 13;
 const FREED = 14;
-const SIZE = 15;
+export const SIZE = 15;
 const BUCKETS = 16;
 /** Number: decisions that were made by the overflow. */
-const SHARED = 9;
+export const SHARED = 9;
 /** In the third cell: into how many tables the memory is divided, and the secret of their hashes. */
 export const SHARDS = 21;
 export const SECRET = 22;
@@ -96,19 +96,6 @@ export class Callers {
 
   leave(): void {
     if (this.#owner !== 0) release(this.words, LOCK);
-  }
-
-  get size(): number {
-    return this.words[SIZE]!;
-  }
-
-  /** Decisions that were made by the overflow. */
-  get shared(): number {
-    return this.numbers[SHARED]!;
-  }
-
-  countShared(): void {
-    this.numbers[SHARED]!++;
   }
 
   /** Whether all windows of all callers are empty. */
@@ -331,35 +318,47 @@ export class Callers {
   }
 
   /** New windows with all that the callers have used of each. Returns the first one. */
-  #merged({ windows, names }: Plan, callers: readonly number[]): number {
+  #merged({ windows, names, batches }: Plan, callers: readonly number[]): number {
     let next = 0;
     for (let w = windows.length - 1; w >= 0; w--) {
-      const { times, used, batch } = merged(windows[w]!.limit, callers.flatMap((caller) => this.#histories(caller, names[w]!)));
+      const histories = callers.flatMap((caller) => this.#histories(caller, names[w]!));
       const window = this.#take();
       const cell = this.#take();
-      this.words.set([next, names[w]!, cell, cell, 0], window + NEXT);
-      this.numbers.set([used, batch], window / 2 + USED);
-      for (let i = 0; i < times.length; i += MARKS_OF_CELL) {
-        if (i > 0) this.extend(window);
-        this.numbers.set(times.slice(i, i + MARKS_OF_CELL), this.words[window + END]! / 2 + MARKS);
-      }
+      this.words[window + NEXT] = next;
+      this.words[window + NAME] = names[w]!;
+      this.words[window + FIRST] = this.words[window + END] = cell;
+      this.words[window + BEGIN] = 0;
+      this.numbers[window / 2 + USED] = 0;
+      this.numbers[window / 2 + BATCH] = batches[w]!;
+      if (histories.length > 0) this.#fill(window, merged(windows[w]!.limit, histories));
       next = window;
     }
     return next;
   }
 
-  /** What a caller has used of the window of this name; nothing if there is none. */
+  #fill(window: number, { times, used }: History): void {
+    for (let i = 0; i < times.length; i++) {
+      if (i > 0 && i % MARKS_OF_CELL === 0) this.extend(window);
+      this.numbers[this.words[window + END]! / 2 + MARKS + (i % MARKS_OF_CELL)] = times[i]!;
+    }
+    this.numbers[window / 2 + USED] = used;
+  }
+
+  /** What a caller has used of the window of this name, if anything. */
   #histories(caller: number, name: number): History[] {
     const { words, numbers } = this;
     let window = words[caller + WINDOWS]!;
     while (window !== 0 && words[window + NAME] !== name) window = words[window + NEXT]!;
-    if (window === 0) return [];
-    const used = numbers[window / 2 + USED]!;
+    const used = window && numbers[window / 2 + USED]!;
+    if (used === 0) return [];
     const batch = numbers[window / 2 + BATCH]!;
-    const begin = words[window + BEGIN]!;
     const times: number[] = [];
-    for (let cell = words[window + FIRST]!; cell !== 0; cell = words[cell + NEXT]!) times.push(...numbers.subarray(cell / 2 + MARKS, cell / 2 + CELL / 2));
-    return [{ times: times.slice(begin, begin + Math.ceil(used / batch)), used, batch }];
+    let cell = words[window + FIRST]!;
+    for (let place = words[window + BEGIN]!; times.length < Math.ceil(used / batch); place++) {
+      if (place > 0 && place % MARKS_OF_CELL === 0) cell = words[cell + NEXT]!;
+      times.push(numbers[cell / 2 + MARKS + (place % MARKS_OF_CELL)]!);
+    }
+    return [{ times, used, batch }];
   }
 
   #take(): number {

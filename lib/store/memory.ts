@@ -4,7 +4,7 @@
 import { hash, randomInt } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
-import { BATCH, BEGIN, bytesOfCallers, Callers, END, FEWEST_BYTES, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SECRET, SHARDS, USED, WINDOWS } from "./callers.ts";
+import { BATCH, BEGIN, bytesOfCallers, Callers, END, FEWEST_BYTES, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SECRET, SHARDS, SHARED, SIZE, USED, WINDOWS } from "./callers.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
 import { MARKS_OF_CELL, Plan } from "./marks.ts";
 
@@ -94,7 +94,7 @@ export class MemoryLimiter implements Limiter {
         this.#record(callers, caller, now);
         if (caller !== OVERFLOW) callers.touch(caller);
       }
-      if (caller === OVERFLOW) callers.countShared();
+      if (caller === OVERFLOW) callers.numbers[SHARED]!++;
     } finally {
       callers.leave();
     }
@@ -111,7 +111,7 @@ export class MemoryLimiter implements Limiter {
     const enough = this.#share();
     let victim = OVERFLOW;
     let least = MOST_EVICTED;
-    for (let i = 0; i < CANDIDATES && callers.size > 0 && (victim === OVERFLOW || least > enough); i++) {
+    for (let i = 0; i < CANDIDATES && callers.words[SIZE]! > 0 && (victim === OVERFLOW || least > enough); i++) {
       const caller = callers.any();
       this.#look(callers, caller, now);
       const used = this.#share();
@@ -210,13 +210,13 @@ export class CallerTable {
   /** Callers that are remembered. */
   get size(): number {
     let size = 0;
-    for (const callers of this.shards) size += callers.size;
+    for (const { words } of this.shards) size += words[SIZE]!;
     return size;
   }
 
   /** Decisions that were made by an overflow. */
   get shared(): number {
-    return this.shards.reduce((sum, { shared }) => sum + shared, 0);
+    return this.shards.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
   }
 
   /** The shard of a caller, locked, for this caller. */
