@@ -11,6 +11,7 @@ import { explain } from "./explain.ts";
 import { Failure, type ExitCode } from "./failure.ts";
 import { hashPassword } from "./hash_password.ts";
 import { helpText, helpTextOf } from "./help.ts";
+import { importCommand } from "./import.ts";
 import { manager } from "./manager.ts";
 import { reload } from "./reload.ts";
 import { run } from "./run.ts";
@@ -30,7 +31,7 @@ const help: Command = {
 
 /** In the order in which help lists them. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
-  run, demo, manager, validate, test, explain, diff, reload, schema, "hash-password": hashPassword, help,
+  run, demo, manager, validate, test, explain, diff, reload, schema, import: importCommand, "hash-password": hashPassword, help,
 };
 
 /** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */

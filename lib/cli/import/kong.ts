@@ -1,0 +1,270 @@
+/**
+ * Imports a declarative configuration of Kong (decK's JSON): services with their routes, upstreams and targets.
+ *
+ * Kong runs one instance of a plugin kind for a request, the most specific one, in the order of fixed priorities. Each route gets the list
+ * that it has in Kong; what all lists begin with moves to the service, and what all services begin with to the gateway, so that the order stays.
+ */
+import { readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
+import { KongPlugins, type Attached } from "./kong_plugins.ts";
+import type { Place } from "./place.ts";
+
+/** Fields that name or describe. */
+const LABELS = ["id", "tags", "created_at", "updated_at", "ws_id"];
+/** The pseudo-placeholder for everything below a prefix. */
+const REST = "{rest*}";
+
+export function importKong(root: Place, draft: Draft): void {
+  new KongReader(root, draft).run();
+  root.noteUnread();
+}
+
+/** One of our services while its routes are collected. */
+interface Bucket {
+  readonly service: Service;
+  readonly lists: Plugin[][];
+}
+
+class KongReader {
+  readonly #root: Place;
+  readonly #draft: Draft;
+  readonly #plugins: KongPlugins;
+  /** Entities that name their parent, and have found it. */
+  readonly #placed = new Set<Place>();
+  readonly #buckets: Bucket[] = [];
+
+  constructor(root: Place, draft: Draft) {
+    this.#root = root;
+    this.#draft = draft;
+    const consumers = root.get("consumers").items().map((place) => ({ place: place.ignore(...LABELS, "custom_id"), of: (list: string) => this.#children(place, list, "consumer", "username") }));
+    this.#plugins = new KongPlugins(draft, consumers);
+  }
+
+  run(): void {
+    const global = this.#attached(this.#root.get("plugins").items().filter((plugin) => !["service", "route", "consumer", "consumer_group"].some((name) => plugin.get(name).value !== undefined)));
+    for (const service of this.#root.get("services").items()) this.#service(service.ignore(...LABELS), global);
+    for (const list of ["routes", "plugins", "targets", "keyauth_credentials", "basicauth_credentials", "jwt_secrets", "acls"]) {
+      for (const place of this.#root.get(list).items()) {
+        const isGlobal = list === "plugins" && global.some((each) => each.place === place);
+        if (!isGlobal && !this.#placed.has(place)) place.note("is not carried over: it belongs to a consumer or a group, or to nothing that is here");
+        if (!isGlobal && !this.#placed.has(place)) place.ignore(...Object.keys((place.value as object) ?? {}));
+      }
+    }
+    for (const { service, lists } of this.#buckets) this.#settle(service, lists);
+    const start = commonStart(this.#draft.config.services.map(({ plugins }) => plugins ?? []));
+    const end = start.findIndex((plugin) => !global.some(({ place }) => place.at === this.#draft.originOf(plugin)));
+    const shared = start.slice(0, end < 0 ? start.length : end);
+    if (shared.length > 0) this.#draft.config.global = { plugins: shared };
+    for (const service of this.#draft.config.services) service.plugins = service.plugins?.slice(shared.length) ?? [];
+    this.#noteCounters();
+  }
+
+  /** The entities of a list that are within the parent, or at the top with a reference to it. */
+  #children(parent: Place, list: string, reference: string, name: string): readonly Place[] {
+    const names = [parent.get(name).value, parent.get("id").value].filter((each) => typeof each === "string");
+    const outside = this.#root.get(list).items().filter((place) => {
+      const { value } = place.get(reference);
+      const named = typeof value === "object" ? [name, "name", "id"].map((field) => place.get(reference).get(field).value) : [value];
+      return named.some((each) => names.includes(each as string));
+    });
+    for (const place of outside) this.#placed.add(place);
+    return [...parent.get(list).items(), ...outside];
+  }
+
+  #attached(places: readonly Place[]): Attached[] {
+    return places.flatMap((place) => {
+      place.ignore(...LABELS, "protocols", "instance_name", "service", "route");
+      const kind = place.get("name").text();
+      if (kind === undefined) return (place.note('is no plugin: it needs "name"'), []);
+      if (place.get("enabled").flag() === false) return (place.ignore("config"), place.note("is disabled, and left out"), []);
+      const condition = ["consumer", "consumer_group"].find((name) => place.get(name).value !== undefined);
+      if (condition !== undefined) return (place.ignore("config"), place.note(`is not carried over: it is for one ${condition.replace("_", " ")} only`), []);
+      return [{ kind, place }];
+    });
+  }
+
+  #service(place: Place, global: readonly Attached[]): void {
+    if (place.get("enabled").flag() === false) return place.note("is disabled, and left out");
+    const target = this.#target(place);
+    if (typeof target === "string") return place.note(`the service is not carried over: ${target}`);
+    const name = place.get("name").text() ?? target.host;
+    const settings = { ...this.#upstreams(place, target), ...timeouts(place), ...retries(place) };
+    const own = this.#attached(this.#children(place, "plugins", "service", "name"));
+    const routes = this.#children(place, "routes", "service", "name");
+    if (routes.length === 0) place.note("the service has no routes, and is left out");
+    const buckets = new Map<string, Bucket>();
+    for (const route of routes) {
+      route.ignore(...LABELS, "name", "service", "regex_priority", "path_handling", "https_redirect_status_code", "request_buffering", "response_buffering");
+      const reason = unroutable(route);
+      if (reason !== undefined) {
+        route.note(`the route is not carried over: ${reason}`);
+        continue;
+      }
+      const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
+      for (const path of pathsOf(route)) this.#route({ route, path, plugins, target, name, settings, buckets });
+    }
+  }
+
+  #route(given: { route: Place; path: string; plugins: Plugin[]; target: Target; name: string; settings: object; buckets: Map<string, Bucket> }): void {
+    const { route, path, plugins, target, name, settings, buckets } = given;
+    const isStripped = route.get("strip_path").flag() ?? true;
+    const split = splitPrefix(path, isStripped ? target.path : target.path + path);
+    if (split === null) return route.note(`the path "${path}" is not carried over: upstreams get the path below base_path, and nothing is put before it ("${target.path}")`);
+    const hosts = route.get("hosts").texts();
+    const isHostKept = route.get("preserve_host").flag() === true;
+    const key = JSON.stringify([split.base, [...hosts].sort(), isHostKept]);
+    let bucket = buckets.get(key);
+    if (bucket === undefined) {
+      const service: Service = { name: this.#draft.serviceName(name), base_path: split.base, ...(hosts.length === 0 ? {} : { hosts }), ...(isHostKept ? { preserve_host: true } : {}), ...settings, routes: [] };
+      bucket = { service: this.#draft.from(route.at, service), lists: [] };
+      buckets.set(key, bucket);
+      this.#buckets.push(bucket);
+      this.#draft.config.services.push(service);
+    }
+    const methods = route.get("methods").texts().map((method) => method.toUpperCase());
+    for (const below of [`${split.prefix}/${REST}`, split.prefix || "/"]) {
+      bucket.service.routes.push(this.#draft.from(route.at, { path: below, ...(methods.length === 0 ? {} : { methods }) }));
+      bucket.lists.push(plugins);
+    }
+    if (path !== "/") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
+  }
+
+  /** Moves to the service what the lists of all its routes begin with. */
+  #settle(service: Service, lists: readonly Plugin[][]): void {
+    const shared = commonStart(lists);
+    service.plugins = [...shared];
+    service.routes.forEach((route, i) => {
+      const own = lists[i]!.slice(shared.length);
+      if (own.length > 0) route.plugins = own;
+    });
+  }
+
+  #target(place: Place): Target | string {
+    const url = place.get("url").text();
+    if (url !== undefined) return readTarget(url);
+    const protocol = place.get("protocol").text() ?? "http";
+    const host = place.get("host").text();
+    if (host === undefined) return 'it needs "url", or "host"';
+    if (!["http", "https", "grpc", "grpcs"].includes(protocol)) return `the protocol "${protocol}" is not forwarded`;
+    const wire = protocol === "http" || protocol === "grpc" ? "http" : "https";
+    const read = readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${place.get("path").text() ?? ""}`);
+    return typeof read === "string" ? read : { ...read, host: read.host };
+  }
+
+  /** The targets of the upstream that the service names as its host, or that host itself. */
+  #upstreams(place: Place, target: Target): Record<string, unknown> {
+    const written = place.get("protocol").text() ?? "";
+    const protocol = ({ grpc: "h2c", grpcs: "h2" } as Record<string, string>)[written] ?? target.protocol;
+    if (place.get("ca_certificates").items().length + Number(place.get("client_certificate").value !== undefined) > 0) place.note('certificates towards upstreams are files here: name them in "tls"');
+    if (target.protocol === "https" && place.get("tls_verify").value === undefined) place.note("certificates of upstreams are verified here, unless tls.verify is false");
+    const tls = target.protocol === "https" && place.get("tls_verify").flag() === false ? { tls: { verify: false } } : {};
+    const group = this.#root.get("upstreams").items().find((each) => each.get("name").text()?.toLowerCase() === target.host);
+    const targets = group === undefined ? [] : this.#children(group, "targets", "upstream", "name");
+    if (group === undefined || targets.length === 0) return { protocol, upstreams: [{ host: target.host, port: target.port }], ...tls };
+    const weights = targets.map((each) => each.ignore(...LABELS).get("weight").number() ?? 100);
+    const isWeighted = new Set(weights).size > 1;
+    const upstreams = targets.map((each, i) => {
+      const [, host, port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(each.ignore("upstream").get("target").text() ?? "")!;
+      return { host, port: Number(port ?? 8000), ...(isWeighted ? { weight: weights[i] } : {}) };
+    });
+    return { protocol, load_balancing_strategy: strategy(group.ignore(...LABELS), isWeighted), upstreams, ...health(group.get("healthchecks")), ...tls };
+  }
+
+  /** A limit that several services or routes have got counts for each of them. */
+  #noteCounters(): void {
+    const seen = new Set<Plugin>();
+    const lists = this.#draft.config.services.flatMap(({ plugins = [], routes }) => [plugins, ...routes.map((route) => route.plugins ?? [])]);
+    for (const plugin of lists.flat()) {
+      if (plugin.name === "rate_limit" && seen.has(plugin)) this.#draft.notes.add(this.#draft.originOf(plugin)!, "counts separately for each service or route that it is written at");
+      seen.add(plugin);
+    }
+  }
+}
+
+function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
+  const [first = [], ...others] = lists;
+  const end = first.findIndex((plugin, i) => others.some((list) => list[i] !== plugin));
+  return first.slice(0, end < 0 ? first.length : end);
+}
+
+/** Why requests that Kong tells apart cannot be told apart here; leaving the condition out would let more of them through. */
+function unroutable(route: Place): string | undefined {
+  const condition = ["headers", "snis", "sources", "destinations", "expression"].find((name) => {
+    const { value } = route.get(name);
+    return value !== undefined && Object.keys(Object(value)).length > 0;
+  });
+  if (condition !== undefined) return `it matches by "${condition}"`;
+  const protocols = route.get("protocols").texts();
+  const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
+  if (odd !== undefined) return `the protocol "${odd}" is not served`;
+  if (protocols.length > 0 && protocols.every((name) => /s$/.test(name))) route.get("protocols").note("routes are for all ports here: without HTTP_PORT the gateway listens for HTTPS only");
+  const port = route.get("hosts").texts().find((host) => host.includes(":"));
+  return port === undefined ? undefined : `the host "${port}" has a port`;
+}
+
+/** Those that are prefixes. */
+function pathsOf(route: Place): string[] {
+  const places = route.get("paths").items();
+  if (places.length === 0) return ["/"];
+  const paths = places.flatMap((place) => {
+    const path = place.text();
+    if (path === undefined) return [];
+    if (path.startsWith("/") && !/[~()[\]{}*+?^$|\\]/.test(path)) return [path.replace(/\/+$/, "") || "/"];
+    place.note(`"${path}" is not carried over: there are no regular expressions; write routes with placeholders such as /users/{id}`);
+    return [];
+  });
+  return [...new Set(paths)];
+}
+
+function timeouts(place: Place): object {
+  const ms = (name: string) => clamped(place.get(name).number());
+  const [connect, read, write] = [ms("connect_timeout"), ms("read_timeout"), ms("write_timeout")];
+  const idle = read === undefined && write === undefined ? undefined : Math.max(read ?? 0, write ?? 0);
+  const made = Object.fromEntries(Object.entries({ connect_ms: connect, response_ms: read, idle_ms: idle }).filter(([, value]) => value !== undefined));
+  return Object.keys(made).length === 0 ? {} : { timeouts: made };
+}
+
+/** At most a day. */
+function clamped(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : Math.min(ms, 86_400_000);
+}
+
+function retries(place: Place): object {
+  const attempts = place.get("retries").number() ?? 0;
+  return attempts > 0 ? { retries: { attempts: Math.min(attempts, 10) } } : {};
+}
+
+function strategy(group: Place, isWeighted: boolean): string {
+  const algorithm = group.get("algorithm").text() ?? "round-robin";
+  const isByAddress = group.get("hash_on").text() === "ip";
+  if (algorithm === "least-connections") return "least_connections";
+  if (algorithm === "consistent-hashing" && isByAddress) return "ip_hash";
+  const made = isWeighted ? "weighted" : "round_robin";
+  if (algorithm !== "round-robin") group.get("algorithm").note(`"${algorithm}" is not carried over: the service has load_balancing_strategy "${made}"`);
+  return made;
+}
+
+/** Active probes, and ejection after failed requests. */
+function health(checks: Place): object {
+  const { active, passive } = { active: checks.get("active"), passive: checks.get("passive") };
+  const seconds = (place: Place) => Math.round((place.number() ?? 0) * 1000);
+  const [good, bad] = [active.get("healthy"), active.get("unhealthy")];
+  for (const part of [active, passive]) part.ignore("type", "concurrency", "headers", "https_sni", "https_verify_certificate");
+  for (const part of [bad, passive.get("unhealthy")]) part.ignore("tcp_failures", "timeouts");
+  good.ignore("http_statuses");
+  bad.ignore("http_statuses", "interval");
+  passive.ignore("healthy");
+  checks.ignore("threshold");
+  const interval = seconds(good.get("interval"));
+  const timeout = seconds(active.get("timeout"));
+  const path = active.get("http_path").text();
+  const [successes, failures] = [good.get("successes").number() ?? 0, bad.get("http_failures").number() ?? 0];
+  const probes = interval === 0 ? {} : {
+    enabled: true, ...(path === undefined ? {} : { path }), interval_ms: interval, ...(timeout === 0 ? {} : { timeout_ms: timeout }),
+    ...(successes === 0 ? {} : { healthy_threshold: successes }), ...(failures === 0 ? {} : { unhealthy_threshold: failures }),
+  };
+  const most = passive.get("unhealthy").get("http_failures").number() ?? 0;
+  const statuses = passive.get("unhealthy").get("http_statuses").value;
+  const ejection = most === 0 ? {} : { passive: { max_failures: most, ...(Array.isArray(statuses) ? { statuses } : {}) } };
+  const made = { ...probes, ...ejection };
+  return Object.keys(made).length === 0 ? {} : { health: made };
+}

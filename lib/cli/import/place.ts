@@ -1,0 +1,117 @@
+/**
+ * A value of a document that is imported: reads it as the type that is needed, and remembers what was read, so that the rest can be listed.
+ */
+import { formatPath, type Path } from "../../config/json.ts";
+import { described, isObject } from "../../json_schema/values.ts";
+
+/** What could not be carried over, and what to do. Equal messages are one entry. */
+export class Notes {
+  readonly #places = new Map<string, Set<string>>();
+
+  add(at: Path, message: string): void {
+    const places = this.#places.get(message) ?? new Set();
+    this.#places.set(message, places.add(formatPath(at) || "the document"));
+  }
+
+  get size(): number {
+    return this.#places.size;
+  }
+
+  /** `paths["/a"].get, paths["/b"].get and 7 more: …`, with at most `shown` places each. */
+  lines(shown: number): string[] {
+    return [...this.#places].map(([message, places]) => {
+      const named = [...places].slice(0, shown);
+      return `${named.join(", ")}${places.size > shown ? ` and ${places.size - shown} more` : ""}: ${message}`;
+    });
+  }
+}
+
+/** Null and a missing member are the same. A value of another type than the one asked for is noted, and counts as missing. */
+export class Place {
+  readonly value: unknown;
+  readonly at: Path;
+  readonly notes: Notes;
+  readonly #children = new Map<string | number, Place>();
+
+  constructor(value: unknown, at: Path, notes: Notes) {
+    this.value = value ?? undefined;
+    this.at = at;
+    this.notes = notes;
+  }
+
+  get(name: string): Place {
+    return this.#child(name, isObject(this.value) && Object.hasOwn(this.value, name) ? this.value[name] : undefined);
+  }
+
+  items(): readonly Place[] {
+    return (this.#as<readonly unknown[]>(Array.isArray, "an array") ?? []).map((item, i) => this.#child(i, item));
+  }
+
+  entries(): readonly (readonly [name: string, Place])[] {
+    return Object.entries(this.#as(isObject, "an object") ?? {}).map(([name, value]) => [name, this.#child(name, value)] as const);
+  }
+
+  text(): string | undefined {
+    return this.#as((value) => typeof value === "string", "a string");
+  }
+
+  number(): number | undefined {
+    return this.#as(Number.isFinite, "a number");
+  }
+
+  flag(): boolean | undefined {
+    return this.#as((value) => typeof value === "boolean", "true or false");
+  }
+
+  /** The texts of an array; other items are noted. */
+  texts(): string[] {
+    return this.items().flatMap((item) => item.text() ?? []);
+  }
+
+  note(message: string): void {
+    this.notes.add(this.at, message);
+  }
+
+  /** These members need not be carried over. */
+  ignore(...names: readonly string[]): this {
+    for (const name of names) this.get(name);
+    return this;
+  }
+
+  /** Notes the members that nothing has read, of this object and those within it of which something was read. */
+  noteUnread(): void {
+    if (!isObject(this.value) && !Array.isArray(this.value)) return;
+    for (const child of this.#children.values()) child.noteUnread();
+    if (this.#children.size === 0 || Array.isArray(this.value)) return;
+    for (const [name, value] of Object.entries(this.value)) {
+      if (!this.#children.has(name) && !name.startsWith("_") && !isEmpty(value)) this.notes.add([...this.at, name], `"${name}" has no counterpart here`);
+    }
+  }
+
+  #child(step: string | number, value: unknown): Place {
+    const known = this.#children.get(step);
+    if (known !== undefined) return known;
+    const child = new Place(value, [...this.at, step], this.notes);
+    this.#children.set(step, child);
+    return child;
+  }
+
+  #as<T>(fits: (value: unknown) => boolean, expected: string): T | undefined {
+    if (this.value === undefined || fits(this.value)) return this.value as T | undefined;
+    this.note(`expected ${expected}, found ${described(this.value)}: not carried over`);
+    return undefined;
+  }
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === null || value === false || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
+}
+
+/** `wanted`, fit for a name of a configuration, with a number if it is taken. */
+export function freeName(wanted: string, taken: Set<string>): string {
+  const name = wanted.replace(/\p{Cc}|\p{Surrogate}/gu, "").slice(0, 180) || "imported";
+  let found = name;
+  for (let i = 2; taken.has(found); i++) found = `${name}_${i}`;
+  taken.add(found);
+  return found;
+}
