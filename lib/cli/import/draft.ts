@@ -96,7 +96,7 @@ export class Draft {
     const issues: Issue[] = [];
     findReferences(this.config, [], this.#variables, issues);
     if (issues.length > 0) return issues;
-    const environment = Object.fromEntries([...this.#variables].map((name) => [name, "x".repeat(64)]));
+    const environment = Object.fromEntries([...this.#variables].map((name) => [name, name.padEnd(64, "x")]));
     try {
       await new Candidate({ config: this.config as never, environment }).close();
       return [];
@@ -147,7 +147,7 @@ export class Draft {
 }
 
 /** Settings of a service that change nothing about who is served. */
-const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries", "health"]);
+const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
 const CLOSED = (): Plugin => ({ name: "request_termination", config: { status: 503, body: "This route is closed until its access control is configured." } });
 const GUARDS: ReadonlySet<string> = new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name));
 

@@ -7,15 +7,15 @@ import { readTarget, splitPrefix, type Draft, type Plugin, type Route, type Serv
 import type { Place } from "./place.ts";
 
 export function importExpressGateway(root: Place, draft: Draft): void {
-  const endpoints = new Map((root.get("apiEndpoints").value === undefined ? root.get("apiEndpoint") : root.get("apiEndpoints")).entries());
-  const pipelines = root.get("pipelines").value === undefined ? root.get("pipeline") : root.get("pipelines");
+  const endpoints = new Map(root.either("apiEndpoints", "apiEndpoint").entries());
+  const pipelines = root.either("pipelines", "pipeline");
   const listed = Array.isArray(pipelines.value) ? pipelines.items().map((place) => [place.get("name").text() ?? "pipeline", place] as const) : pipelines.entries();
   const used = new Set<string>();
   for (const [name, pipeline] of listed) importPipeline(name, pipeline, root, draft, endpoints, used);
-  for (const [name, place] of endpoints) if (!used.has(name)) place.note("is in no pipeline, and is left out");
+  for (const [name, place] of endpoints) if (!used.has(name)) place.leaveOut("is in no pipeline, and is left out");
   for (const [section, remedy] of Object.entries(SETTINGS)) {
-    const place = root.get(section).ignore("port", "hostname", "tls");
-    if (place.value !== undefined) place.note(`is a setting of the program here: ${remedy}`);
+    const place = root.get(section);
+    if (place.value !== undefined) place.leaveOut(`is a setting of the program here: ${remedy}`);
   }
   root.ignore("policies");
   root.noteUnread();
@@ -32,14 +32,14 @@ interface Step {
 function importPipeline(name: string, pipeline: Place, root: Place, draft: Draft, endpoints: ReadonlyMap<string, Place>, used: Set<string>): void {
   const steps = stepsOf(pipeline);
   const end = steps.findIndex(({ policy }) => policy === "proxy" || policy === "terminate" || policy === "redirect");
-  for (const { place } of end < 0 ? [] : steps.slice(end + 1)) place.ignore("action", "condition").note("comes after the policy that answers, and is left out");
+  for (const { place } of end < 0 ? [] : steps.slice(end + 1)) place.leaveOut("comes after the policy that answers, and is left out");
   const last = steps[end];
-  if (last === undefined) return pipeline.note("the pipeline is not carried over: it has no policy that answers (proxy, redirect, terminate)");
+  if (last === undefined) return pipeline.leaveOut("the pipeline is not carried over: it has no policy that answers (proxy, redirect, terminate)");
   const proxy = last.policy === "proxy" ? readProxy(last, root) : { upstreams: [{ host: "127.0.0.1", port: 9 }], protocol: "http", path: "", settings: {}, isStripped: false };
-  if (typeof proxy === "string") return last.place.note(`the pipeline is not carried over: ${proxy}`);
+  if (typeof proxy === "string") return pipeline.leaveOut(`the pipeline is not carried over: ${proxy}`);
   const plugins = steps.slice(0, last.policy === "proxy" ? end : end + 1).flatMap((step) => pluginOf(step, draft));
   const services = new Map<string, Service>();
-  const listed = pipeline.get("apiEndpoints").value === undefined ? pipeline.get("apiEndpoint") : pipeline.get("apiEndpoints");
+  const listed = pipeline.either("apiEndpoints", "apiEndpoint");
   for (const reference of Array.isArray(listed.value) ? listed.items() : [listed]) {
     const endpoint = endpoints.get(reference.text() ?? "");
     if (endpoint === undefined) reference.note("is no apiEndpoint, and is left out");
@@ -64,7 +64,7 @@ function importPipeline(name: string, pipeline: Place, root: Place, draft: Draft
 
 /** `policies` is a list of objects with one policy each, which has one step or a list of them. */
 function stepsOf(pipeline: Place): Step[] {
-  const policies = pipeline.get("policies").value === undefined ? pipeline.get("policy") : pipeline.get("policies");
+  const policies = pipeline.either("policies", "policy");
   return policies.items().flatMap((entry) =>
     entry.entries().flatMap(([policy, given]) => {
       const steps = Array.isArray(given.value) ? given.items() : [given];
@@ -113,7 +113,7 @@ function routesOf(part: Place, proxy: Proxy, draft: Draft): { readonly base: str
   }
   if (part.get("scopes").value !== undefined) part.get("scopes").note("scopes are checked by jwt (claims), not by the route");
   const methods = texts(part.get("methods")).flatMap((text) => text.split(",")).map((text) => text.trim().toUpperCase()).filter((text) => text !== "" && text !== "*");
-  const written = part.get("paths").value === undefined ? part.get("path") : part.get("paths");
+  const written = part.either("paths", "path");
   const patterns = written.value === undefined ? ["*"] : texts(written);
   return patterns.flatMap((pattern) => {
     const match = /^((?:\/:?[\w.~-]+)*)(\/\*|\*|\/)?$/.exec(pattern);

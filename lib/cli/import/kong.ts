@@ -44,9 +44,8 @@ class KongReader {
     for (const service of this.#root.get("services").items()) this.#service(service.ignore(...LABELS), global);
     for (const list of ["routes", "plugins", "targets", "keyauth_credentials", "basicauth_credentials", "jwt_secrets", "acls"]) {
       for (const place of this.#root.get(list).items()) {
-        const isGlobal = list === "plugins" && global.some((each) => each.place === place);
-        if (!isGlobal && !this.#placed.has(place)) place.note("is not carried over: it belongs to a consumer or a group, or to nothing that is here");
-        if (!isGlobal && !this.#placed.has(place)) place.ignore(...Object.keys((place.value as object) ?? {}));
+        const isPlaced = this.#placed.has(place) || global.some((each) => each.place === place);
+        if (!isPlaced) place.leaveOut("is not carried over: it is disabled, belongs to a consumer or group, or to nothing that is here");
       }
     }
     for (const { service, lists } of this.#buckets) this.#settle(service, lists);
@@ -75,17 +74,17 @@ class KongReader {
       place.ignore(...LABELS, "protocols", "instance_name", "service", "route");
       const kind = place.get("name").text();
       if (kind === undefined) return (place.note('is no plugin: it needs "name"'), []);
-      if (place.get("enabled").flag() === false) return (place.ignore("config"), place.note("is disabled, and left out"), []);
+      if (place.get("enabled").flag() === false) return (place.leaveOut("is disabled, and left out"), []);
       const condition = ["consumer", "consumer_group"].find((name) => place.get(name).value !== undefined);
-      if (condition !== undefined) return (place.ignore("config"), place.note(`is not carried over: it is for one ${condition.replace("_", " ")} only`), []);
+      if (condition !== undefined) return (place.leaveOut(`is not carried over: it is for one ${condition.replace("_", " ")} only`), []);
       return [{ kind, place }];
     });
   }
 
   #service(place: Place, global: readonly Attached[]): void {
-    if (place.get("enabled").flag() === false) return place.note("is disabled, and left out");
+    if (place.get("enabled").flag() === false) return place.leaveOut("is disabled, and left out");
     const target = this.#target(place);
-    if (typeof target === "string") return place.note(`the service is not carried over: ${target}`);
+    if (typeof target === "string") return place.leaveOut(`the service is not carried over: ${target}`);
     const name = place.get("name").text() ?? target.host;
     const settings = { ...this.#upstreams(place, target), ...timeouts(place), ...retries(place) };
     const own = this.#attached(this.#children(place, "plugins", "service", "name"));
@@ -96,7 +95,7 @@ class KongReader {
       route.ignore(...LABELS, "name", "service", "regex_priority", "path_handling", "https_redirect_status_code", "request_buffering", "response_buffering");
       const reason = unroutable(route);
       if (reason !== undefined) {
-        route.note(`the route is not carried over: ${reason}`);
+        route.leaveOut(`the route is not carried over: ${reason}`);
         continue;
       }
       const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
@@ -158,6 +157,7 @@ class KongReader {
     if (target.protocol === "https" && place.get("tls_verify").value === undefined) place.note("certificates of upstreams are verified here, unless tls.verify is false");
     const tls = target.protocol === "https" && place.get("tls_verify").flag() === false ? { tls: { verify: false } } : {};
     const group = this.#root.get("upstreams").items().find((each) => each.get("name").text()?.toLowerCase() === target.host);
+    if (Object.keys(Object(group?.get("healthchecks").value)).length > 0) group!.get("healthchecks").leaveOut('health checks are not carried over: write "health" of the service');
     const targets = group === undefined ? [] : this.#children(group, "targets", "upstream", "name");
     if (group === undefined || targets.length === 0) return { protocol, upstreams: [{ host: target.host, port: target.port }], ...tls };
     const weights = targets.map((each) => each.ignore(...LABELS).get("weight").number() ?? 100);
@@ -166,7 +166,7 @@ class KongReader {
       const [, host, port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(each.ignore("upstream").get("target").text() ?? "")!;
       return { host, port: Number(port ?? 8000), ...(isWeighted ? { weight: weights[i] } : {}) };
     });
-    return { protocol, load_balancing_strategy: strategy(group.ignore(...LABELS), isWeighted), upstreams, ...health(group.get("healthchecks")), ...tls };
+    return { protocol, load_balancing_strategy: strategy(group, isWeighted), upstreams, ...tls };
   }
 
   /** A limit that several services or routes have got counts for each of them. */
@@ -241,30 +241,4 @@ function strategy(group: Place, isWeighted: boolean): string {
   const made = isWeighted ? "weighted" : "round_robin";
   if (algorithm !== "round-robin") group.get("algorithm").note(`"${algorithm}" is not carried over: the service has load_balancing_strategy "${made}"`);
   return made;
-}
-
-/** Active probes, and ejection after failed requests. */
-function health(checks: Place): object {
-  const { active, passive } = { active: checks.get("active"), passive: checks.get("passive") };
-  const seconds = (place: Place) => Math.round((place.number() ?? 0) * 1000);
-  const [good, bad] = [active.get("healthy"), active.get("unhealthy")];
-  for (const part of [active, passive]) part.ignore("type", "concurrency", "headers", "https_sni", "https_verify_certificate");
-  for (const part of [bad, passive.get("unhealthy")]) part.ignore("tcp_failures", "timeouts");
-  good.ignore("http_statuses");
-  bad.ignore("http_statuses", "interval");
-  passive.ignore("healthy");
-  checks.ignore("threshold");
-  const interval = seconds(good.get("interval"));
-  const timeout = seconds(active.get("timeout"));
-  const path = active.get("http_path").text();
-  const [successes, failures] = [good.get("successes").number() ?? 0, bad.get("http_failures").number() ?? 0];
-  const probes = interval === 0 ? {} : {
-    enabled: true, ...(path === undefined ? {} : { path }), interval_ms: interval, ...(timeout === 0 ? {} : { timeout_ms: timeout }),
-    ...(successes === 0 ? {} : { healthy_threshold: successes }), ...(failures === 0 ? {} : { unhealthy_threshold: failures }),
-  };
-  const most = passive.get("unhealthy").get("http_failures").number() ?? 0;
-  const statuses = passive.get("unhealthy").get("http_statuses").value;
-  const ejection = most === 0 ? {} : { passive: { max_failures: most, ...(Array.isArray(statuses) ? { statuses } : {}) } };
-  const made = { ...probes, ...ejection };
-  return Object.keys(made).length === 0 ? {} : { health: made };
 }

@@ -18,14 +18,16 @@ export interface Consumer {
 
 /** Kinds that decide who passes, or that are carried over, in the order in which Kong runs them; all others come before `request-termination`. */
 const ORDER = [
-  ...["bot-detection", "cors", "jwt", "key-auth", "basic-auth", "ip-restriction", "request-size-limiting", "acl", "rate-limiting"],
-  ...["request-transformer", "response-transformer", "http-log", "request-termination"],
+  ...["cors", "jwt", "key-auth", "basic-auth", "ip-restriction", "request-size-limiting", "acl", "rate-limiting"],
+  ...["request-transformer", "response-transformer", "request-termination"],
 ];
+/** Kinds that an `acl` of groups needs. */
+const IDENTIFYING = ["jwt", "key-auth", "basic-auth"];
 /** Kinds that refuse nobody: without them, the same requests pass. */
 const OPEN = /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|bot-detection|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
 const BUILT_IN: Readonly<Record<string, string>> = {
   "correlation-id": "X-Request-Id is always there", prometheus: "the admin interface has /metrics", opentelemetry: "set OTEL_EXPORTER_OTLP_ENDPOINT",
-  "proxy-cache": "see response_cache", "file-log": "see global.access_log",
+  "proxy-cache": "see response_cache", "file-log": "see global.access_log", "http-log": "see http_log", "bot-detection": "see bot_protection",
 };
 
 type Convert = (config: Place, attached: Attached, groups: Place | undefined) => readonly Plugin[] | null;
@@ -48,12 +50,10 @@ export class KongPlugins {
       "rate-limiting": rateLimit,
       cors,
       "ip-restriction": (config) => only(["allow", "whitelist"], "whitelist", config).concat(only(["deny", "blacklist"], "blacklist", config)),
-      "bot-detection": botDetection,
       "request-size-limiting": sizeLimit,
       "request-termination": termination,
       "request-transformer": (config) => headers("request_headers", config),
       "response-transformer": (config) => headers("response_headers", config),
-      "http-log": httpLog,
     };
   }
 
@@ -61,7 +61,7 @@ export class KongPlugins {
   list(attached: readonly Attached[]): Plugin[] {
     const byKind = new Map(attached.map((each) => [each.kind, each]));
     const rank = (kind: string) => (ORDER.indexOf(kind) < 0 ? ORDER.length - 1.5 : ORDER.indexOf(kind));
-    const identifying = ["key-auth", "basic-auth", "jwt"].some((kind) => byKind.has(kind));
+    const identifying = IDENTIFYING.some((kind) => byKind.has(kind));
     const groups = byKind.get("acl");
     return [...byKind.values()]
       .filter(({ kind }) => kind !== "acl" || !identifying)
@@ -71,13 +71,13 @@ export class KongPlugins {
 
   #plugin(attached: Attached, groups: Place | undefined): readonly Plugin[] {
     const { kind, place } = attached;
-    const key = JSON.stringify([place.at, groups?.at]);
+    const key = JSON.stringify([place.at, IDENTIFYING.includes(kind) ? groups?.at : null]);
     const known = this.#made.get(key);
     if (known !== undefined) return known;
     const config = place.get("config");
     const convert = Object.hasOwn(this.#kinds, kind) ? this.#kinds[kind] : undefined;
     let plugins = convert?.(config, attached, groups) ?? [];
-    if (convert === undefined) place.ignore("config");
+    if (plugins.length === 0) place.ignore("config");
     if (plugins.length === 0 && !OPEN.test(kind)) plugins = [this.#draft.closed(place.at, kind)];
     else if (plugins.length === 0) place.note(`"${kind}" is not carried over${BUILT_IN[kind] === undefined ? "" : `: ${BUILT_IN[kind]}`}`);
     for (const plugin of plugins) this.#draft.from(place.at, plugin);
@@ -96,7 +96,7 @@ export class KongPlugins {
       const passes = (allowed.size === 0 || groups.some((group) => allowed.has(group))) && !groups.some((group) => denied.has(group));
       const name = consumer.place.get("username").text() ?? consumer.place.get("custom_id").text() ?? "consumer";
       return consumer.of(list).flatMap((place) => {
-        place.ignore("id", "tags", "created_at", "consumer", "ttl");
+        place.ignore("id", "tags", "created_at", "consumer", "ttl", "key", "secret", "rsa_public_key", "username", "password", "algorithm");
         return passes ? [{ id: freeName(name, ids), place }] : [];
       });
     });
@@ -137,7 +137,6 @@ export class KongPlugins {
     if (config.get("secret_is_base64").flag() === true) return (config.get("secret_is_base64").note("secrets are text here"), null);
     const alg = place.get("algorithm").text() ?? "HS256";
     const key = alg.startsWith("HS") ? { secret: this.#draft.secret(place.get("secret")) } : { public_key: place.get("rsa_public_key").text() };
-    place.ignore("secret", "rsa_public_key");
     const verified = config.get("claims_to_verify").texts();
     if (!verified.includes("exp")) config.note("an exp that a token has is always checked");
     const queries = config.get("uri_param_names").value === undefined ? ["jwt"] : config.get("uri_param_names").texts();
@@ -184,19 +183,6 @@ function cors(config: Place): readonly Plugin[] {
   return [{ name: "cors", config: { ...made, ...flags, ...(age === undefined ? {} : { max_age: age }) } }];
 }
 
-function botDetection(config: Place): readonly Plugin[] {
-  const plain = (field: string, to: string) => {
-    const texts = config.get(field).items().filter((item) => {
-      const isPlain = !/[\\^$.*+?()[\]{}|]/.test(item.text() ?? "");
-      if (!isPlain) item.note("is a regular expression, and is left out: bot_protection looks for parts of the User-Agent");
-      return isPlain;
-    });
-    return texts.length === 0 ? {} : { [to]: texts.map((item) => item.text()) };
-  };
-  const made = { ...plain("deny", "blacklist"), ...plain("allow", "whitelist") };
-  return "blacklist" in made ? [{ name: "bot_protection", config: { ...made, allow_empty: true } }] : [];
-}
-
 const UNITS: Readonly<Record<string, number>> = { bytes: 1, kilobytes: 1000, megabytes: 1_000_000 };
 
 function sizeLimit(config: Place): readonly Plugin[] {
@@ -222,7 +208,7 @@ function headers(name: string, config: Place): readonly Plugin[] {
       if (!isFixed) item.note('is not carried over: expected "name:value", without a template');
       return isFixed ? [[key, value] as const] : [];
     });
-  const escaped = ([key, value]: readonly [string, string]) => [key, value.replace(/\{(\w+\*?)\}/g, "{{$1}}").replaceAll("${", "$${")] as const;
+  const escaped = ([key, value]: readonly [string, string]) => [key, value.replace(/\{(\w+\*?)\}/g, "{{$1}}").replaceAll("${", () => "$${")] as const;
   const [remove, rename, replace, add, append] = [config.get("remove").get("headers").texts(), pairs("rename"), pairs("replace"), pairs("add"), pairs("append")];
   if (replace.length > 0) config.get("replace").note("headers are also set where they are missing");
   if (add.length > 0) config.get("add").note("headers that are there already are replaced: what clients send does not pass");
@@ -231,11 +217,4 @@ function headers(name: string, config: Place): readonly Plugin[] {
   const made = { remove, rename: Object.fromEntries(rename), set: Object.fromEntries([...add, ...replace].map(escaped)), add: Object.fromEntries(appended) };
   const filled = Object.entries(made).filter(([, value]) => Object.keys(value).length > 0);
   return filled.length === 0 ? [] : [{ name, config: Object.fromEntries(filled) }];
-}
-
-function httpLog(config: Place): readonly Plugin[] {
-  const timeout = config.get("timeout").number();
-  config.ignore("keepalive", "flush_timeout", "retry_count", "queue_size", "queue");
-  const made = { http_endpoint: config.get("http_endpoint").text(), method: config.get("method").text(), timeout_ms: timeout, headers: config.get("headers").value };
-  return [{ name: "http_log", config: JSON.parse(JSON.stringify(made)) }];
 }

@@ -32,6 +32,7 @@ export class Place {
   readonly at: Path;
   readonly notes: Notes;
   readonly #children = new Map<string | number, Place>();
+  #isSettled = false;
 
   constructor(value: unknown, at: Path, notes: Notes) {
     this.value = value ?? undefined;
@@ -41,6 +42,11 @@ export class Place {
 
   get(name: string): Place {
     return this.#child(name, isObject(this.value) && Object.hasOwn(this.value, name) ? this.value[name] : undefined);
+  }
+
+  /** The first of these members that is there. */
+  either(...names: readonly string[]): Place {
+    return this.get(names.find((name) => this.get(name).value !== undefined) ?? names[0]!);
   }
 
   items(): readonly Place[] {
@@ -72,6 +78,12 @@ export class Place {
     this.notes.add(this.at, message);
   }
 
+  /** Notes it, and nothing within it. */
+  leaveOut(message: string): void {
+    this.note(message);
+    this.#isSettled = true;
+  }
+
   /** These members need not be carried over. */
   ignore(...names: readonly string[]): this {
     for (const name of names) this.get(name);
@@ -80,9 +92,9 @@ export class Place {
 
   /** Notes the members that nothing has read, of this object and those within it of which something was read. */
   noteUnread(): void {
-    if (!isObject(this.value) && !Array.isArray(this.value)) return;
+    if (this.#isSettled) return;
     for (const child of this.#children.values()) child.noteUnread();
-    if (this.#children.size === 0 || Array.isArray(this.value)) return;
+    if (this.#children.size === 0 || !isObject(this.value)) return;
     for (const [name, value] of Object.entries(this.value)) {
       if (!this.#children.has(name) && !name.startsWith("_") && !isEmpty(value)) this.notes.add([...this.at, name], `"${name}" has no counterpart here`);
     }
