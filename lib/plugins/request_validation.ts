@@ -29,7 +29,8 @@ const schema = object(
   },
   {
     describe: "Refuses requests that do not match a JSON Schema.",
-    refine({ body, query, headers }, report) {
+    refine({ body, bodyRequired, query, headers }, report) {
+      if (body === undefined && !bodyRequired) report('is for "body"', "body_required");
       if (body === undefined && query === undefined && headers === undefined) report('needs at least one of "body", "query" and "headers"');
       if (query?.written === false) report('refuses every request; for none with a query: { "maxProperties": 0 }', "query");
       if (headers?.written === false) report("refuses every request", "headers");

@@ -6,7 +6,7 @@ import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settin
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  it.each(["run", "demo", "manager", "validate", "explain", "reload", "schema", "hash-password", "help"])("lists the command %s", (verb) => {
+  it.each(["run", "demo", "manager", "validate", "explain", "reload", "schema", "import", "hash-password", "help"])("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 
@@ -32,6 +32,7 @@ describe("--help", () => {
     ["diff", ["OLD NEW", "--json", "Exit codes: 0 nothing differs, 1 something differs, 2 "], ["--config"]],
     ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["schema", ["--config"], ["--http-port"]],
+    ["import", ["SOURCE FILE", "--upstream URL", "--output FILE", "--force\n", "--all\n"], ["--config"]],
     ["hash-password", ["standard input"], ["--"]],
   ] as const)("lists for %s its own flags and no others", (verb, own, others) => {
     const text = helpTextOf(verb, COMMANDS[verb]!);
