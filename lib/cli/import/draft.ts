@@ -10,7 +10,8 @@ import { ConfigError } from "../../gateway/gateway.ts";
 import { Candidate } from "../../gateway/proof/candidate.ts";
 import { builtinPlugins } from "../../plugins/builtin.ts";
 import { Failure } from "../failure.ts";
-import { freeName, Notes, type Place } from "./place.ts";
+import { withoutControls } from "../terminal.ts";
+import { freeName, MOST_PARTS, Notes, type Place } from "./place.ts";
 
 export interface Plugin {
   readonly name: string;
@@ -50,6 +51,7 @@ export class Draft {
   /** Remembers where a service, route or plugin comes from. */
   from<T extends object>(at: Path, made: T): T {
     this.#origins.set(made, at);
+    if (this.#origins.size > MOST_PARTS) throw new Failure(`more than ${MOST_PARTS} services, routes and plugins cannot be imported: split the file`, 2);
     return made;
   }
 
@@ -85,9 +87,9 @@ export class Draft {
       const { services } = this.config;
       for (const service of services) if (service.plugins?.length === 0) delete service.plugins;
       this.config.services = services.filter(({ routes }) => routes.length > 0);
-      if (this.config.services.length === 0) throw new Failure(["no route could be carried over", ...this.notes.lines(3)].join("\n"), 2);
+      if (this.config.services.length === 0) throw new Failure(["no route could be carried over", ...this.notes.lines(3).map(withoutControls)].join("\n"), 2);
       const issues = await this.#issues();
-      if (issues.length === 0) return this.config;
+      if (issues.length === 0) return { ...(this.config.global === undefined ? {} : { global: this.config.global }), services: this.config.services };
       this.#takeOut(issues);
     }
   }

@@ -111,7 +111,10 @@ function routesOf(part: Place, proxy: Proxy, draft: Draft): { readonly base: str
     part.get(name).note("the endpoint is not carried over: there are no regular expressions");
     return [];
   }
-  if (part.get("scopes").value !== undefined) part.get("scopes").note("scopes are checked by jwt (claims), not by the route");
+  const wrong = ["host", "methods", "paths", "path"].find((name) => typeof part.get(name).value !== "string" && !part.get(name).isTexts());
+  if (wrong !== undefined) return (part.get(wrong).leaveOut("the endpoint is not carried over: expected a text or a list of texts"), []);
+  // Who has which scopes is in Redis.
+  const closed = [part.get("scopes").value ?? []].flat().length === 0 ? {} : { plugins: [draft.closed(part.get("scopes").at, "scopes")] };
   const methods = texts(part.get("methods")).flatMap((text) => text.split(",")).map((text) => text.trim().toUpperCase()).filter((text) => text !== "" && text !== "*");
   const written = part.either("paths", "path");
   const patterns = written.value === undefined ? ["*"] : texts(written);
@@ -124,7 +127,7 @@ function routesOf(part: Place, proxy: Proxy, draft: Draft): { readonly base: str
     if (split === null) return (written.note(`"${pattern}" is not carried over: upstreams get the path below base_path, and nothing is put before it ("${proxy.path}")`), []);
     return tails.map((tail) => {
       const path = (proxy.isStripped ? split.prefix : head) + tail || "/";
-      return { base: split.base, route: draft.from(part.at, { path, ...(methods.length === 0 ? {} : { methods }) }) };
+      return { base: split.base, route: draft.from(part.at, { path, ...(methods.length === 0 ? {} : { methods }), ...closed }) };
     });
   });
 }
@@ -177,7 +180,7 @@ const CONVERTED: Readonly<Record<string, (action: Place, draft: Draft) => Plugin
     const place = { authBearer: "header", query: `query:${action.get("jwtExtractorField").text() ?? "token"}` }[action.get("jwtExtractor").text() ?? "authBearer"];
     if (place === undefined) return void action.get("jwtExtractor").note("tokens are read from Authorization: Bearer, a cookie or the query");
     if (key === undefined) return void action.note('needs a key here: "secret", "public_key" ("${file:PATH}" reads it from a file) or "jwks_uri"');
-    if (action.get("checkCredentialExistence").flag() !== false) action.note("the issuer of a token need not be a known credential here: require iss");
+    if (action.get("checkCredentialExistence").flag() !== false) return void action.note("credentials are in Redis: if a valid signature is enough, set checkCredentialExistence to false and import again");
     const isPem = key.includes("-----BEGIN");
     const names = { iss: action.get("issuer").text(), aud: action.get("audience").text() };
     const config = { alg: isPem ? "RS256" : "HS256", [isPem ? "public_key" : "secret"]: key, ...JSON.parse(JSON.stringify(names)), exp: "optional", from: place };

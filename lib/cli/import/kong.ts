@@ -5,7 +5,7 @@
  * that it has in Kong; what all lists begin with moves to the service, and what all services begin with to the gateway, so that the order stays.
  */
 import { readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
-import { KongPlugins, type Attached } from "./kong_plugins.ts";
+import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
 import type { Place } from "./place.ts";
 
 /** Fields that name or describe. */
@@ -35,7 +35,13 @@ class KongReader {
   constructor(root: Place, draft: Draft) {
     this.#root = root;
     this.#draft = draft;
-    const consumers = root.get("consumers").items().map((place) => ({ place: place.ignore(...LABELS, "custom_id"), of: (list: string) => this.#children(place, list, "consumer", "username") }));
+    const ofGroups = root.get("consumer_groups").items().flatMap((group) => group.ignore(...LABELS, "name", "consumers").get("plugins").items());
+    ofGroups.push(...root.get("plugins").items().filter((plugin) => plugin.get("consumer_group").value !== undefined));
+    const consumers = root.get("consumers").items().map((place) => {
+      const of = (list: string) => this.#children(place.ignore(...LABELS, "custom_id"), list, "consumer", "username");
+      const isInGroup = Object.keys(Object(place.get("groups").value)).length > 0;
+      return { place: place.ignore("groups"), of, refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]) };
+    });
     this.#plugins = new KongPlugins(draft, consumers);
   }
 
@@ -75,8 +81,8 @@ class KongReader {
       const kind = place.get("name").text();
       if (kind === undefined) return (place.note('is no plugin: it needs "name"'), []);
       if (place.get("enabled").flag() === false) return (place.leaveOut("is disabled, and left out"), []);
-      const condition = ["consumer", "consumer_group"].find((name) => place.get(name).value !== undefined);
-      if (condition !== undefined) return (place.leaveOut(`is not carried over: it is for one ${condition.replace("_", " ")} only`), []);
+      const isForSome = ["consumer", "consumer_group"].some((name) => place.get(name).value !== undefined);
+      if (isForSome) return (place.leaveOut("is not carried over: it is for some consumers only"), []);
       return [{ kind, place }];
     });
   }
@@ -143,8 +149,8 @@ class KongReader {
     const protocol = place.get("protocol").text() ?? "http";
     const host = place.get("host").text();
     if (host === undefined) return 'it needs "url", or "host"';
-    if (!["http", "https", "grpc", "grpcs"].includes(protocol)) return `the protocol "${protocol}" is not forwarded`;
-    const wire = protocol === "http" || protocol === "grpc" ? "http" : "https";
+    if (!/^(http|grpc|ws)s?$/.test(protocol)) return `the protocol "${protocol}" is not forwarded`;
+    const wire = protocol.endsWith("s") ? "https" : "http";
     const read = readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${place.get("path").text() ?? ""}`);
     return typeof read === "string" ? read : { ...read, host: read.host };
   }
@@ -180,6 +186,12 @@ class KongReader {
   }
 }
 
+/** The kind of a plugin of a consumer or its groups that may refuse it. */
+function refusalOf(plugins: readonly Place[]): string | undefined {
+  for (const plugin of plugins) plugin.leaveOut("is not carried over: it is for some consumers only");
+  return plugins.filter((plugin) => plugin.get("enabled").flag() !== false).map((plugin) => plugin.get("name").text() ?? "").find((kind) => !OPEN.test(kind));
+}
+
 function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
   const [first = [], ...others] = lists;
   const end = first.findIndex((plugin, i) => others.some((list) => list[i] !== plugin));
@@ -188,6 +200,8 @@ function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
 
 /** Why requests that Kong tells apart cannot be told apart here; leaving the condition out would let more of them through. */
 function unroutable(route: Place): string | undefined {
+  const wrong = ["hosts", "methods", "paths", "protocols"].find((name) => !route.get(name).isTexts());
+  if (wrong !== undefined) return `"${wrong}" is no list of texts`;
   const condition = ["headers", "snis", "sources", "destinations", "expression"].find((name) => {
     const { value } = route.get(name);
     return value !== undefined && Object.keys(Object(value)).length > 0;

@@ -14,6 +14,8 @@ export interface Consumer {
   readonly place: Place;
   /** Its entities of a list, such as "acls". */
   of(list: string): readonly Place[];
+  /** The kind of a plugin of its own that may refuse it. */
+  readonly refusal: string | undefined;
 }
 
 /** Kinds that decide who passes, or that are carried over, in the order in which Kong runs them; all others come before `request-termination`. */
@@ -24,7 +26,7 @@ const ORDER = [
 /** Kinds that an `acl` of groups needs. */
 const IDENTIFYING = ["jwt", "key-auth", "basic-auth"];
 /** Kinds that refuse nobody: without them, the same requests pass. */
-const OPEN = /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|bot-detection|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
+export const OPEN = /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|bot-detection|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
 const BUILT_IN: Readonly<Record<string, string>> = {
   "correlation-id": "X-Request-Id is always there", prometheus: "the admin interface has /metrics", opentelemetry: "set OTEL_EXPORTER_OTLP_ENDPOINT",
   "proxy-cache": "see response_cache", "file-log": "see global.access_log", "http-log": "see http_log", "bot-detection": "see bot_protection",
@@ -90,8 +92,10 @@ export class KongPlugins {
     const ids = new Set<string>();
     const groupsOf = (field: string, old: string) => new Set([...(acl?.get("config").get(field).texts() ?? []), ...(acl?.get("config").get(old).texts() ?? [])]);
     const [allowed, denied] = [groupsOf("allow", "whitelist"), groupsOf("deny", "blacklist")];
-    acl?.get("config").ignore("hide_groups_header");
+    acl?.get("config").ignore("hide_groups_header", "always_use_authenticated_groups");
+    if (acl !== undefined && allowed.size + denied.size === 0) return [];
     return this.#consumers.flatMap((consumer) => {
+      if (consumer.refusal !== undefined) return (consumer.place.leaveOut(`its credentials are left out: "${consumer.refusal}" of the consumer may refuse it, and is not carried over`), []);
       const groups = consumer.of("acls").flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").get("group").text() ?? []);
       const passes = (allowed.size === 0 || groups.some((group) => allowed.has(group))) && !groups.some((group) => denied.has(group));
       const name = consumer.place.get("username").text() ?? consumer.place.get("custom_id").text() ?? "consumer";

@@ -199,5 +199,5 @@ export function checkOpenApi(root: Place): void {
   }
   const version = root.get("openapi").value;
   if (typeof version !== "string") throw new Failure('this is no OpenAPI document: it has no "openapi": "3.…"', 2);
-  if (!/^3\.\d/.test(version)) throw new Failure(`OpenAPI "${version.slice(0, 20)}" is not known here: 3.0, 3.1 and 3.2 are`, 2);
+  if (!/^3\.\d/.test(version)) throw new Failure(`OpenAPI ${JSON.stringify(version.slice(0, 20))} is not known here: 3.0, 3.1 and 3.2 are`, 2);
 }

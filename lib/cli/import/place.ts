@@ -2,7 +2,11 @@
  * A value of a document that is imported: reads it as the type that is needed, and remembers what was read, so that the rest can be listed.
  */
 import { formatPath, type Path } from "../../config/json.ts";
-import { described, isObject } from "../../json_schema/values.ts";
+import { isObject, typeName } from "../../json_schema/values.ts";
+import { Failure } from "../failure.ts";
+
+/** Most entries of one list, and most services, routes and plugins of a result: more take too much time and memory. */
+export const MOST_PARTS = 100_000;
 
 /** What could not be carried over, and what to do. Equal messages are one entry. */
 export class Notes {
@@ -31,6 +35,7 @@ export class Place {
   readonly value: unknown;
   readonly at: Path;
   readonly notes: Notes;
+  /** What was read of it. */
   readonly #children = new Map<string | number, Place>();
   #isSettled = false;
 
@@ -50,11 +55,11 @@ export class Place {
   }
 
   items(): readonly Place[] {
-    return (this.#as<readonly unknown[]>(Array.isArray, "an array") ?? []).map((item, i) => this.#child(i, item));
+    return this.#few(this.#as<readonly unknown[]>(Array.isArray, "an array") ?? []).map((item, i) => this.#child(i, item));
   }
 
   entries(): readonly (readonly [name: string, Place])[] {
-    return Object.entries(this.#as(isObject, "an object") ?? {}).map(([name, value]) => [name, this.#child(name, value)] as const);
+    return this.#few(Object.entries(this.#as(isObject, "an object") ?? {})).map(([name, value]) => [name, this.#child(name, value)] as const);
   }
 
   text(): string | undefined {
@@ -72,6 +77,11 @@ export class Place {
   /** The texts of an array; other items are noted. */
   texts(): string[] {
     return this.items().flatMap((item) => item.text() ?? []);
+  }
+
+  /** Whether it is missing, or a list of texts. */
+  isTexts(): boolean {
+    return this.value === undefined || (Array.isArray(this.value) && this.value.every((item) => typeof item === "string"));
   }
 
   note(message: string): void {
@@ -100,9 +110,16 @@ export class Place {
     }
   }
 
+  #few<T>(list: readonly T[]): readonly T[] {
+    if (list.length <= MOST_PARTS) return list;
+    throw new Failure(`${formatPath(this.at)} has ${list.length} entries: at most ${MOST_PARTS} can be imported`, 2);
+  }
+
   #child(step: string | number, value: unknown): Place {
     const known = this.#children.get(step);
     if (known !== undefined) return known;
+    // Of a large document, most members that are asked for are missing.
+    if (value === undefined || value === null) return new Place(undefined, [...this.at, step], this.notes);
     const child = new Place(value, [...this.at, step], this.notes);
     this.#children.set(step, child);
     return child;
@@ -110,7 +127,7 @@ export class Place {
 
   #as<T>(fits: (value: unknown) => boolean, expected: string): T | undefined {
     if (this.value === undefined || fits(this.value)) return this.value as T | undefined;
-    this.note(`expected ${expected}, found ${described(this.value)}: not carried over`);
+    this.note(`expected ${expected}, found ${typeName(this.value)}: not carried over`);
     return undefined;
   }
 }

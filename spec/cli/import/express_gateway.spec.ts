@@ -53,6 +53,16 @@ describe("pipelines of Express Gateway", () => {
     await expect(imported(endpoint, policies, url)).rejects.toThrow(note);
   });
 
+  it.each([{ host: 7 }, { methods: 7 }, { paths: { a: 1 } }])("are left out, noted, where the endpoint has a condition of the wrong type: %j", async (wrong) => {
+    await expect(imported({ paths: "/a", ...wrong }, [proxy()])).rejects.toThrow("the endpoint is not carried over: expected a text or a list of texts");
+  });
+
+  it("close the routes of an endpoint with scopes, since who has them is in Redis", async () => {
+    const { services, notes } = await imported({ paths: "/a", scopes: ["read"] }, [proxy()]);
+    expect(services[0]!.routes).toEqual([{ path: "/a", plugins: [CLOSED] }]);
+    expect(notes).toEqual([expect.stringMatching(/^apiEndpoints\.api\.scopes: "scopes" is not carried over, and may decide who passes/)]);
+  });
+
   it("may answer themselves", async () => {
     const { services } = await imported({ paths: "/a" }, [{ redirect: { action: { redirectUrl: "https://example.com/" } } }, proxy()]);
     expect(services[0]!.plugins).toEqual([{ name: "redirect", config: { status: 302, location: "https://example.com/" } }]);
@@ -88,7 +98,8 @@ describe("policies of Express Gateway", () => {
     ["a condition", { jwt: { condition: { name: "pathExact" }, action: { secretOrPublicKey: "0123456789abcdef0123456789abcdef" } } }],
     ["a token in a header of its own", { jwt: { action: { jwtExtractor: "header", secretOrPublicKey: "0123456789abcdef0123456789abcdef" } } }],
     ["a key in a file", { jwt: { action: { secretOrPublicKeyFile: "k.pem" } } }],
-    ["a secret that is too short", { jwt: { action: { secretOrPublicKey: "short" } } }],
+    ["a secret that is too short", { jwt: { action: { secretOrPublicKey: "short", checkCredentialExistence: false } } }],
+    ["tokens of credentials in Redis", { jwt: { action: { secretOrPublicKey: "0123456789abcdef0123456789abcdef" } } }],
   ])("that decide who passes close their routes where they cannot be carried over: %s", async (_what, policy) => {
     const { services, notes } = await imported({ paths: "/a" }, [policy, proxy()]);
     expect(services[0]!.plugins).toEqual([CLOSED]);
@@ -96,7 +107,7 @@ describe("policies of Express Gateway", () => {
   });
 
   it("that refuse nobody are left out, noted, where they cannot be carried over", async () => {
-    const { services, notes } = await imported({ paths: "/a", scopes: ["read"] }, [
+    const { services, notes } = await imported({ paths: "/a", scopes: [] }, [
       { log: { action: { message: "m" } } },
       { headers: { action: { headersPrefix: "x-" } } },
       { "rate-limit": { action: { windowMs: 5 } } },
@@ -115,7 +126,6 @@ describe("policies of Express Gateway", () => {
       'pipelines.main.policies[2]["rate-limit"], pipelines.main.policies[3]["rate-limit"]: "rate-limit" is not carried over',
       expect.stringMatching(/^pipelines\.main\.policies\[3\]\["rate-limit"\]\.action\.rateLimitBy: what is counted together/),
       'pipelines.main.policies[4].cors: "cors" is not carried over: it has a condition',
-      "apiEndpoints.api.scopes: scopes are checked by jwt (claims), not by the route",
     ]);
   });
 });

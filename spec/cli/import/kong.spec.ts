@@ -54,6 +54,8 @@ describe("services and routes of Kong", () => {
     ["source addresses", { sources: [{ ip: "10.0.0.0/8" }] }, 'the route is not carried over: it matches by "sources"'],
     ["an expression", { expression: 'http.path == "/a"' }, 'the route is not carried over: it matches by "expression"'],
     ["TCP", { protocols: ["tcp"] }, 'the route is not carried over: the protocol "tcp" is not served'],
+    ["methods that are no list", { methods: "GET" }, 'the route is not carried over: "methods" is no list of texts'],
+    ["hosts that are no texts", { hosts: [7] }, 'the route is not carried over: "hosts" is no list of texts'],
     ["a host with a port", { hosts: ["a.example.com:8443"] }, 'the host "a.example.com:8443" has a port'],
     ["a wildcard at the end of a host", { paths: ["/base"], hosts: ["a.*"] }, "the service is not carried over: hosts[0]"],
   ])("are left out, noted, where leaving out a condition would let more requests through: %s", async (_what, route, note) => {
@@ -148,6 +150,21 @@ describe("plugins of Kong", () => {
     ]);
   });
 
+  it("key-auth has no credentials of a consumer whom a plugin of its own may refuse", async () => {
+    const [ada, bob] = CONSUMERS;
+    const { made, notes } = await plugins([{ name: "key-auth" }], {
+      consumers: [{ ...ada, plugins: [{ name: "request-termination" }] }, { ...bob, plugins: [{ name: "rate-limiting", config: { minute: 1 } }, { name: "acl", enabled: false }] }],
+    });
+    expect(made[0]!.config.keys).toEqual([{ id: "bob", key: "k-bob" }]);
+    expect(notes).toContain('consumers[0]: its credentials are left out: "request-termination" of the consumer may refuse it, and is not carried over');
+    const groups = await plugins([{ name: "key-auth" }], { consumers: [{ ...ada, groups: [{ name: "g" }] }, bob], consumer_groups: [{ name: "g", plugins: [{ name: "ip-restriction" }] }] });
+    expect(groups.made[0]!.config.keys).toEqual([{ id: "bob", key: "k-bob" }]);
+  });
+
+  it("acl of the wrong form admits nobody", async () => {
+    expect((await plugins([{ name: "key-auth" }, { name: "acl", config: { allow: "admins" } }], { consumers: CONSUMERS })).made).toEqual([CLOSED]);
+  });
+
   it("jwt has the key of the only consumer with one", async () => {
     const secret = "0123456789abcdef0123456789abcdef";
     const of = (credentials: object[], config: object = {}) => plugins([{ name: "jwt", config }], { consumers: [{ username: "ada", jwt_secrets: credentials }] });
@@ -240,7 +257,7 @@ describe("plugins of Kong", () => {
     expect(made).toEqual([]);
     expect(notes).toEqual([
       "services[0].plugins[0]: is disabled, and left out",
-      "services[0].plugins[1]: is not carried over: it is for one consumer only",
+      "services[0].plugins[1]: is not carried over: it is for some consumers only",
       'services[0].plugins[2]: is no plugin: it needs "name"',
     ]);
   });

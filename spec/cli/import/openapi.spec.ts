@@ -69,6 +69,12 @@ describe("routes of an OpenAPI document", () => {
     await expect(fromOpenApi({ paths: { "/a": { $ref: "#/nowhere" } } })).rejects.toThrow(/"\$ref" leads to nothing in this document/);
   });
 
+  it("are refused where there are more than can be compiled", async () => {
+    const paths = (count: number, item: object) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`/a${i}`, item]));
+    await expect(fromOpenApi({ paths: paths(100_001, {}) })).rejects.toThrow("paths has 100001 entries: at most 100000 can be imported");
+    await expect(fromOpenApi({ paths: paths(50_000, { get: {}, put: {}, post: {} }) })).rejects.toThrow("more than 100000 services, routes and plugins cannot be imported: split the file");
+  });
+
   it("never read a secret of this machine that a document names", async () => {
     const { services, notes } = await fromOpenApi({ paths: { "/a": { get: { operationId: "${file:/etc/passwd}" } }, "/b": { get: { operationId: "${env:PATH}" } }, "/c": { get: OK } } });
     expect(services[0]!.routes).toEqual([{ path: "/c", methods: ["GET"] }]);
@@ -97,9 +103,8 @@ describe("routes of an OpenAPI document", () => {
     const { services, notes } = await fromOpenApi({ servers: "x", paths: { "/a": { get: { operationId: 7, parameters: {}, security: "y" }, put: [] }, "/b": 3, "/c": { parameters: [4, { in: "query" }], get: OK } } });
     expect(services[0]!.routes.map(({ path }) => path)).toEqual(["/a", "/c"]);
     expect(notes).toEqual([
-      'servers: expected an array, found "x": not carried over',
-      'paths["/a"].get.operationId: expected a string, found 7: not carried over',
-      'paths["/a"].get.security: expected an array, found "y": not carried over',
+      'servers, paths["/a"].get.security: expected an array, found a string: not carried over',
+      'paths["/a"].get.operationId: expected a string, found a number: not carried over',
       'paths["/a"].get.parameters: expected an array, found an object: not carried over',
       'paths["/c"].parameters[0], paths["/c"].parameters[1]: is no parameter: it needs "name" and "in"',
     ]);
