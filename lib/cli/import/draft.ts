@@ -44,7 +44,7 @@ export class Draft {
   readonly config: Imported = { services: [] };
   /** Where in the source the services, routes and plugins come from. */
   readonly #origins = new Map<object, Path>();
-  readonly #names = new Set<string>();
+  readonly #names = new Map<string, number>();
   /** Environment variables that the source refers to, too. */
   readonly #variables = new Set<string>();
 

@@ -31,10 +31,14 @@ class KongReader {
   /** Entities that name their parent, and have found it. */
   readonly #placed = new Set<Place>();
   readonly #buckets: Bucket[] = [];
+  /** Of the lists at the top: entities by what they refer to. */
+  readonly #indexes = new Map<string, Map<unknown, Place[]>>();
+  readonly #upstreamsByName: ReadonlyMap<string, Place>;
 
   constructor(root: Place, draft: Draft) {
     this.#root = root;
     this.#draft = draft;
+    this.#upstreamsByName = new Map(root.get("upstreams").items().map((place) => [place.get("name").text()?.toLowerCase() ?? "", place]));
     const ofGroups = root.get("consumer_groups").items().flatMap((group) => group.ignore(...LABELS, "name", "consumers").get("plugins").items());
     ofGroups.push(...root.get("plugins").items().filter((plugin) => plugin.get("consumer_group").value !== undefined));
     const consumers = root.get("consumers").items().map((place) => {
@@ -63,14 +67,12 @@ class KongReader {
     this.#noteCounters();
   }
 
-  /** The entities of a list that are within the parent, or at the top with a reference to it. */
+  /** The entities of a list that are within the parent, or at the top with a reference to it by name or id. */
   #children(parent: Place, list: string, reference: string, name: string): readonly Place[] {
-    const names = [parent.get(name).value, parent.get("id").value].filter((each) => typeof each === "string");
-    const outside = this.#root.get(list).items().filter((place) => {
-      const { value } = place.get(reference);
-      const named = typeof value === "object" ? [name, "name", "id"].map((field) => place.get(reference).get(field).value) : [value];
-      return named.some((each) => names.includes(each as string));
-    });
+    let index = this.#indexes.get(list + reference);
+    if (index === undefined) this.#indexes.set(list + reference, (index = indexOf(this.#root.get(list), reference)));
+    const names = new Set([parent.get(name).value, parent.get("id").value].filter((each) => each !== undefined));
+    const outside = [...names].flatMap((each) => index.get(each) ?? []);
     for (const place of outside) this.#placed.add(place);
     return [...parent.get(list).items(), ...outside];
   }
@@ -162,7 +164,7 @@ class KongReader {
     if (place.get("ca_certificates").items().length + Number(place.get("client_certificate").value !== undefined) > 0) place.note('certificates towards upstreams are files here: name them in "tls"');
     if (target.protocol === "https" && place.get("tls_verify").value === undefined) place.note("certificates of upstreams are verified here, unless tls.verify is false");
     const tls = target.protocol === "https" && place.get("tls_verify").flag() === false ? { tls: { verify: false } } : {};
-    const group = this.#root.get("upstreams").items().find((each) => each.get("name").text()?.toLowerCase() === target.host);
+    const group = this.#upstreamsByName.get(target.host);
     if (Object.keys(Object(group?.get("healthchecks").value)).length > 0) group!.get("healthchecks").leaveOut('health checks are not carried over: write "health" of the service');
     const targets = group === undefined ? [] : this.#children(group, "targets", "upstream", "name");
     if (group === undefined || targets.length === 0) return { protocol, upstreams: [{ host: target.host, port: target.port }], ...tls };
@@ -184,6 +186,21 @@ class KongReader {
       seen.add(plugin);
     }
   }
+}
+
+/** The entities of a list by the name or id that they refer to. */
+function indexOf(list: Place, reference: string): Map<unknown, Place[]> {
+  const index = new Map<unknown, Place[]>();
+  for (const place of list.items()) {
+    const given = place.get(reference);
+    const names = typeof given.value === "object" ? ["name", "id", "username"].map((field) => given.get(field).value) : [given.value];
+    for (const name of new Set(names)) {
+      const known = index.get(name);
+      if (known === undefined) index.set(name, [place]);
+      else known.push(place);
+    }
+  }
+  return index;
 }
 
 /** The kind of a plugin of a consumer or its groups that may refuse it. */

@@ -89,7 +89,7 @@ export class KongPlugins {
 
   /** The credentials of a list with their owners' names: of the consumers that the groups of an `acl` admit. */
   #credentials(list: string, acl: Place | undefined): { readonly id: string; readonly place: Place }[] {
-    const ids = new Set<string>();
+    const ids = new Map<string, number>();
     const groupsOf = (field: string, old: string) => new Set([...(acl?.get("config").get(field).texts() ?? []), ...(acl?.get("config").get(old).texts() ?? [])]);
     const [allowed, denied] = [groupsOf("allow", "whitelist"), groupsOf("deny", "blacklist")];
     acl?.get("config").ignore("hide_groups_header", "always_use_authenticated_groups");

@@ -49,7 +49,7 @@ class OperationReader {
   readonly #root: Place;
   readonly #draft: Draft;
   readonly #schemas: SchemaReader;
-  readonly #names = new Set<string>();
+  readonly #names = new Map<string, number>();
 
   constructor(root: Place, draft: Draft) {
     this.#root = root;

@@ -33,7 +33,7 @@ export class SchemaReader {
   readonly #isOld: boolean;
   /** By JSON Pointer; null while it is being converted. */
   readonly #definitions = new Map<string, { readonly name: string; converted: Converted | null }>();
-  readonly #names = new Set<string>();
+  readonly #names = new Map<string, number>();
   /** Definitions found so deep that they are converted later. */
   readonly #later: (() => void)[] = [];
   #total = 0;

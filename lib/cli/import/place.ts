@@ -136,11 +136,13 @@ function isEmpty(value: unknown): boolean {
   return value === null || value === false || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
 }
 
-/** `wanted`, fit for a name of a configuration, with a number if it is taken. */
-export function freeName(wanted: string, taken: Set<string>): string {
+/** `wanted`, fit for a name of a configuration, with a number if it is taken. `taken` has the last number of each name. */
+export function freeName(wanted: string, taken: Map<string, number>): string {
   const name = wanted.replace(/\p{Cc}|\p{Surrogate}/gu, "").slice(0, 180) || "imported";
+  let number = taken.get(name) ?? 0;
   let found = name;
-  for (let i = 2; taken.has(found); i++) found = `${name}_${i}`;
-  taken.add(found);
+  if (number > 0) do found = `${name}_${++number}`; while (taken.has(found));
+  taken.set(name, Math.max(number, 1));
+  if (found !== name) taken.set(found, 1);
   return found;
 }
