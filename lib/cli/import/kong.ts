@@ -10,8 +10,6 @@ import type { Place } from "./place.ts";
 
 /** Fields that name or describe. */
 const LABELS = ["id", "tags", "created_at", "updated_at", "ws_id"];
-/** The pseudo-placeholder for everything below a prefix. */
-const REST = "{rest*}";
 
 export function importKong(root: Place, draft: Draft): void {
   new KongReader(root, draft).run();
@@ -128,7 +126,7 @@ class KongReader {
       this.#draft.config.services.push(service);
     }
     const methods = route.get("methods").texts().map((method) => method.toUpperCase());
-    for (const below of [`${split.prefix}/${REST}`, split.prefix || "/"]) {
+    for (const below of [`${split.prefix}/{rest*}`, split.prefix || "/"]) {
       bucket.service.routes.push(this.#draft.from(route.at, { path: below, ...(methods.length === 0 ? {} : { methods }) }));
       bucket.lists.push(plugins);
     }
@@ -153,8 +151,7 @@ class KongReader {
     if (host === undefined) return 'it needs "url", or "host"';
     if (!/^(http|grpc|ws)s?$/.test(protocol)) return `the protocol "${protocol}" is not forwarded`;
     const wire = protocol.endsWith("s") ? "https" : "http";
-    const read = readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${place.get("path").text() ?? ""}`);
-    return typeof read === "string" ? read : { ...read, host: read.host };
+    return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${place.get("path").text() ?? ""}`);
   }
 
   /** The targets of the upstream that the service names as its host, or that host itself. */

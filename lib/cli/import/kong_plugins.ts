@@ -18,7 +18,7 @@ export interface Consumer {
   readonly refusal: string | undefined;
 }
 
-/** Kinds that decide who passes, or that are carried over, in the order in which Kong runs them; all others come before `request-termination`. */
+/** The kinds that are carried over, in the order in which Kong runs them; others come before `request-termination`. */
 const ORDER = [
   ...["cors", "jwt", "key-auth", "basic-auth", "ip-restriction", "request-size-limiting", "acl", "rate-limiting"],
   ...["request-transformer", "response-transformer", "request-termination"],
@@ -32,7 +32,7 @@ const BUILT_IN: Readonly<Record<string, string>> = {
   "proxy-cache": "see response_cache", "file-log": "see global.access_log", "http-log": "see http_log", "bot-detection": "see bot_protection",
 };
 
-type Convert = (config: Place, attached: Attached, groups: Place | undefined) => readonly Plugin[] | null;
+type Convert = (config: Place, groups: Place | undefined) => readonly Plugin[] | null;
 
 export class KongPlugins {
   readonly #draft: Draft;
@@ -45,9 +45,9 @@ export class KongPlugins {
     this.#draft = draft;
     this.#consumers = consumers;
     this.#kinds = {
-      "key-auth": (config, _, groups) => this.#keyAuth(config, groups),
-      "basic-auth": (config, _, groups) => this.#basicAuth(config, groups),
-      jwt: (config, _, groups) => this.#jwt(config, groups),
+      "key-auth": (config, groups) => this.#keyAuth(config, groups),
+      "basic-auth": (config, groups) => this.#basicAuth(config, groups),
+      jwt: (config, groups) => this.#jwt(config, groups),
       acl: () => null,
       "rate-limiting": rateLimit,
       cors,
@@ -71,14 +71,13 @@ export class KongPlugins {
       .flatMap((each) => this.#plugin(each, groups?.place));
   }
 
-  #plugin(attached: Attached, groups: Place | undefined): readonly Plugin[] {
-    const { kind, place } = attached;
+  #plugin({ kind, place }: Attached, groups: Place | undefined): readonly Plugin[] {
     const key = JSON.stringify([place.at, IDENTIFYING.includes(kind) ? groups?.at : null]);
     const known = this.#made.get(key);
     if (known !== undefined) return known;
     const config = place.get("config");
     const convert = Object.hasOwn(this.#kinds, kind) ? this.#kinds[kind] : undefined;
-    let plugins = convert?.(config, attached, groups) ?? [];
+    let plugins = convert?.(config, groups) ?? [];
     if (plugins.length === 0) place.ignore("config");
     if (plugins.length === 0 && !OPEN.test(kind)) plugins = [this.#draft.closed(place.at, kind)];
     else if (plugins.length === 0) place.note(`"${kind}" is not carried over${BUILT_IN[kind] === undefined ? "" : `: ${BUILT_IN[kind]}`}`);
