@@ -59,6 +59,8 @@ function importPipeline(name: string, pipeline: Place, root: Place, draft: Draft
       }
     }
   }
+  // Closed routes last: of two routes of one pattern, the later one is taken out.
+  for (const { routes } of services.values()) routes.sort((a, b) => Number(a.plugins !== undefined) - Number(b.plugins !== undefined));
   if (services.size > 1 && plugins.some((plugin) => plugin.name === "rate_limit")) pipeline.note("is several services here, and rate_limit counts for each of them");
 }
 
@@ -104,12 +106,22 @@ function readProxy({ place, action }: Step, root: Place): Proxy | string {
   return { upstreams, protocol: targets[0]!.protocol, path, settings, isStripped: action.get("stripPath").flag() === true };
 }
 
+interface BasedRoute {
+  readonly base: string;
+  readonly route: Route;
+}
+
 /** Express patterns as ours: `/items/:id` is `/items/{id}`, `/items/*` is `/items/{rest*}`. */
-function routesOf(part: Place, proxy: Proxy, draft: Draft): { readonly base: string; readonly route: Route }[] {
-  for (const name of ["pathRegex", "hostRegex"]) {
-    if (part.get(name).value === undefined) continue;
-    part.get(name).note("the endpoint is not carried over: there are no regular expressions");
-    return [];
+function routesOf(part: Place, proxy: Proxy, draft: Draft): readonly BasedRoute[] {
+  // Requests of an endpoint that is left out must not reach a less specific one, which may have other guards.
+  const left = (place: Place, pattern: string, why: string) => {
+    place.note(`"${pattern}" is not carried over: ${why}`);
+    const head = /^\^?((?:\/[\w-]+(?=\/|$))*)/.exec(pattern)![1]!;
+    return ["/{rest*}", head === "" ? "/" : ""].map((tail) => ({ base: "/", route: draft.from(part.at, { path: head + tail, plugins: [draft.closed(place.at, "paths")] }) }));
+  };
+  for (const name of ["hostRegex", "pathRegex"]) {
+    const pattern = part.get(name).text();
+    if (pattern !== undefined) return left(part.get(name), name === "pathRegex" ? pattern : "/", "there are no regular expressions");
   }
   const wrong = ["host", "methods", "paths", "path"].find((name) => typeof part.get(name).value !== "string" && !part.get(name).isTexts());
   if (wrong !== undefined) return (part.get(wrong).leaveOut("the endpoint is not carried over: expected a text or a list of texts"), []);
@@ -118,13 +130,13 @@ function routesOf(part: Place, proxy: Proxy, draft: Draft): { readonly base: str
   const methods = texts(part.get("methods")).flatMap((text) => text.split(",")).map((text) => text.trim().toUpperCase()).filter((text) => text !== "" && text !== "*");
   const written = part.either("paths", "path");
   const patterns = written.value === undefined ? ["*"] : texts(written);
-  return patterns.flatMap((pattern) => {
+  return patterns.flatMap((pattern): readonly BasedRoute[] => {
     const match = /^((?:\/:?[\w.~-]+)*)(\/\*|\*|\/)?$/.exec(pattern);
-    if (match === null) return (written.note(`"${pattern}" is not carried over: write it with placeholders that are whole segments`), []);
+    if (match === null) return left(written, pattern, "write it with placeholders that are whole segments");
     const head = match[1]!.replace(/:(\w+)/g, "{$1}");
     const tails = match[2] === "*" ? ["/{rest*}", ""] : [match[2] === "/*" ? "/{rest*}" : ""];
     const split = proxy.isStripped ? splitPrefix(head, proxy.path) : splitPrefix("", proxy.path);
-    if (split === null) return (written.note(`"${pattern}" is not carried over: upstreams get the path below base_path, and nothing is put before it ("${proxy.path}")`), []);
+    if (split === null) return left(written, pattern, `upstreams get the path below base_path, and nothing is put before it ("${proxy.path}")`);
     return tails.map((tail) => {
       const path = (proxy.isStripped ? split.prefix : head) + tail || "/";
       return { base: split.base, route: draft.from(part.at, { path, ...(methods.length === 0 ? {} : { methods }), ...closed }) };

@@ -29,6 +29,7 @@ class KongReader {
   /** Entities that name their parent, and have found it. */
   readonly #placed = new Set<Place>();
   readonly #buckets: Bucket[] = [];
+  readonly #closed: Service[] = [];
   /** Of the lists at the top: entities by what they refer to. */
   readonly #indexes = new Map<string, Map<unknown, Place[]>>();
   readonly #upstreamsByName: ReadonlyMap<string, Place>;
@@ -63,6 +64,8 @@ class KongReader {
     if (shared.length > 0) this.#draft.config.global = { plugins: shared };
     for (const service of this.#draft.config.services) service.plugins = service.plugins?.slice(shared.length) ?? [];
     this.#noteCounters();
+    // Last: of two routes of one pattern, the later one is taken out.
+    this.#draft.config.services.push(...this.#closed);
   }
 
   /** The entities of a list that are within the parent, or at the top with a reference to it by name or id. */
@@ -99,20 +102,23 @@ class KongReader {
     const buckets = new Map<string, Bucket>();
     for (const route of routes) {
       route.ignore(...LABELS, "name", "service", "regex_priority", "path_handling", "https_redirect_status_code", "request_buffering", "response_buffering");
+      const close = (path: string) => this.#close(route, path, name, settings);
       const reason = unroutable(route);
       if (reason !== undefined) {
+        for (const path of Array.isArray(route.get("paths").value) ? route.get("paths").texts() : ["/"]) close(path);
         route.leaveOut(`the route is not carried over: ${reason}`);
         continue;
       }
       const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
-      for (const path of pathsOf(route)) this.#route({ route, path, plugins, target, name, settings, buckets });
+      for (const path of pathsOf(route, close)) this.#route({ route, path, plugins, target, name, settings, buckets, close });
     }
   }
 
-  #route(given: { route: Place; path: string; plugins: Plugin[]; target: Target; name: string; settings: object; buckets: Map<string, Bucket> }): void {
-    const { route, path, plugins, target, name, settings, buckets } = given;
+  #route(given: { route: Place; path: string; plugins: Plugin[]; target: Target; name: string; settings: object; buckets: Map<string, Bucket>; close: (path: string) => void }): void {
+    const { route, path, plugins, target, name, settings, buckets, close } = given;
     const isStripped = route.get("strip_path").flag() ?? true;
     const split = splitPrefix(path, isStripped ? target.path : target.path + path);
+    if (split === null) close(path);
     if (split === null) return route.note(`the path "${path}" is not carried over: upstreams get the path below base_path, and nothing is put before it ("${target.path}")`);
     const hosts = route.get("hosts").texts();
     const isHostKept = route.get("preserve_host").flag() === true;
@@ -131,6 +137,16 @@ class KongReader {
       bucket.lists.push(plugins);
     }
     if (path !== "/") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
+  }
+
+  /** Requests of a route that is left out must not reach a less specific one, which may have other guards: they get 503. */
+  #close(route: Place, path: string, name: string, settings: object): void {
+    const prefix = /^~?((?:\/[\w-]+)*)/.exec(path)![1]!;
+    const hosts = route.get("hosts").isTexts() ? route.get("hosts").texts().map((host) => host.replace(/:\d+$/, "")) : [];
+    const routes = [`${prefix}/{rest*}`, prefix || "/"].map((each) => this.#draft.from(route.at, { path: each }));
+    const isNamed = hosts.length > 0 && hosts.every((host) => HOST.test(host));
+    const service: Service = { name: this.#draft.serviceName(`${name} closed`), base_path: "/", ...(isNamed ? { hosts } : {}), ...settings, plugins: [this.#draft.closed(route.at, "route")], routes };
+    this.#closed.push(this.#draft.from(route.at, service));
   }
 
   /** Moves to the service what the lists of all its routes begin with. */
@@ -225,18 +241,21 @@ function unroutable(route: Place): string | undefined {
   const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
   if (odd !== undefined) return `the protocol "${odd}" is not served`;
   if (protocols.length > 0 && protocols.every((name) => /s$/.test(name))) route.get("protocols").note("routes are for all ports here: without HTTP_PORT the gateway listens for HTTPS only");
-  const port = route.get("hosts").texts().find((host) => host.includes(":"));
-  return port === undefined ? undefined : `the host "${port}" has a port`;
+  const host = route.get("hosts").texts().find((each) => !HOST.test(each));
+  return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
 }
 
+const HOST = /^(\*\.)?[^*:]+$/;
+
 /** Those that are prefixes. */
-function pathsOf(route: Place): string[] {
+function pathsOf(route: Place, close: (path: string) => void): string[] {
   const places = route.get("paths").items();
   if (places.length === 0) return ["/"];
   const paths = places.flatMap((place) => {
     const path = place.text();
     if (path === undefined) return [];
     if (path.startsWith("/") && !/[~()[\]{}*+?^$|\\]/.test(path)) return [path.replace(/\/+$/, "") || "/"];
+    close(path);
     place.note(`"${path}" is not carried over: there are no regular expressions; write routes with placeholders such as /users/{id}`);
     return [];
   });

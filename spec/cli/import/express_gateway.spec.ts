@@ -41,16 +41,24 @@ describe("pipelines of Express Gateway", () => {
   });
 
   it.each([
-    ["a path that would have to be put before", { paths: "/a" }, [proxy()], "http://h:1/base", 'apiEndpoints.api.paths: "/a" is not carried over'],
     ["ignorePath", { paths: "/a" }, [proxy({ ignorePath: true })], "http://h:1", '"ignorePath" has no counterpart'],
-    ["a regular expression", { pathRegex: "^/a" }, [proxy()], "http://h:1", "there are no regular expressions"],
-    ["a part of a segment", { paths: "/a-:id(\\d+)" }, [proxy()], "http://h:1", "with placeholders that are whole segments"],
     ["a proxy on a condition", { paths: "/a" }, [{ proxy: { condition: { name: "pathExact", path: "/a" }, action: { serviceEndpoint: "backend" } } }], "http://h:1", "its proxy has a condition"],
     ["no policy that answers", { paths: "/a" }, [{ cors: null }], "http://h:1", "it has no policy that answers"],
     ["a service that is not there", { paths: "/a" }, [proxy({ serviceEndpoint: "other" })], "http://h:1", 'the service endpoint "other" has no url'],
     ["a url that is none", { paths: "/a" }, [proxy()], "backend", 'the service endpoint "backend": expected a URL'],
   ])("are left out, noted, with %s", async (_what, endpoint, policies, url, note) => {
     await expect(imported(endpoint, policies, url)).rejects.toThrow(note);
+  });
+
+  it.each([
+    ["a path that would have to be put before", { paths: "/a/*" }, "http://h:1/base", "/a", 'apiEndpoints.api.paths: "/a/*" is not carried over'],
+    ["a regular expression", { pathRegex: "^/a/b.*" }, "http://h:1", "/a", 'apiEndpoints.api.pathRegex: "^/a/b.*" is not carried over'],
+    ["a part of a segment", { paths: "/a/b-:id(\\d+)" }, "http://h:1", "/a", "with placeholders that are whole segments"],
+    ["hosts by a regular expression", { hostRegex: "a|b", paths: "/a" }, "http://h:1", "", "there are no regular expressions"],
+  ])("answer 503 where a less specific endpoint would get the requests of %s", async (_what, endpoint, url, head, note) => {
+    const { services, notes } = await imported(endpoint, [proxy()], url);
+    expect(services.flatMap(({ routes }) => routes)).toEqual([`${head}/{rest*}`, head || "/"].map((path) => ({ path, plugins: [CLOSED] })));
+    expect(notes.join("\n")).toContain(note);
   });
 
   it.each([{ host: 7 }, { methods: 7 }, { paths: { a: 1 } }])("are left out, noted, where the endpoint has a condition of the wrong type: %j", async (wrong) => {

@@ -57,12 +57,26 @@ describe("services and routes of Kong", () => {
     ["methods that are no list", { methods: "GET" }, 'the route is not carried over: "methods" is no list of texts'],
     ["hosts that are no texts", { hosts: [7] }, 'the route is not carried over: "hosts" is no list of texts'],
     ["a host with a port", { hosts: ["a.example.com:8443"] }, 'the host "a.example.com:8443" has a port'],
-    ["a wildcard at the end of a host", { paths: ["/base"], hosts: ["a.*"] }, "the service is not carried over: hosts[0]"],
+    ["a wildcard at the end of a host", { paths: ["/base"], hosts: ["a.*"] }, 'the host "a.*" has a port, or a wildcard that is not its first label'],
   ])("are left out, noted, where leaving out a condition would let more requests through: %s", async (_what, route, note) => {
     const { services, notes } = await fromKong({ services: [{ name: "x", url: "http://h:1/base", routes: [{ ...ROUTE, ...route }] }, { ...SERVICE, routes: [{ paths: ["/kept"] }] }] });
-    expect(services.at(-1)!.base_path).toBe("/kept");
-    expect(services.every(({ base_path: base }) => base === "/kept" || base === "/")).toBe(true);
+    expect(services.map(({ base_path: base }) => base)).toContain("/kept");
+    const closed = services.filter(({ name }) => name.startsWith("x closed"));
+    expect(closed.length).toBeGreaterThan(0);
+    for (const { plugins } of closed) expect(plugins).toEqual([CLOSED]);
+    expect(services.every(({ name, routes }) => name !== "x" || routes.every((each) => /^\/(ok|base)\b/.test(each.path)))).toBe(true);
     expect(notes.join("\n")).toContain(note);
+  });
+
+  it("that are left out do not let their requests through to a less specific route", async () => {
+    const guarded = { plugins: [{ name: "key-auth" }] };
+    const { services } = await fromKong({
+      services: [{ ...SERVICE, routes: [{ paths: ["~/admin/\\d+", "~/raw.*"], ...guarded }, { paths: ["/tenant"], headers: { "x-a": ["1"] }, ...guarded }, { paths: ["/"] }, { paths: ["~/(?<any>.*)"] }] }],
+      consumers: CONSUMERS,
+    });
+    const patterns = services.filter(({ name }) => name.startsWith("s closed")).map(({ plugins, routes }) => [plugins, routes.map(({ path }) => path)]);
+    expect(patterns).toEqual([[[CLOSED], ["/admin/{rest*}", "/admin"]], [[CLOSED], ["/raw/{rest*}", "/raw"]], [[CLOSED], ["/tenant/{rest*}", "/tenant"]]]);
+    expect(services[0]).toMatchObject({ base_path: "/", routes: [{ path: "/{rest*}" }, { path: "/" }] });
   });
 
   it("have the targets of the upstream that the service names, with the algorithm", async () => {
