@@ -12,6 +12,7 @@ import { Failure, type ExitCode } from "./failure.ts";
 import { hashPassword } from "./hash_password.ts";
 import { healthcheck } from "./healthcheck.ts";
 import { helpText, helpTextOf } from "./help.ts";
+import { importCommand } from "./import.ts";
 import { manager } from "./manager.ts";
 import { reload } from "./reload.ts";
 import { run } from "./run.ts";
@@ -33,7 +34,7 @@ const help: Command = {
 
 /** In the order in which help lists them. */
 export const COMMANDS: Readonly<Record<string, Command>> = {
-  run, demo, manager, validate, test, explain, diff, reload, healthcheck, schema, "hash-password": hashPassword, sign, verify, help,
+  run, demo, manager, validate, test, explain, diff, reload, healthcheck, schema, import: importCommand, "hash-password": hashPassword, sign, verify, help,
 };
 
 /** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */
