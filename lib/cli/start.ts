@@ -45,6 +45,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { reload, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {});
   const { tracing } = settings;
+  if (tracing !== null) await modules.parts.loadPart("tracing");
   const supervisor = openWorkers(settings, log);
   const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
   const tls = readTlsFiles(settings, log);

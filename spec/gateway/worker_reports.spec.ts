@@ -2,6 +2,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Threads } from "../../lib/base/threads.ts";
 import type { Followers } from "../../lib/gateway/bundle.ts";
+import { withAllParts } from "../../lib/gateway/all_parts.ts";
 import { Gateway, type GatewayOptions } from "../../lib/gateway/gateway.ts";
 import type { WorkerReport } from "../../lib/gateway/worker_reports.ts";
 import { createGateway, definePlugin, schema, type ConfigInput } from "../../lib/index.ts";
@@ -26,7 +27,7 @@ function three(config: ConfigInput, options: Partial<GatewayOptions> = {}) {
   };
   const gatewayAt = (place: number) => {
     const threads: Threads = { id: place + 2, place, count: 2, memory };
-    const gateway = new Gateway({ config, clock, ...options }, threads);
+    const gateway = new Gateway({ config, clock, ...options, modules: withAllParts() }, threads);
     onTestFinished(async () => void (await gateway.close(0)));
     return gateway;
   };
