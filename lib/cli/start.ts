@@ -1,7 +1,7 @@
 /**
  * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing.
  */
-import { createAdmin, type Admin, type ProxyConfig } from "../admin/server.ts";
+import type { Admin, ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
@@ -12,8 +12,8 @@ import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { Manager } from "../manager/server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
+import { ON_DEMAND } from "./commands.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { listenManager, openManager } from "./manager.ts";
 import { readTlsFiles } from "./tls_files.ts";
 import { openWorkers } from "./workers.ts";
 
@@ -46,10 +46,10 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {});
   const { tracing } = settings;
   if (tracing !== null) await modules.parts.loadPart("tracing");
-  const supervisor = openWorkers(settings, log);
+  const supervisor = await openWorkers(settings, log);
   const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
   const tls = readTlsFiles(settings, log);
-  const admin = openAdmin(settings, { gateway, tls, reload, log });
+  const admin = await openAdmin(settings, { gateway, tls, reload, log });
   let manager: Manager | null = null;
   try {
     const plain = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
@@ -59,8 +59,12 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     });
     const [http, https] = [urlsOf(plain), urlsOf(secure)];
     const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
-    if (settings.manager !== null) manager = openManager(settings.manager, admin, tls, log);
-    const managerUrl = manager === null ? null : await listenManager(manager, settings.manager!, log);
+    let managerUrl: string | null = null;
+    if (settings.manager !== null) {
+      const { listenManager, openManager } = await ON_DEMAND.manager();
+      manager = openManager(settings.manager, admin, tls, log);
+      managerUrl = await listenManager(manager, settings.manager, log);
+    }
     return { gateway, admin, manager, http, https, adminUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
   } catch (error) {
     await Promise.all([gateway.close(0), admin?.close(), manager?.close()]);
@@ -98,9 +102,10 @@ interface AdminParts {
   readonly log: Log;
 }
 
-function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts): Admin | null {
+async function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts): Promise<Admin | null> {
   const { admin } = settings;
   if (admin === null) return null;
+  const { createAdmin } = await ON_DEMAND.admin();
   try {
     return createAdmin({
       ...admin,

@@ -96,9 +96,10 @@ export const NOT_LOADED = "has not been loaded: await loadPluginModules(…) bef
 
 /** Stands for a kind that no configuration has named: it accepts no configuration. */
 function notLoaded(name: string): AnyPlugin {
-  const refuse = (): never => {
-    throw new Error(`the plugin kind "${name}" ${NOT_LOADED}`);
+  const problem = `the plugin kind "${name}" ${NOT_LOADED}`;
+  const check: AnySchema["check"] = (node, at, context) => report(context, at, node, problem);
+  const create = (): never => {
+    throw new Error(problem);
   };
-  const check: AnySchema["check"] = (node, at, context) => report(context, at, node, `the plugin kind "${name}" ${NOT_LOADED}`);
-  return { name, schema: { expects: "an object", describe: undefined, kinds: ["object"], check, show: refuse, jsonSchema: refuse }, create: refuse };
+  return { name, schema: { expects: "an object", describe: undefined, kinds: ["object"], check, show: () => ({}), jsonSchema: () => ({}) }, create };
 }
