@@ -9,6 +9,7 @@ import https from "node:https";
 import net, { type AddressInfo, type LookupFunction, type Socket } from "node:net";
 import { Duplex, Readable } from "node:stream";
 import tls, { type TLSSocket } from "node:tls";
+import { Worker } from "node:worker_threads";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { CA, CLIENT, SERVER } from "./support/certs.ts";
 import { client, connected, listening, pair, turn } from "./support/loopback.ts";
@@ -855,5 +856,15 @@ describe("Node for lib/upstream/faults.ts", () => {
     const socket = tls.connect({ port: await listening(tls.createServer(options)), host: "127.0.0.1", rejectUnauthorized: false });
     const error = await new Promise<NodeJS.ErrnoException>((resolve) => socket.once("error", resolve).resume());
     expect(error.code).toMatch(/^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|HANDSHAKE)/);
+  });
+});
+
+describe("Node for lib/upstream/breaker.ts and lib/upstream/shared_health.ts", () => {
+  it("performance.now() counts from the same moment in every thread", async () => {
+    const before = performance.now();
+    const worker = new Worker("require('node:worker_threads').parentPort.postMessage(performance.now())", { eval: true });
+    const [now] = (await once(worker, "message")) as [number];
+    expect(now).toBeGreaterThanOrEqual(before);
+    expect(now).toBeLessThanOrEqual(performance.now());
   });
 });

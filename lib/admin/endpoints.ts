@@ -205,6 +205,7 @@ export class Endpoints {
   async #explain(inbound: Inbound): Promise<Reply> {
     const request = await readExplainRequest(inbound);
     if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
+    await this.#options.source.refresh("counts");
     return json(200, explanationView(await this.#options.source.explain(request, this.#secrets)));
   }
 

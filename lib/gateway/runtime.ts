@@ -97,7 +97,7 @@ export class Runtime {
     this.clock = clock;
     this.parts = parts;
     this.threads = threads;
-    this.counters = memoryCounters(clock, undefined, threads.id);
+    this.counters = memoryCounters(clock, undefined, threads);
     this.#log = log;
     this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {

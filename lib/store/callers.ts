@@ -2,16 +2,14 @@
  * Remembers the callers of one limiter in memory that threads may share: a table in cells of one size, which the garbage collector does
  * not scan. A thread can die between any two of its writes; `repair` then makes the table whole again.
  */
-import { hash } from "node:crypto";
 import { acquire, isLockedBy, release } from "../base/lock.ts";
-import type { LimiterOptions, Window } from "./counters.ts";
-import { batchOf, marksOf, merged, type History } from "./marks.ts";
+import type { Window } from "./counters.ts";
+import { cellsOf, MARKS_OF_CELL, merged, type History, type Plan } from "./marks.ts";
 
-/** A cell: 10 words of 32 bits, or 5 numbers of 64. Its first word has nothing to do with the others: it is the first caller of a chain. */
-const WORDS = 10;
-const NUMBERS = WORDS / 2;
-const BUCKET = 0;
-/** A caller: the next one in its chain, those admitted before and after it, its first window, how long it is remembered (in seconds), both halves of its name's hash. */
+/** A cell has 10 words of 32 bits, or 5 numbers of 64, and is named by its first word: `words[cell + NEXT]`, `numbers[cell / 2 + USED]`. */
+const CELL = 10;
+
+/** Its first word has nothing to do with the others: it is a bucket, the first caller of a chain, or 0. A caller: the next one in its chain, those admitted before and after it, its first window, its life (see `Plan`), its name's hash. */
 const CHAIN = 1;
 const OLDER = 2;
 const NEWER = 3;
@@ -23,384 +21,181 @@ export const LAST = 4;
 /** A window of a caller: the next one, the hash of its name, the first and the last cell of its marks, where they begin in the first one. */
 export const NEXT = 1;
 export const NAME = 2;
-const FIRST = 3;
-const END = 4;
-const BEGIN = 5;
+export const FIRST = 3;
+export const END = 4;
+export const BEGIN = 5;
 /** Numbers: admissions, and how many of them a mark counts. */
 export const USED = 3;
 export const BATCH = 4;
-/** Four marks of a window: the next four, and their numbers. */
-const MARKS = 1;
-const IN_CELL = 4;
+/** Marks of a window: the next cell of them, and their numbers. */
+export const MARKS = 1;
 
-/** The first cell of a shard is the overflow, a caller that also links the newest caller to the oldest. Then come two cells of data: */
-const HEADER = 1;
-const LOCK = 1;
-/** Cells that were ever taken, the first free one, how many of them are free. */
-const TAKEN = 2;
-const FREE = 3;
-const FREED = 4;
-const SIZE = 5;
-const BUCKETS = 6;
+/**
+ * The first cell is the overflow, a caller that has used at least what each caller without a place of its own has. A caller that gets a
+ * place starts with this usage, since it may have caused it: a new place gives no new quota. In normal operation the overflow is empty.
+ * It also links the newest caller to the oldest one.
+ */
+export const OVERFLOW = 0;
+/** In the second cell: the lock, the first cell that was never taken, the first free cell, words of free cells, callers, buckets. */
+const LOCK = 11;
+const TAKEN = 12;
+const FREE = 13;
+const FREED = 14;
+export const SIZE = 15;
+const BUCKETS = 16;
 /** Number: decisions that were made by the overflow. */
-const SHARED = 4;
-/** Of the whole table, in its first shard: the number of shards, of parts in use, and the secret. */
-const INFO = 2;
-const SHARDS = 1;
-const PARTS = 2;
-const SECRET = 3;
-const RESERVED = 3;
+export const SHARED = 9;
+/** In the third cell: into how many tables the memory is divided, and the secret of their hashes. */
+export const SHARDS = 21;
+export const SECRET = 22;
+const RESERVED = 30;
 
-/** Cells of a page of ordinary memory, as an exponent of two; of the first one at first. */
-const PAGE_BITS = 11;
-const FEWEST = 16;
-const MOST_SHARDS = 64;
-/** Callers of a shard, at least: with fewer there is one shard. */
-const SHARD_CALLERS = 256;
+/** Memory that can grow has so much at first. */
+export const FEWEST_BYTES = 16 * 4 * CELL;
 /** One decision may convert eleven callers, and rewrite the overflow. */
 const SPARE_CALLERS = 16;
-/** Buckets that are searched for a caller. */
-const MOST_EMPTY = 64;
+/** Tries to find any caller. */
+const TRIES = 64;
 
-/** The most cells that a caller may take: a window's first and last cell may have room that is not used. */
-function cellsOf(windows: readonly Window[]): number {
-  return windows.reduce((sum, { limit }) => sum + 1 + Math.ceil((marksOf(limit) + IN_CELL - 1) / IN_CELL), 1);
-}
-
-/** The most memory that a caller may take, in bytes, with every window full. */
+/** The most memory that a caller may take, in bytes: with every window full. */
 export function bytesOfCaller(windows: readonly Window[]): number {
-  return 4 * WORDS * cellsOf(windows);
+  return 4 * CELL * cellsOf(windows);
 }
 
-/** Memory for so many callers with every window full, in bytes. */
-export function bytesOf({ windows, maxCallers }: LimiterOptions, shards: number): number {
-  return 4 * WORDS * shards * (RESERVED + (Math.ceil(maxCallers / shards) + SPARE_CALLERS) * cellsOf(windows));
+/** Memory for so many callers, in bytes. */
+export function bytesOfCallers(count: number, windows: readonly Window[]): number {
+  return 4 * RESERVED + (count + SPARE_CALLERS) * bytesOfCaller(windows);
 }
 
-/** With fewer callers there is one lock less to wait for than there are threads, at most: that costs more than it gains. */
-export function shardsFor(maxCallers: number): number {
-  return Math.max(1, Math.min(MOST_SHARDS, 2 ** Math.floor(Math.log2(maxCallers / SHARD_CALLERS))));
-}
+/** An independent table, for the thread that has its lock. */
+export class Callers {
+  words: Int32Array;
+  numbers: Float64Array;
+  /** 0: the memory is not shared, and grows. */
+  readonly #owner: number;
+  /** Both halves of the hash of the caller's name. */
+  #first = 0;
+  #second = 0;
+  #dice = 1;
 
-/** Windows, and values derived from them. */
-export class Plan {
-  readonly windows: readonly Window[];
-  readonly names: readonly number[];
-  /** Admissions per mark, by window. */
-  readonly batches: readonly number[];
-  /** Length of the longest window in seconds, rounded up. */
-  readonly life: number;
-  /** Cells that must be free before a decision. */
-  readonly spare: number;
-  /** Cells that one shard may take. */
-  readonly capacity: number;
-
-  constructor(windows: readonly Window[], capacity: number) {
-    const result = new Int32Array(2);
-    this.windows = windows;
-    this.names = windows.map(({ name }) => (hashName(name, [0, 0], result), result[0]!));
-    this.batches = windows.map(({ limit }) => batchOf(limit));
-    this.life = Math.ceil(Math.max(...windows.map(({ ms }) => ms)) / 1000);
-    this.spare = SPARE_CALLERS * cellsOf(windows);
-    this.capacity = capacity;
+  constructor(words: Int32Array, owner: number) {
+    this.words = words;
+    this.numbers = new Float64Array(words.buffer, words.byteOffset, words.length / 2);
+    this.#owner = owner;
   }
-}
 
-/** What a table needs in memory that threads share: its first part, how many shards a new table gets, and the mark of this thread's locks. */
-export interface Shared {
-  readonly part: ArrayBufferLike;
-  readonly shards: number;
-  readonly owner: number;
-}
-
-/** Cells in pages: pages of ordinary memory are allocated as they are needed, those of shared memory are parts of one size. */
-export class CallerTable {
-  readonly shards: readonly Callers[];
-  /** Of the name of the last search. */
-  readonly hash = new Int32Array(2);
-  readonly #secret: Secret;
-  /** Of one shard in one page. */
-  readonly #shardCells: number;
-  readonly #bits: number;
-  readonly #mask: number;
-  readonly #words: Int32Array[] = [];
-  readonly #numbers: Float64Array[] = [];
-
-  constructor(secret: Secret, shared?: Shared) {
-    const cells = shared === undefined ? 2 ** PAGE_BITS : shared.part.byteLength / (4 * WORDS);
-    this.#bits = Math.ceil(Math.log2(cells));
-    this.#mask = 2 ** this.#bits - 1;
-    this.setPart(0, shared?.part ?? new ArrayBuffer(4 * WORDS * FEWEST));
-    if (this.word(INFO, SHARDS) === 0) {
-      this.setWord(INFO, SHARDS, shared?.shards ?? 1);
-      this.setWord(INFO, SECRET, secret[0]);
-      this.setWord(INFO, SECRET + 1, secret[1]);
+  enter(hashed: Int32Array): void {
+    if (this.#owner !== 0) acquire(this.words, LOCK, this.#owner);
+    if (this.words[TAKEN] === 0) {
+      this.words[BUCKETS] = 1;
+      this.words[TAKEN] = RESERVED;
     }
-    const shards = this.word(INFO, SHARDS);
-    this.#secret = [this.word(INFO, SECRET), this.word(INFO, SECRET + 1)];
-    this.#shardCells = shared === undefined ? Infinity : Math.floor(cells / shards);
-    this.shards = Array.from({ length: shards }, (_, i) => new Callers(this, i && i * this.#shardCells, shared?.owner ?? 0));
+    this.#first = hashed[0]!;
+    this.#second = hashed[1]!;
   }
 
-  part(n: number): ArrayBufferLike | undefined {
-    return this.#words[n]?.buffer;
-  }
-
-  setPart(n: number, memory: ArrayBufferLike): void {
-    this.#words[n] = new Int32Array(memory);
-    this.#numbers[n] = new Float64Array(memory);
-  }
-
-  /** Further parts in which any thread has cells. */
-  get partsInUse(): number {
-    return Math.max(this.#words.length, 1 + this.word(INFO, PARTS));
-  }
-
-  /** Cells that each shard may take. */
-  get capacity(): number {
-    return this.#shardCells * this.#words.length;
-  }
-
-  /** Callers that are remembered. */
-  get size(): number {
-    let size = 0;
-    for (const shard of this.shards) size += shard.size;
-    return size;
-  }
-
-  get shared(): number {
-    return this.shards.reduce((sum, { shared }) => sum + shared, 0);
+  leave(): void {
+    if (this.#owner !== 0) release(this.words, LOCK);
   }
 
   /** Whether all windows of all callers are empty. */
   hasRunOut(now: number): boolean {
-    return this.shards.every((shard) => shard.hasRunOut(now));
+    return this.#isOver(this.words[OLDER]!, now) && this.#isOver(OVERFLOW, now);
   }
 
-  /** The shard of a caller. It can be searched for this caller until the next call. */
-  shard(name: string): Callers {
-    hashName(name, this.#secret, this.hash);
-    return this.shards[this.hash[1]! & (this.shards.length - 1)]!;
-  }
-
-  /** Frees the locks that a dead thread holds. */
-  repair(dead: number): void {
-    for (const shard of this.shards) shard.repair(dead);
-  }
-
-  word(cell: number, field: number): number {
-    return this.#words[cell >> this.#bits]![(cell & this.#mask) * WORDS + field]!;
-  }
-
-  setWord(cell: number, field: number, value: number): void {
-    this.#words[cell >> this.#bits]![(cell & this.#mask) * WORDS + field] = value;
-  }
-
-  number(cell: number, field: number): number {
-    return this.#numbers[cell >> this.#bits]![(cell & this.#mask) * NUMBERS + field]!;
-  }
-
-  setNumber(cell: number, field: number, value: number): void {
-    this.#numbers[cell >> this.#bits]![(cell & this.#mask) * NUMBERS + field] = value;
-  }
-
-  words(cell: number): Int32Array {
-    return this.#words[cell >> this.#bits]!;
-  }
-
-  /** The cell of a shard in its order: each page has as many of them. */
-  cell(first: number, place: number): number {
-    if (place < this.#shardCells) return first + place;
-    const page = Math.floor(place / this.#shardCells);
-    return (page << this.#bits) + first + (place - page * this.#shardCells);
-  }
-
-  /** Call it when a cell is taken for the first time. */
-  extend(cell: number): void {
-    const page = cell >> this.#bits;
-    const words = this.#words[page];
-    if (this.#shardCells !== Infinity) {
-      if (page > this.word(INFO, PARTS)) this.setWord(INFO, PARTS, page);
-    } else if (words === undefined) this.setPart(page, new ArrayBuffer(4 * WORDS * 2 ** PAGE_BITS));
-    else if ((cell & this.#mask) * WORDS === words.length) {
-      // The first page, which grows as it fills.
-      this.setPart(page, new ArrayBuffer(2 * words.byteLength));
-      this.#words[page]!.set(words);
-    }
-  }
-}
-
-/** A shard: an independent table of some of the callers, for the thread that has its lock. */
-export class Callers {
-  /**
-   * A caller that has used at least what each caller without a place of its own has. A caller that gets a place starts with this usage,
-   * since it may have caused it: a new place gives no new quota. In normal operation the overflow is empty.
-   */
-  readonly overflow: number;
-  readonly #table: CallerTable;
-  /** 0: the memory is not shared. */
-  readonly #owner: number;
-  readonly #header: number;
-  #dice = 1;
-
-  constructor(table: CallerTable, first: number, owner: number) {
-    this.#table = table;
-    this.overflow = first;
-    this.#owner = owner;
-    this.#header = first + HEADER;
-  }
-
-  get size(): number {
-    return this.#get(SIZE);
-  }
-
-  /** Decisions that were made by the overflow. */
-  get shared(): number {
-    return this.#table.number(this.#header, SHARED);
-  }
-
-  countShared(): void {
-    this.#table.setNumber(this.#header, SHARED, this.shared + 1);
-  }
-
-  enter(): void {
-    if (this.#owner !== 0) acquire(this.#table.words(this.#header), this.#header * WORDS + LOCK, this.#owner);
-    if (this.#get(TAKEN) !== 0) return;
-    this.#link(this.overflow, this.overflow);
-    this.#set(BUCKETS, 1);
-    this.#set(TAKEN, RESERVED);
-  }
-
-  leave(): void {
-    if (this.#owner !== 0) release(this.#table.words(this.#header), this.#header * WORDS + LOCK);
-  }
-
-  hasRunOut(now: number): boolean {
-    return [this.overflow, this.#table.word(this.overflow, OLDER)].every((caller) => this.#isOver(caller, now));
-  }
-
-  /** The caller whose name was hashed, or the overflow. */
+  /** The caller of this turn, or the overflow. */
   find(): number {
-    const table = this.#table;
-    const first = table.hash[0]!;
-    const second = table.hash[1]!;
-    let caller = table.word(this.#bucket(first), BUCKET);
-    for (; caller !== 0; caller = table.word(caller, CHAIN)) {
-      if (table.word(caller, HASH) === first && table.word(caller, HASH + 1) === second) return caller;
-    }
-    return this.overflow;
+    const { words } = this;
+    let caller = words[this.#bucket(this.#first)]!;
+    while (caller !== 0 && (words[caller + HASH] !== this.#first || words[caller + HASH + 1] !== this.#second)) caller = words[caller + CHAIN]!;
+    return caller;
   }
 
-  /** A place for the caller whose name was hashed, and who was not found. */
+  /** A place for the caller of this turn, who was not found. */
   add(plan: Plan): number {
-    const table = this.#table;
     const caller = this.#take();
-    table.setWord(caller, HASH, table.hash[0]!);
-    table.setWord(caller, HASH + 1, table.hash[1]!);
-    table.setWord(caller, WINDOWS, this.#merged(plan, [this.overflow]));
-    table.setNumber(caller, LAST, table.number(this.overflow, LAST));
-    table.setWord(caller, LIFE, table.word(this.overflow, LIFE));
-    if (this.size === this.#get(BUCKETS)) this.#split();
-    this.#set(SIZE, this.size + 1);
+    const windows = this.#merged(plan, [OVERFLOW]);
+    const { words, numbers } = this;
+    words[caller + WINDOWS] = windows;
+    words[caller + LIFE] = words[LIFE]!;
+    words[caller + HASH] = this.#first;
+    words[caller + HASH + 1] = this.#second;
+    numbers[caller / 2 + LAST] = numbers[LAST]!;
+    if (words[SIZE] === words[BUCKETS]) this.#split();
+    words[SIZE]!++;
     this.#enlist(caller);
     return caller;
   }
 
   /** Makes a caller the newest of all. */
   touch(caller: number): void {
-    const table = this.#table;
-    const newer = table.word(caller, NEWER);
-    if (newer === this.overflow) return;
-    this.#link(table.word(caller, OLDER), newer);
-    this.#link(table.word(this.overflow, OLDER), caller);
-    this.#link(caller, this.overflow);
+    const { words } = this;
+    if (words[OLDER] === caller) return;
+    this.#link(words[caller + OLDER]!, words[caller + NEWER]!);
+    this.#link(words[OLDER]!, caller);
+    this.#link(caller, OVERFLOW);
   }
 
-  /** Forgets two callers whose windows have run out, since a decision adds at most one, and others where too few cells are free. */
+  /** Forgets callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground. */
   makeRoom(now: number, plan: Plan): void {
-    const table = this.#table;
-    let oldest = table.word(this.overflow, NEWER);
-    for (let i = 0; i < 2 && oldest !== this.overflow && this.#isOver(oldest, now); i++) {
-      this.#remove(oldest);
-      oldest = table.word(this.overflow, NEWER);
-    }
-    // Only after a reload: callers whose windows had more marks have left less than others may take.
-    while (plan.capacity - this.#get(TAKEN) + this.#get(FREED) < plan.spare && oldest !== this.overflow) {
-      this.evict(oldest, plan);
-      oldest = table.word(this.overflow, NEWER);
+    const { words } = this;
+    for (let i = 0; i < 2 && words[NEWER] !== OVERFLOW && this.#isOver(words[NEWER]!, now); i++) this.#remove(words[NEWER]!);
+    // Only after a reload, where more callers, or callers with more marks, are allowed than before.
+    while (this.#owner !== 0 && words.length - words[TAKEN]! + words[FREED]! < SPARE_CALLERS * CELL * plan.cells && words[NEWER] !== OVERFLOW) {
+      this.evict(words[NEWER]!, plan);
     }
   }
 
   /** Forgets a caller who is live: the overflow has used at least what the caller has from now on. */
   evict(caller: number, plan: Plan): void {
-    const table = this.#table;
-    table.setNumber(this.overflow, LAST, Math.max(table.number(this.overflow, LAST), table.number(caller, LAST)));
-    table.setWord(this.overflow, LIFE, Math.max(table.word(this.overflow, LIFE), table.word(caller, LIFE)));
-    this.#replaceWindows(this.overflow, this.#merged(plan, [this.overflow, caller]));
+    const windows = this.#merged(plan, [OVERFLOW, caller]);
+    const { words, numbers } = this;
+    numbers[LAST] = Math.max(numbers[LAST]!, numbers[caller / 2 + LAST]!);
+    words[LIFE] = Math.max(words[LIFE]!, words[caller + LIFE]!);
+    this.#replaceWindows(OVERFLOW, windows);
     this.#remove(caller);
   }
 
   /** Any caller. There is one. */
   any(): number {
-    const table = this.#table;
-    // With many empty buckets, which fewer `max_callers` leave, the oldest caller will do.
-    for (let i = 0; i < MOST_EMPTY; i++) {
-      let caller = table.word(this.#bucket(this.#random()), BUCKET);
+    const { words } = this;
+    for (let i = 0; i < TRIES; i++) {
+      let caller = words[this.#bucket(this.#random())]!;
       // Any of the first four of a chain, or none: else those in short chains would be chosen more often.
-      for (let skip = this.#random() & 3; skip > 0 && caller !== 0; skip--) caller = table.word(caller, CHAIN);
+      for (let skip = this.#random() & 3; skip > 0 && caller !== 0; skip--) caller = words[caller + CHAIN]!;
       if (caller !== 0) return caller;
     }
-    return table.word(this.overflow, NEWER);
+    // Most buckets are empty once `max_callers` is lowered.
+    return words[NEWER]!;
   }
 
-  /** Drops the marks that have left their window. Returns the admissions that are left, the oldest of them at `oldest`. */
+  /** Drops the marks that have left their window, which has one. Returns the admissions that are left. */
   expire(window: number, now: number, ms: number): number {
-    const table = this.#table;
-    const batch = table.number(window, BATCH);
-    const before = table.word(window, FIRST);
-    let used = table.number(window, USED);
+    const { words, numbers } = this;
+    const batch = numbers[window / 2 + BATCH]!;
+    const before = words[window + FIRST]!;
+    let used = numbers[window / 2 + USED]!;
     let first = before;
-    let begin = table.word(window, BEGIN);
-    this.oldest = table.number(first, MARKS + begin);
-    if (used === 0 || now - this.oldest < ms) return used;
-    while (used > 0 && now - this.oldest >= ms) {
+    let begin = words[window + BEGIN]!;
+    do {
       // Every mark except the newest counts a whole batch.
       used = Math.max(0, used - batch);
-      if (used === 0) begin = 0;
-      else if (++begin === IN_CELL) {
-        first = table.word(first, NEXT);
-        begin = 0;
-      }
-      this.oldest = table.number(first, MARKS + begin);
-    }
-    // In this order: half of it counts more admissions, not fewer.
-    table.setWord(window, FIRST, first);
-    table.setWord(window, BEGIN, begin);
-    table.setNumber(window, USED, used);
+      begin = used === 0 ? 0 : (begin + 1) % MARKS_OF_CELL;
+      if (begin === 0 && used > 0) first = words[first + NEXT]!;
+    } while (used > 0 && now - numbers[first / 2 + MARKS + begin]! >= ms);
+    // In this order: a part of it counts more admissions, not fewer.
+    words[window + FIRST] = first;
+    words[window + BEGIN] = begin;
+    numbers[window / 2 + USED] = used;
     this.#giveAll(before, first);
     return used;
   }
 
-  /** The time of the oldest mark of the window that was looked at last. */
-  oldest = 0;
-
-  /** Counts one admission. Returns whether its mark is the oldest one. */
-  record(window: number, now: number): boolean {
-    const table = this.#table;
-    const used = table.number(window, USED);
-    const batch = table.number(window, BATCH);
-    const mark = Math.floor(used / batch);
-    const place = table.word(window, BEGIN) + mark;
-    let cell = table.word(window, END);
-    if (place % IN_CELL === 0 && mark > 0 && mark * batch === used) {
-      const next = this.#take();
-      table.setWord(cell, NEXT, next);
-      table.setWord(window, END, next);
-      cell = next;
-    }
-    table.setNumber(cell, MARKS + (place % IN_CELL), now);
-    table.setNumber(window, USED, used + 1);
-    return mark === 0;
+  /** Adds a cell to the marks of a window. */
+  extend(window: number): void {
+    const cell = this.#take();
+    this.words[this.words[window + END]! + NEXT] = cell;
+    this.words[window + END] = cell;
   }
 
   /**
@@ -409,73 +204,55 @@ export class Callers {
    * Admissions beyond a lowered limit are dropped: they do not count if the limit is raised again within the window.
    */
   convert(caller: number, plan: Plan): void {
-    const table = this.#table;
-    table.setWord(caller, LIFE, Math.max(table.word(caller, LIFE), plan.life));
+    this.words[caller + LIFE] = Math.max(this.words[caller + LIFE]!, plan.life);
     this.#replaceWindows(caller, this.#merged(plan, [caller]));
   }
 
   /** Where a dead thread holds the lock: makes the table whole from what its buckets lead to, and frees the lock. */
   repair(dead: number): void {
-    const table = this.#table;
-    const words = table.words(this.#header);
-    const lock = this.#header * WORDS + LOCK;
-    if (!isLockedBy(dead, words, lock)) return;
-    const taken = this.#get(TAKEN);
-    const buckets = Math.min(2 * this.#get(BUCKETS), taken);
-    const used = new Set<number>();
-    const callers: number[] = [];
-    for (let i = 0; i < buckets; i++) {
-      const bucket = table.cell(this.overflow, i);
-      for (let caller = table.word(bucket, BUCKET); caller !== 0 && !used.has(caller); caller = table.word(caller, CHAIN)) {
-        used.add(caller);
-        callers.push(caller);
-      }
-      table.setWord(bucket, BUCKET, 0);
+    const { words, numbers } = this;
+    if (!isLockedBy(dead, words, LOCK)) return;
+    const found = new Set([OVERFLOW]);
+    // The dead thread may have been about to double the buckets.
+    const end = Math.min(2 * CELL * words[BUCKETS]!, words[TAKEN]!);
+    for (let bucket = 0; bucket < end; bucket += CELL) {
+      for (let caller = words[bucket]!; caller !== 0 && !found.has(caller); caller = words[caller + CHAIN]!) found.add(caller);
+      words[bucket] = 0;
     }
-    this.#link(this.overflow, this.overflow);
-    callers.sort((a, b) => table.number(a, LAST) - table.number(b, LAST));
-    for (const caller of callers) this.#enlist(caller);
-    this.#set(SIZE, callers.length);
-    for (const caller of [this.overflow, ...callers]) {
-      for (let window = table.word(caller, WINDOWS); window !== 0; window = table.word(window, NEXT)) {
-        used.add(window);
-        this.#repairMarks(window, used);
+    const callers = [...found].sort((a, b) => numbers[a / 2 + LAST]! - numbers[b / 2 + LAST]!);
+    this.#link(OVERFLOW, OVERFLOW);
+    for (const caller of callers) {
+      if (caller !== OVERFLOW) this.#enlist(caller);
+      for (let window = words[caller + WINDOWS]!; window !== 0; window = words[window + NEXT]!) {
+        found.add(window);
+        this.#repairMarks(window, found);
       }
     }
-    this.#set(FREE, 0);
-    this.#set(FREED, 0);
-    for (let i = RESERVED; i < taken; i++) if (!used.has(table.cell(this.overflow, i))) this.#give(table.cell(this.overflow, i));
-    release(words, lock);
+    words[SIZE] = callers.length - 1;
+    words[FREE] = words[FREED] = 0;
+    for (let cell = RESERVED; cell < words[TAKEN]!; cell += CELL) if (!found.has(cell)) this.#give(cell);
+    release(words, LOCK);
   }
 
   /** Leaves no more cells than the admissions need, and no more admissions than the cells have marks for. */
-  #repairMarks(window: number, used: Set<number>): void {
-    const table = this.#table;
-    const batch = table.number(window, BATCH);
-    const end = table.word(window, BEGIN) + Math.ceil(table.number(window, USED) / batch);
-    let cell = table.word(window, FIRST);
-    let marks = IN_CELL;
-    used.add(cell);
-    for (let next = table.word(cell, NEXT); next !== 0 && marks < end; next = table.word(cell, NEXT)) {
-      used.add((cell = next));
-      marks += IN_CELL;
+  #repairMarks(window: number, found: Set<number>): void {
+    const { words, numbers } = this;
+    const batch = numbers[window / 2 + BATCH]!;
+    const needed = words[window + BEGIN]! + Math.ceil(numbers[window / 2 + USED]! / batch);
+    let cell = words[window + FIRST]!;
+    let marks = MARKS_OF_CELL;
+    for (; marks < needed && words[cell + NEXT] !== 0; marks += MARKS_OF_CELL) {
+      found.add(cell);
+      cell = words[cell + NEXT]!;
     }
-    table.setWord(cell, NEXT, 0);
-    table.setWord(window, END, cell);
-    if (end > marks) table.setNumber(window, USED, (marks - table.word(window, BEGIN)) * batch);
+    found.add(cell);
+    words[cell + NEXT] = 0;
+    words[window + END] = cell;
+    if (needed > marks) numbers[window / 2 + USED] = (marks - words[window + BEGIN]!) * batch;
   }
 
-  /** Whether all windows of a caller are empty. */
   #isOver(caller: number, now: number): boolean {
-    return now - this.#table.number(caller, LAST) >= 1000 * this.#table.word(caller, LIFE);
-  }
-
-  #get(field: number): number {
-    return this.#table.word(this.#header, field);
-  }
-
-  #set(field: number, value: number): void {
-    this.#table.setWord(this.#header, field, value);
+    return now - this.numbers[caller / 2 + LAST]! >= 1000 * this.words[caller + LIFE]!;
   }
 
   /** 32 bits. */
@@ -485,187 +262,137 @@ export class Callers {
   }
 
   #link(older: number, newer: number): void {
-    this.#table.setWord(older, NEWER, newer);
-    this.#table.setWord(newer, OLDER, older);
+    this.words[older + NEWER] = newer;
+    this.words[newer + OLDER] = older;
   }
 
-  /** The cell that holds the first caller of the chain for a hash. */
-  #bucket(first: number): number {
-    return this.#table.cell(this.overflow, first & (this.#get(BUCKETS) - 1));
+  /** The word with the first caller of a chain. */
+  #bucket(hashed: number): number {
+    return (hashed & (this.words[BUCKETS]! - 1)) * CELL;
   }
 
   /** Makes a caller the newest one, and one that can be found. */
   #enlist(caller: number): void {
-    const table = this.#table;
-    const bucket = this.#bucket(table.word(caller, HASH));
-    this.#link(table.word(this.overflow, OLDER), caller);
-    this.#link(caller, this.overflow);
-    table.setWord(caller, CHAIN, table.word(bucket, BUCKET));
-    table.setWord(bucket, BUCKET, caller);
+    const { words } = this;
+    const bucket = this.#bucket(words[caller + HASH]!);
+    this.#link(words[OLDER]!, caller);
+    this.#link(caller, OVERFLOW);
+    words[caller + CHAIN] = words[bucket]!;
+    words[bucket] = caller;
   }
 
   /** Doubles the buckets. After each write every caller can be reached. */
   #split(): void {
-    const table = this.#table;
-    const buckets = this.#get(BUCKETS);
-    for (let i = 0; i < buckets; i++) {
-      const lists = [table.cell(this.overflow, i), table.cell(this.overflow, buckets + i)];
-      const fields = [BUCKET, BUCKET];
-      for (let caller = table.word(lists[0]!, BUCKET); caller !== 0; caller = table.word(caller, CHAIN)) {
-        const list = (table.word(caller, HASH) & buckets) === 0 ? 0 : 1;
-        table.setWord(lists[list]!, fields[list]!, caller);
-        lists[list] = caller;
-        fields[list] = CHAIN;
+    const { words } = this;
+    const buckets = words[BUCKETS]!;
+    for (let bucket = 0; bucket < buckets * CELL; bucket += CELL) {
+      // The words that end both lists so far.
+      const ends = [bucket, bucket + buckets * CELL];
+      for (let caller = words[bucket]!; caller !== 0; caller = words[caller + CHAIN]!) {
+        const list = (words[caller + HASH]! & buckets) === 0 ? 0 : 1;
+        words[ends[list]!] = caller;
+        ends[list] = caller + CHAIN;
       }
-      for (const list of [0, 1]) table.setWord(lists[list]!, fields[list]!, 0);
+      for (const end of ends) words[end] = 0;
     }
-    this.#set(BUCKETS, 2 * buckets);
+    words[BUCKETS] = 2 * buckets;
   }
 
   #remove(caller: number): void {
-    const table = this.#table;
-    let before = this.#bucket(table.word(caller, HASH));
-    let field = BUCKET;
-    while (table.word(before, field) !== caller) {
-      before = table.word(before, field);
-      field = CHAIN;
-    }
-    table.setWord(before, field, table.word(caller, CHAIN));
-    this.#link(table.word(caller, OLDER), table.word(caller, NEWER));
-    this.#set(SIZE, this.size - 1);
+    const { words } = this;
+    let link = this.#bucket(words[caller + HASH]!);
+    while (words[link] !== caller) link = words[link]! + CHAIN;
+    words[link] = words[caller + CHAIN]!;
+    this.#link(words[caller + OLDER]!, words[caller + NEWER]!);
+    words[SIZE]!--;
     this.#replaceWindows(caller, 0);
     this.#give(caller);
   }
 
   #replaceWindows(caller: number, windows: number): void {
-    const table = this.#table;
-    const before = table.word(caller, WINDOWS);
-    table.setWord(caller, WINDOWS, windows);
-    for (let window = before; window !== 0; window = table.word(window, NEXT)) this.#giveAll(table.word(window, FIRST), 0);
+    const { words } = this;
+    const before = words[caller + WINDOWS]!;
+    words[caller + WINDOWS] = windows;
+    for (let window = before; window !== 0; window = words[window + NEXT]!) this.#giveAll(words[window + FIRST]!, 0);
     this.#giveAll(before, 0);
   }
 
   /** New windows with all that the callers have used of each. Returns the first one. */
-  #merged({ windows, names }: Plan, callers: readonly number[]): number {
-    const table = this.#table;
-    let first = 0;
+  #merged({ windows, names, batches }: Plan, callers: readonly number[]): number {
+    let next = 0;
     for (let w = windows.length - 1; w >= 0; w--) {
-      const { times, used, batch } = merged(windows[w]!.limit, callers.flatMap((caller) => this.#histories(caller, names[w]!)));
+      const histories = callers.flatMap((caller) => this.#histories(caller, names[w]!));
       const window = this.#take();
-      table.setWord(window, NEXT, first);
-      table.setWord(window, NAME, names[w]!);
-      table.setWord(window, BEGIN, 0);
-      table.setNumber(window, USED, used);
-      table.setNumber(window, BATCH, batch);
-      let cell = this.#take();
-      table.setWord(window, FIRST, cell);
-      for (let i = 0; i < times.length; i++) {
-        if (i > 0 && i % IN_CELL === 0) {
-          const next = this.#take();
-          table.setWord(cell, NEXT, next);
-          cell = next;
-        }
-        table.setNumber(cell, MARKS + (i % IN_CELL), times[i]!);
-      }
-      table.setWord(window, END, cell);
-      first = window;
+      const cell = this.#take();
+      this.words[window + NEXT] = next;
+      this.words[window + NAME] = names[w]!;
+      this.words[window + FIRST] = this.words[window + END] = cell;
+      this.words[window + BEGIN] = 0;
+      this.numbers[window / 2 + USED] = 0;
+      this.numbers[window / 2 + BATCH] = batches[w]!;
+      if (histories.length > 0) this.#fill(window, merged(windows[w]!.limit, histories));
+      next = window;
     }
-    return first;
+    return next;
   }
 
-  /** What a caller has used of the window of this name; nothing if there is none. */
+  #fill(window: number, { times, used }: History): void {
+    for (let i = 0; i < times.length; i++) {
+      if (i > 0 && i % MARKS_OF_CELL === 0) this.extend(window);
+      this.numbers[this.words[window + END]! / 2 + MARKS + (i % MARKS_OF_CELL)] = times[i]!;
+    }
+    this.numbers[window / 2 + USED] = used;
+  }
+
+  /** What a caller has used of the window of this name, if anything. */
   #histories(caller: number, name: number): History[] {
-    const table = this.#table;
-    let window = table.word(caller, WINDOWS);
-    while (window !== 0 && table.word(window, NAME) !== name) window = table.word(window, NEXT);
-    if (window === 0) return [];
-    const [used, batch] = [table.number(window, USED), table.number(window, BATCH)];
+    const { words, numbers } = this;
+    let window = words[caller + WINDOWS]!;
+    while (window !== 0 && words[window + NAME] !== name) window = words[window + NEXT]!;
+    const used = window && numbers[window / 2 + USED]!;
+    if (used === 0) return [];
+    const batch = numbers[window / 2 + BATCH]!;
     const times: number[] = [];
-    let cell = table.word(window, FIRST);
-    let place = table.word(window, BEGIN);
-    for (let left = Math.ceil(used / batch); left > 0; left--) {
-      times.push(table.number(cell, MARKS + place));
-      if (++place < IN_CELL) continue;
-      cell = table.word(cell, NEXT);
-      place = 0;
+    let cell = words[window + FIRST]!;
+    for (let place = words[window + BEGIN]!; times.length < Math.ceil(used / batch); place++) {
+      if (place > 0 && place % MARKS_OF_CELL === 0) cell = words[cell + NEXT]!;
+      times.push(numbers[cell / 2 + MARKS + (place % MARKS_OF_CELL)]!);
     }
     return [{ times, used, batch }];
   }
 
   #take(): number {
-    const table = this.#table;
-    let cell = this.#get(FREE);
-    if (cell === 0) {
-      cell = table.cell(this.overflow, this.#get(TAKEN));
-      table.extend(cell);
-      this.#set(TAKEN, this.#get(TAKEN) + 1);
+    let cell = this.words[FREE]!;
+    if (cell !== 0) {
+      this.words[FREE] = this.words[cell + NEXT]!;
+      this.words[FREED]! -= CELL;
     } else {
-      this.#set(FREE, table.word(cell, NEXT));
-      this.#set(FREED, this.#get(FREED) - 1);
+      cell = this.words[TAKEN]!;
+      if (cell === this.words.length) this.#grow();
+      this.words[TAKEN] = cell + CELL;
     }
-    table.setWord(cell, NEXT, 0);
+    this.words[cell + NEXT] = 0;
     return cell;
   }
 
+  #grow(): void {
+    const before = this.words;
+    this.words = new Int32Array(2 * before.length);
+    this.words.set(before);
+    this.numbers = new Float64Array(this.words.buffer);
+  }
+
   #give(cell: number): void {
-    this.#table.setWord(cell, NEXT, this.#get(FREE));
-    this.#set(FREE, cell);
-    this.#set(FREED, this.#get(FREED) + 1);
+    this.words[cell + NEXT] = this.words[FREE]!;
+    this.words[FREE] = cell;
+    this.words[FREED]! += CELL;
   }
 
   /** Gives the cells of a list, up to this one. */
   #giveAll(from: number, end: number): void {
-    for (let cell = from; cell !== end; ) {
-      const next = this.#table.word(cell, NEXT);
+    for (let cell = from, next; cell !== end; cell = next) {
+      next = this.words[cell + NEXT]!;
       this.#give(cell);
-      cell = next;
     }
   }
-}
-
-/** Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another caller's limit. */
-export type Secret = readonly [number, number];
-
-/** Longer names go through SHA-256 first: a header of 16 kB would take too long here. */
-const LONGEST = 64;
-
-/** Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. */
-export function hashName(name: string, secret: Secret, result: Int32Array): void {
-  // Hashed as UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject, would be equal.
-  halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
-}
-
-/**
- * HalfSipHash-1-3 (https://github.com/veorq/SipHash) of a text in UTF-16, two code units a word. The first half is the hash of 32 bits that
- * Linux uses for its tables; the second one comes after three more rounds, as in the variant of 64 bits.
- */
-function halfSipHash(text: string, [k0, k1]: Secret, result: Int32Array): void {
-  let v0 = k0;
-  let v1 = k1;
-  let v2 = 0x6c796765 ^ k0;
-  let v3 = 0x74656462 ^ k1;
-  const last = text.length >> 1;
-  for (let i = 0; i < last + 7; i++) {
-    let word = 0;
-    if (i < last) word = text.charCodeAt(2 * i) | (text.charCodeAt(2 * i + 1) << 16);
-    else if (i === last) word = (text.length & 1 ? text.charCodeAt(2 * i) : 0) | (text.length << 25); // with the length in bytes
-    else if (i === last + 1) v2 ^= 0xff;
-    else if (i === last + 4) {
-      result[0] = v1 ^ v3;
-      v1 ^= 0xdd;
-    }
-    v3 ^= word;
-    v0 = (v0 + v1) | 0;
-    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
-    v0 = (v0 << 16) | (v0 >>> 16);
-    v2 = (v2 + v3) | 0;
-    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
-    v0 = (v0 + v3) | 0;
-    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
-    v2 = (v2 + v1) | 0;
-    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
-    v2 = (v2 << 16) | (v2 >>> 16);
-    v0 ^= word;
-  }
-  result[1] = v1 ^ v3;
 }

@@ -5,9 +5,13 @@
  * the latest one; only the newest mark may count fewer. A mark expires with its latest admission, so the limiter may refuse up to
  * batch - 1 < limit / 64 requests too many, and never admits one too many. For limits up to 64 the count is exact.
  */
+import { hash } from "node:crypto";
+import type { Window } from "./counters.ts";
 
 /** Most marks of a window: limits up to this one are counted exactly. */
 const MOST_MARKS = 64;
+/** See `Callers`. */
+export const MARKS_OF_CELL = 4;
 
 export function batchOf(limit: number): number {
   return Math.ceil(limit / MOST_MARKS);
@@ -45,4 +49,30 @@ export function merged(limit: number, histories: readonly History[]): History {
 /** The time of the admission that `newer` others followed. */
 function timeOf({ times, used, batch }: History, newer: number): number {
   return newer < used ? times[Math.floor((used - 1 - newer) / batch)]! : -Infinity;
+}
+
+/** The most cells that a caller may take. */
+export function cellsOf(windows: readonly Window[]): number {
+  return windows.reduce((sum, { limit }) => sum + 1 + Math.ceil((marksOf(limit) + MARKS_OF_CELL - 1) / MARKS_OF_CELL), 1);
+}
+
+/** Windows, and values derived from them. */
+export class Plan {
+  readonly windows: readonly Window[];
+  /** Their hashes. */
+  readonly names: readonly number[];
+  /** Admissions per mark, by window. */
+  readonly batches: readonly number[];
+  /** How long a caller is remembered, in seconds: the longest window. */
+  readonly life: number;
+  /** The most cells that a caller may take. */
+  readonly cells: number;
+
+  constructor(windows: readonly Window[]) {
+    this.windows = windows;
+    this.names = windows.map(({ name }) => hash("sha256", name, "buffer").readInt32LE());
+    this.batches = windows.map(({ limit }) => batchOf(limit));
+    this.life = Math.ceil(Math.max(...windows.map(({ ms }) => ms)) / 1000);
+    this.cells = cellsOf(windows);
+  }
 }

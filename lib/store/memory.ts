@@ -1,44 +1,43 @@
 /**
  * Counts requests in this program: sliding windows, exact up to 64 requests, in bounded memory, which its threads may share.
  */
-import { randomInt } from "node:crypto";
+import { hash, randomInt } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
-import { BATCH, bytesOf, CallerTable, NAME, NEXT, Plan, shardsFor, USED, WINDOWS, LAST, LIFE, type Callers, type Secret } from "./callers.ts";
+import { ALONE, type Threads } from "../base/threads.ts";
+import { BATCH, BEGIN, bytesOfCallers, Callers, END, FEWEST_BYTES, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SECRET, SHARDS, SHARED, SIZE, USED, WINDOWS } from "./callers.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
+import { MARKS_OF_CELL, Plan } from "./marks.ts";
 
 export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
-/** `owner` marks the locks of this thread in memory that it shares: `Threads.id`. */
-export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], owner = 1) {
+export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], threads: Pick<Threads, "id" | "count"> = ALONE) {
   const all = new Map<string, CallerTable>();
 
-  /** The table of a key in shared memory, with as many parts as the options need, or as threads use. */
-  function sharedTable(key: string, options: LimiterOptions, memory: GiveMemory): CallerTable {
+  /** The table of a key in memory that threads share. Once it is made, its size stays: more callers then have less memory each. */
+  function sharedTable(key: string, { windows, maxCallers }: LimiterOptions, memory: GiveMemory): CallerTable {
     const known = all.get(key);
-    const shards = shardsFor(options.maxCallers);
-    const part = memory(`rate limit ${key} 0`, bytesOf(options, shards), known?.part(0));
-    // Another thread may have forgotten the limiter meanwhile, and made it again.
-    const table = known?.part(0) === part ? known : new CallerTable(secret, { part, shards, owner });
-    const needed = bytesOf(options, table.shards.length) / part.byteLength;
-    for (let n = 1; n < Math.max(needed, table.partsInUse); n++) table.setPart(n, memory(`rate limit ${key} ${n}`, part.byteLength, table.part(n)));
-    return table;
+    const shards = Math.min(2 ** Math.ceil(Math.log2(SHARDS_OF_THREAD * threads.count)), 2 ** Math.floor(Math.log2(Math.max(1, maxCallers / FEWEST_OF_SHARD))));
+    const bytes = shards * bytesOfCallers(Math.ceil(Math.max(maxCallers, FEWEST_CALLERS) / shards), windows);
+    const shared = memory(`rate limit ${key}`, bytes, known?.memory);
+    // Where another thread has forgotten the limiter and made it again, its memory is another one.
+    return known?.memory === shared ? known : new CallerTable(secret, { memory: shared, shards, owner: threads.id });
   }
 
   return {
     /** Limiters of one key share its callers, whatever their windows. Without `memory`, only this thread has them. */
     limiter(key: string, options: LimiterOptions, memory?: GiveMemory): MemoryLimiter {
-      const table = memory === undefined ? (all.get(key) ?? new CallerTable(secret)) : sharedTable(key, options, memory);
+      const table = memory === undefined ? (all.get(key) ?? new CallerTable(secret, null)) : sharedTable(key, options, memory);
       all.set(key, table);
       return new MemoryLimiter(clock, table, options);
     },
     /** Forgets the limiters that no configuration asks for any more, once all their callers' windows have run out. */
     retire(keysInUse: ReadonlySet<string>): void {
       const now = clock.now();
-      for (const [key, table] of all) if (!keysInUse.has(key) && table.hasRunOut(now)) all.delete(key);
+      for (const [key, table] of all) if (!keysInUse.has(key) && table.shards.every((callers) => callers.hasRunOut(now))) all.delete(key);
     },
     /** Frees the locks of a thread that has ended, and repairs what it was about to change. */
     repair(dead: number): void {
-      for (const { shards } of all.values()) for (const shard of shards) shard.repair(dead);
+      for (const { shards } of all.values()) for (const callers of shards) callers.repair(dead);
     },
     /** How much is remembered now. */
     get size(): { readonly limiters: number; readonly callers: number } {
@@ -52,6 +51,13 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     },
   };
 }
+
+/** With fewer callers there are fewer shards. */
+const FEWEST_OF_SHARD = 256;
+/** For each worker: then two of them seldom want the same one. */
+const SHARDS_OF_THREAD = 8;
+/** Shared memory is for at least so many. It takes no room before it is used. */
+const FEWEST_CALLERS = 1_000;
 
 /** How many callers a full limiter checks to forget one. If nine in ten could not be forgotten, it would still find one in most cases. */
 const CANDIDATES = 8;
@@ -68,15 +74,14 @@ export class MemoryLimiter implements Limiter {
   constructor(clock: Clock, table: CallerTable, { windows, maxCallers }: LimiterOptions) {
     this.#clock = clock;
     this.#table = table;
-    this.#plan = new Plan(windows, table.capacity);
+    this.#plan = new Plan(windows);
     this.#maxCallers = maxCallers;
     const zeros = () => windows.map(() => 0);
     this.#decision = { admitted: true, remaining: zeros(), resetMs: zeros(), retryMs: 0 };
   }
 
   decide(name: string): Decision {
-    const callers = this.#table.shard(name);
-    callers.enter();
+    const callers = this.#table.enter(name);
     try {
       // Read here: the marks of a window are in the order of their times.
       const now = this.#clock.now();
@@ -85,11 +90,11 @@ export class MemoryLimiter implements Limiter {
       let caller = callers.find();
       this.#look(callers, caller, now);
       if (this.#decision.admitted) {
-        if (caller === callers.overflow && (this.#table.size < this.#maxCallers || this.#evict(callers, now))) caller = callers.add(this.#plan);
+        if (caller === OVERFLOW && (this.#table.size < this.#maxCallers || this.#evict(callers, now))) caller = callers.add(this.#plan);
         this.#record(callers, caller, now);
-        if (caller !== callers.overflow) callers.touch(caller);
+        if (caller !== OVERFLOW) callers.touch(caller);
       }
-      if (caller === callers.overflow) callers.countShared();
+      if (caller === OVERFLOW) callers.numbers[SHARED]!++;
     } finally {
       callers.leave();
     }
@@ -104,19 +109,19 @@ export class MemoryLimiter implements Limiter {
   #evict(callers: Callers, now: number): boolean {
     // A caller who has used no more than the usage that new callers start with loses nothing: the search ends.
     const enough = this.#share();
-    let victim = callers.overflow;
+    let victim = OVERFLOW;
     let least = MOST_EVICTED;
-    for (let i = 0; i < CANDIDATES && callers.size > 0 && (victim === callers.overflow || least > enough); i++) {
+    for (let i = 0; i < CANDIDATES && callers.words[SIZE]! > 0 && (victim === OVERFLOW || least > enough); i++) {
       const caller = callers.any();
       this.#look(callers, caller, now);
       const used = this.#share();
-      if (used > least || (used === least && victim !== callers.overflow)) continue;
+      if (used > least || (used === least && victim !== OVERFLOW)) continue;
       least = used;
       victim = caller;
     }
-    if (victim !== callers.overflow) callers.evict(victim, this.#plan);
-    this.#look(callers, callers.overflow, now);
-    return victim !== callers.overflow;
+    if (victim !== OVERFLOW) callers.evict(victim, this.#plan);
+    this.#look(callers, OVERFLOW, now);
+    return victim !== OVERFLOW;
   }
 
   /** How much of a limit is used by the caller whom the decision is about, from 0 to 1; of the limit of which it is most. */
@@ -130,43 +135,142 @@ export class MemoryLimiter implements Limiter {
   /** Drops the marks of a caller that have left their windows, and fills in the decision. */
   #look(callers: Callers, caller: number, now: number): void {
     const { windows, names, batches } = this.#plan;
-    const table = this.#table;
+    const { words, numbers } = callers;
     const decision = this.#decision;
     decision.retryMs = 0;
-    let window = table.word(caller, WINDOWS);
+    let window = words[caller + WINDOWS]!;
     for (let w = 0; w < windows.length; w++) {
       const { limit, ms } = windows[w]!;
-      if (window === 0 || table.word(window, NAME) !== names[w] || table.number(window, BATCH) !== batches[w] || table.number(window, USED) > limit) {
-        callers.convert(caller, this.#plan);
-        return this.#look(callers, caller, now);
+      let used = numbers[window / 2 + USED]!;
+      if (window === 0 || words[window + NAME] !== names[w] || numbers[window / 2 + BATCH] !== batches[w] || used > limit) return this.#convert(callers, caller, now);
+      let oldest = numbers[words[window + FIRST]! / 2 + MARKS + words[window + BEGIN]!]!;
+      if (used > 0 && now - oldest >= ms) {
+        used = callers.expire(window, now, ms);
+        oldest = numbers[words[window + FIRST]! / 2 + MARKS + words[window + BEGIN]!]!;
       }
-      const used = callers.expire(window, now, ms);
-      const resetMs = used === 0 ? 0 : ms - (now - callers.oldest); // in this order it cannot round to 0
+      const resetMs = used === 0 ? 0 : ms - (now - oldest); // in this order it cannot round to 0
       decision.remaining[w] = limit - used;
       decision.resetMs[w] = resetMs;
       if (used >= limit && resetMs > decision.retryMs) decision.retryMs = resetMs;
-      window = table.word(window, NEXT);
+      window = words[window + NEXT]!;
     }
-    if (window !== 0) {
-      callers.convert(caller, this.#plan);
-      return this.#look(callers, caller, now);
-    }
+    if (window !== 0) return this.#convert(callers, caller, now);
     decision.admitted = decision.retryMs === 0;
+  }
+
+  /** The caller was last seen with other windows. */
+  #convert(callers: Callers, caller: number, now: number): void {
+    callers.convert(caller, this.#plan);
+    this.#look(callers, caller, now);
   }
 
   /** Counts one admission in every window of a caller, and the decision with it. */
   #record(callers: Callers, caller: number, now: number): void {
-    const { windows, life } = this.#plan;
-    const table = this.#table;
+    const { windows, batches, life } = this.#plan;
     const decision = this.#decision;
-    table.setNumber(caller, LAST, now);
-    table.setWord(caller, LIFE, life);
-    let window = table.word(caller, WINDOWS);
+    callers.words[caller + LIFE] = life;
+    callers.numbers[caller / 2 + LAST] = now;
+    let window = callers.words[caller + WINDOWS]!;
     for (let w = 0; w < windows.length; w++) {
-      // Untouched before, or its only mark was moved to now: the oldest mark is this one.
-      if (callers.record(window, now)) decision.resetMs[w] = windows[w]!.ms;
+      const used = callers.numbers[window / 2 + USED]!;
+      const mark = Math.floor(used / batches[w]!);
+      const place = (callers.words[window + BEGIN]! + mark) % MARKS_OF_CELL;
+      if (place === 0 && mark > 0 && mark * batches[w]! === used) callers.extend(window);
+      // The time before the count: a thread that dies in between has refused, not admitted, a request too many.
+      callers.numbers[callers.words[window + END]! / 2 + MARKS + place] = now;
+      callers.numbers[window / 2 + USED] = used + 1;
       decision.remaining[w]!--;
-      window = table.word(window, NEXT);
+      // Untouched before, or its only mark was moved to now: the oldest mark is this one.
+      if (mark === 0) decision.resetMs[w] = windows[w]!.ms;
+      window = callers.words[window + NEXT]!;
     }
   }
+}
+
+/** The callers of one limiter in shards, independent tables that each have some of them, so that threads seldom wait for each other. */
+export class CallerTable {
+  readonly shards: readonly Callers[];
+  readonly #secret: Secret;
+  /** Of the name of the last search. */
+  readonly #hash = new Int32Array(2);
+
+  /** Without `shared`: in one shard, in memory that grows. The first thread that sees shared memory, all zero, divides it. */
+  constructor(secret: Secret, shared: { readonly memory: ArrayBufferLike; readonly shards: number; readonly owner: number } | null) {
+    const words = new Int32Array(shared?.memory ?? new ArrayBuffer(FEWEST_BYTES));
+    if (words[SHARDS] === 0) words.set([shared?.shards ?? 1, ...secret], SHARDS);
+    const length = words.length / words[SHARDS]!;
+    this.#secret = [words[SECRET]!, words[SECRET + 1]!];
+    this.shards = Array.from({ length: words[SHARDS]! }, (_, i) => new Callers(words.subarray(i * length, (i + 1) * length), shared?.owner ?? 0));
+  }
+
+  get memory(): ArrayBufferLike {
+    return this.shards[0]!.words.buffer;
+  }
+
+  /** Callers that are remembered. */
+  get size(): number {
+    let size = 0;
+    for (const { words } of this.shards) size += words[SIZE]!;
+    return size;
+  }
+
+  /** Decisions that were made by an overflow. */
+  get shared(): number {
+    return this.shards.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
+  }
+
+  /** The shard of a caller, locked, for this caller. */
+  enter(name: string): Callers {
+    hashName(name, this.#secret, this.#hash);
+    const callers = this.shards[this.#hash[1]! & (this.shards.length - 1)]!;
+    callers.enter(this.#hash);
+    return callers;
+  }
+}
+
+/** Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another caller's limit. */
+export type Secret = readonly [number, number];
+
+/** Longer names go through SHA-256 first: a header of 16 kB would take too long here. */
+const LONGEST = 64;
+
+/** Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. */
+export function hashName(name: string, secret: Secret, result: Int32Array): void {
+  // Hashed as UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject, would be equal.
+  halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
+}
+
+/**
+ * HalfSipHash-1-3 (https://github.com/veorq/SipHash) of a text in UTF-16, two code units a word. The first half is the hash of 32 bits that
+ * Linux uses for its tables; the second one comes after three more rounds, as in the variant of 64 bits.
+ */
+function halfSipHash(text: string, [k0, k1]: Secret, result: Int32Array): void {
+  let v0 = k0;
+  let v1 = k1;
+  let v2 = 0x6c796765 ^ k0;
+  let v3 = 0x74656462 ^ k1;
+  const last = text.length >> 1;
+  for (let i = 0; i < last + 7; i++) {
+    let word = 0;
+    if (i < last) word = text.charCodeAt(2 * i) | (text.charCodeAt(2 * i + 1) << 16);
+    else if (i === last) word = (text.length & 1 ? text.charCodeAt(2 * i) : 0) | (text.length << 25); // with the length in bytes
+    else if (i === last + 1) v2 ^= 0xff;
+    else if (i === last + 4) {
+      result[0] = v1 ^ v3;
+      v1 ^= 0xdd;
+    }
+    v3 ^= word;
+    v0 = (v0 + v1) | 0;
+    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+    v0 = (v0 << 16) | (v0 >>> 16);
+    v2 = (v2 + v3) | 0;
+    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
+    v0 = (v0 + v3) | 0;
+    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
+    v2 = (v2 + v1) | 0;
+    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+    v2 = (v2 << 16) | (v2 >>> 16);
+    v0 ^= word;
+  }
+  result[1] = v1 ^ v3;
 }

@@ -2,7 +2,6 @@ import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import { ALONE } from "../../lib/base/threads.ts";
 import { injected } from "../../lib/gateway/inject.ts";
 import { RecentRequests, serve } from "../../lib/gateway/serve.ts";
 import type { Snapshot } from "../../lib/gateway/snapshot.ts";
@@ -11,6 +10,7 @@ import type { ReceiveOptions } from "../../lib/server/receive.ts";
 import { createGateway, definePlugin, discard, schema, type Handler, type Log, type Reply } from "../../lib/index.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
+import { threadsOf } from "../support/threads.ts";
 import { behaving } from "./plugins.ts";
 
 interface Line {
@@ -97,13 +97,8 @@ describe("RecentRequests", () => {
   });
 
   it("keeps the last requests of each worker, 1000 in all, and the main thread lists those of all workers, of dead ones too", () => {
-    const memories = new Map<string, SharedArrayBuffer>();
-    const lastingMemory = (name: string, bytes: number) => {
-      const known = memories.get(name) ?? new SharedArrayBuffer(bytes);
-      memories.set(name, known);
-      return known;
-    };
-    const created = (place: number) => new RecentRequests({ threads: { ...ALONE, place, count: 2 }, lastingMemory });
+    const threads = threadsOf(2);
+    const created = (place: number) => new RecentRequests({ threads: threads(place), lastingMemory: threads(place).memory });
     const [main, first, second] = [-1, 0, 1].map(created);
     first!.add("GET", "a.test", "/first");
     second!.add("GET", "a.test", "/second");

@@ -1,6 +1,5 @@
 /** The gateways of a main thread and of two workers, here in one thread; in their own threads see `spec/peers/workers_whole.spec.ts`. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { Threads } from "../../lib/base/threads.ts";
 import type { Followers } from "../../lib/gateway/bundle.ts";
 import { withAllParts } from "../../lib/gateway/all_parts.ts";
 import { Gateway, type GatewayOptions } from "../../lib/gateway/gateway.ts";
@@ -12,6 +11,7 @@ import { backend, oneService } from "../support/gateway.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { closedPort } from "../support/origin.ts";
 import { eventually } from "../support/raw_client.ts";
+import { threadsOf } from "../support/threads.ts";
 
 const read = (gateway: Gateway) => readMetrics(gateway.metrics());
 const get = (gateway: Gateway, path: string) => gateway.inject({ path, headers: { Host: "shop.example.com" } });
@@ -19,15 +19,9 @@ const get = (gateway: Gateway, path: string) => gateway.inject({ path, headers: 
 /** A gateway as each thread of a program with two workers has one. Messages between them are copies. */
 function three(config: ConfigInput, options: Partial<GatewayOptions> = {}) {
   const clock = manualClock();
-  const memories = new Map<string, ArrayBufferLike>();
-  const memory = (name: string, bytes: number) => {
-    const known = memories.get(name) ?? new SharedArrayBuffer(bytes);
-    memories.set(name, known);
-    return known;
-  };
+  const threads = threadsOf(2);
   const gatewayAt = (place: number) => {
-    const threads: Threads = { id: place + 2, place, count: 2, memory };
-    const gateway = new Gateway({ config, clock, ...options, modules: withAllParts() }, threads);
+    const gateway = new Gateway({ config, clock, ...options, modules: withAllParts() }, threads(place));
     onTestFinished(async () => void (await gateway.close(0)));
     return gateway;
   };

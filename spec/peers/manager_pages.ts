@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { expect, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { visit, type Browser, type Page } from "./browser.ts";
-import { CREDENTIALS, startBuilt, type Built } from "./built.ts";
+import { CREDENTIALS, PROGRAM, startBuilt, type Built } from "./built.ts";
 
 /** Listens on `port`, answers 200, and can go away and come back. */
 export async function upstream(port = 0): Promise<{ readonly port: number; readonly server: Server; end(): Promise<void> }> {
@@ -34,11 +34,13 @@ interface OpenOptions {
   readonly width?: number;
   readonly colorScheme?: "light" | "dark";
   readonly environment?: Record<string, string>;
+  /** Which node runs the gateway. Default: the one that runs the specs. */
+  readonly node?: string;
 }
 
 /** The login page of the management UI of a gateway with this configuration. */
 export async function openLogin(browser: Browser, config: ConfigInput, options: OpenOptions = {}): Promise<Open> {
-  const built = await startBuilt(config, { MANAGER: "true", MANAGER_PORT: "0", ...options.environment });
+  const built = await startBuilt(config, { MANAGER: "true", MANAGER_PORT: "0", ...options.environment }, [options.node ?? process.execPath, PROGRAM]);
   const seen = await visit(browser, options);
   await seen.page.goto(built.managerUrl!);
   await heading(seen.page, "Sign in");

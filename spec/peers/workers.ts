@@ -52,8 +52,8 @@ async function login(adminUrl: string): Promise<string> {
 }
 
 /**
- * A plugin module for every worker: its replies say which thread answered (`X-Worker`) and by which configuration (`X-Set`), and a query
- * makes the thread fail. `refused_in` is a thread that refuses the configuration; the main thread is 0.
+ * A plugin module for every worker: its replies say which thread answered (`X-Worker`) and by which configuration (`X-Set`) at
+ * which time (`X-At`, see `monotonic`), and a query makes the thread fail. `refused_in` is a thread that refuses the configuration; the main thread is 0.
  */
 const PROBE = `import { threadId } from "node:worker_threads";
 const kept = [];
@@ -72,9 +72,11 @@ export default ({ definePlugin, schema, withHeader }) => definePlugin({
   create({ set, refusedIn }) {
     if (threadId === refusedIn) throw new Error("thread " + threadId + " refuses " + set);
     return (next) => async (exchange) => {
+      const at = Number(process.hrtime.bigint()) / 1e6;
       FAULTS[exchange.query]?.();
       const reply = await next(exchange);
-      return { ...reply, headers: withHeader(withHeader(reply.headers, "X-Worker", String(threadId)), "X-Set", String(set)) };
+      const marks = { "X-Worker": threadId, "X-Set": set, "X-At": at };
+      return { ...reply, headers: Object.entries(marks).reduce((headers, [name, value]) => withHeader(headers, name, String(value)), reply.headers) };
     };
   },
 });

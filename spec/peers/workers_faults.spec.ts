@@ -52,7 +52,7 @@ async function statusOf(running: Workers): Promise<Status> {
 const ready = async ({ adminUrl }: Workers) => (await fetch(`${adminUrl}/readyz`)).status;
 
 describe.each(RELEASES)("a worker that fails, on Node %i", (release) => {
-  it("by process.exit, an exception in a timer or lack of memory loses its own connections alone, and is logged and replaced", { timeout: 60_000 }, async () => {
+  it("by process.exit, an exception in a timer or lack of memory loses its own connections alone, and is logged and replaced", { timeout: 120_000 }, async () => {
     // Small, so that it is full soon.
     const { running, victim, healthy, load } = await started(release, { NODE_OPTIONS: "--max-old-space-size=96" });
     const kept = await clientOn(running.port, (worker) => worker === healthy);
@@ -86,7 +86,7 @@ describe.each(RELEASES)("a worker that fails, on Node %i", (release) => {
 });
 
 describe("a worker that hangs", () => {
-  it("is ended and replaced after ten seconds on Node 22 and 24; a program that was stopped for as long goes on with all its workers", { timeout: 60_000 }, async () => {
+  it("is ended and replaced after ten seconds on Node 22 and 24; a program that was stopped for as long goes on with all its workers", { timeout: 120_000 }, async () => {
     const stoppedOne = async () => {
       const { running, victim, healthy } = await started(24);
       const clients = await Promise.all([victim, healthy].map((thread) => clientOn(running.port, (worker) => worker === thread)));

@@ -1,4 +1,5 @@
 /** Limits of connections, requests and circuits over the workers of the built program. */
+import { readFileSync, writeFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import net, { type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -130,7 +131,7 @@ describe.each(RELEASES)("max_requests_in_flight over the workers of Node %i", (r
 });
 
 describe.each(RELEASES)("a circuit breaker over the workers of Node %i", (release) => {
-  it("opens for all workers by the failures of all, is logged once, admits exactly `probes` probes, and closes for all", async () => {
+  it("opens for all workers by the failures of all, is logged once, stays open over a reload, admits exactly `probes` probes, and closes for all", async () => {
     let answers: "pass" | "fail" | "hold" = "pass";
     const held: ServerResponse[] = [];
     const { port } = await backend((_request, response) => {
@@ -138,7 +139,7 @@ describe.each(RELEASES)("a circuit breaker over the workers of Node %i", (releas
       response.statusCode = answers === "fail" ? 500 : 200;
       response.end("x");
     });
-    const breaker = { error_ratio: 0.5, min_requests: 100, window_ms: 600_000, open_ms: 2_000, probes: 3 };
+    const breaker = { error_ratio: 0.5, min_requests: 100, window_ms: 600_000, open_ms: 4_000, probes: 3 };
     const gateway = await started({ release, ports: [port], service: { circuit_breaker: breaker } });
     const [one, two] = await workersOn(gateway.port, 2);
     const [first, second] = [await clientsOn(gateway.port, [one!], 2), await clientsOn(gateway.port, [two!], 2)];
@@ -149,6 +150,14 @@ describe.each(RELEASES)("a circuit breaker over the workers of Node %i", (releas
     expect(statusesOf(await Promise.all(askAll([...first, ...second], 3)))).toEqual([503]);
     expect(logLines(gateway.stderr()).filter(({ message }) => String(message).startsWith("circuit opened"))).toHaveLength(1);
     expect(await gateway.admin("/gateway/health")).toContain('"state":"open"');
+    // The state survives a reload.
+    const config = JSON.parse(readFileSync(gateway.file, "utf8")) as ConfigInput;
+    writeFileSync(gateway.file, JSON.stringify({ ...config, global: { ...config.global, name: "another" } }));
+    await gateway.admin("/gateway/reload", "POST");
+    expect([await gateway.admin("/gateway/health"), statusesOf(await Promise.all(askAll([...first, ...second], 1)))]).toEqual([
+      expect.stringContaining('"state":"open"'),
+      [503],
+    ]);
     const probes: Promise<Answered>[] = [];
     const ends: number[] = [];
     await until(() => {

@@ -1,6 +1,11 @@
+import { createHash } from "node:crypto";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { readMetrics } from "../support/metrics_text.ts";
+import { emptyFolder } from "../support/process.ts";
+import { replaced } from "./manager_pages.ts";
 import { RELEASES, type Release } from "./nodes.ts";
 import { until } from "./redis.ts";
 import { clientOn, probeModule, withWorkers, workersOn, type Workers } from "./workers.ts";
@@ -18,13 +23,16 @@ async function started(release: Release) {
     if (request.url!.endsWith("/waits")) waiting.push(() => response.end("ok"));
     else response.end("ok");
   });
-  const config = oneService(port, { plugins: [{ name: "probe" }], routes: ROUTES }, { plugin_modules: [probeModule()] });
+  const probe = probeModule();
+  const withModules = (...further: (typeof probe)[]) => oneService(port, { plugins: [{ name: "probe" }], routes: ROUTES }, { plugin_modules: [probe, ...further] });
+  const config = withModules();
   const running = await withWorkers(config, { release });
   const found = await workersOn(running.port, 2);
   const on = (place: 0 | 1) => clientOn(running.port, (worker) => worker === found[place]);
   const json = async (path: string, method?: string) => JSON.parse(await running.admin(path, method)) as any;
   return {
     running,
+    withModules,
     on,
     json,
     clients: [await on(0), await on(1)] as const,
@@ -100,12 +108,40 @@ describe.each(RELEASES)("the figures of two workers, on Node %i", (release) => {
     expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(2);
     const hanging = (await on(0)).ask("/a/counted?hang").catch(() => {});
     for (let i = 0; i < 3; i++) await clients[1].ask("/a/counted");
-    const text = await metrics();
-    expect(text.one("edge_gateway_http_requests_total", COUNTED)).toBe(5);
-    expect(text.one("edge_gateway_workers")).toBe(2);
+    await until(async () => (await metrics()).one("edge_gateway_http_requests_total", COUNTED) === 5);
+    expect((await metrics()).one("edge_gateway_workers")).toBe(2);
     void hanging;
   });
+
+  it("are complete while workers load the modules of a new configuration", async () => {
+    const { clients, running, withModules, json, metrics } = await started(release);
+    const [folder, name] = [emptyFolder(), "slow.mjs"];
+    const text = slowModule(folder);
+    writeFileSync(join(folder, name), text);
+    const sha256 = createHash("sha256").update(text).digest("hex");
+    replaced(running.file, JSON.stringify(withModules({ path: join(folder, name), sha256 })));
+    const reloaded = json("/gateway/reload", "POST");
+    await until(() => readdirSync(folder).filter((each) => each.startsWith("waits")).length === 2);
+    for (const client of clients) for (let i = 0; i < 10; i++) await client.ask("/a/counted");
+    await until(async () => (await metrics()).one("edge_gateway_http_requests_total", COUNTED) === 20);
+    writeFileSync(join(folder, "go"), "");
+    expect(await reloaded).toMatchObject({ changed: true });
+    expect((await metrics()).one("edge_gateway_http_requests_total", COUNTED)).toBe(20);
+  });
 });
+
+/** A plugin module that a worker loads only once there is a file "go" in the folder. */
+function slowModule(folder: string): string {
+  return `import { existsSync, writeFileSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
+import { threadId } from "node:worker_threads";
+if (threadId > 0) {
+  writeFileSync(${JSON.stringify(folder)} + "/waits" + threadId, "");
+  while (!existsSync(${JSON.stringify(join(folder, "go"))})) await setTimeout(5);
+}
+export default ({ definePlugin, schema }) => definePlugin({ name: "slow", schema: schema.object({}), create: () => (next) => next });
+`;
+}
 
 /** The first event of each kind in a new stream. */
 async function firstEvents({ adminUrl, session }: Workers): Promise<any> {

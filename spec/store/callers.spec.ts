@@ -1,45 +1,177 @@
 import { describe, expect, it } from "vitest";
-import { hashName } from "../../lib/store/callers.ts";
+import type { Window } from "../../lib/store/counters.ts";
+import { CallerTable, MemoryLimiter } from "../../lib/store/memory.ts";
+import { manualClock } from "../support/clock.ts";
+import { random } from "../support/random.ts";
 
-const SECRET = [0x03020100, 0x07060504] as const;
+const DEAD = 7;
+const ALIVE = 8;
+const SECRET = [5, 6] as const;
+/** Words of a shard: its lock, the end of the cells that were ever taken, words of free cells, callers. */
+const [LOCK, TAKEN, FREED, SIZE, RESERVED, CELL] = [11, 12, 14, 15, 30, 10];
 
-function hashOf(name: string, secret: readonly [number, number] = SECRET): readonly [number, number] {
-  const result = new Int32Array(2);
-  hashName(name, secret, result);
-  return [result[0]! >>> 0, result[1]! >>> 0];
+class Death extends Error {}
+
+/** Throws instead of making a write, once so many were made. The lock is left alone: a dead thread does not release it. */
+function mortal<T extends Int32Array | Float64Array>(memory: T, left: { writes: number }): T {
+  const write = (make: () => void) => {
+    if (left.writes-- === 0) throw new Death();
+    make();
+  };
+  return new Proxy(memory, {
+    get(target, field) {
+      if (field === "set") return (values: ArrayLike<number>, at: number) => write(() => target.set(values, at));
+      const value: unknown = Reflect.get(target, field, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+    set(target, field, value: number) {
+      write(() => (target[Number(field)] = value));
+      return true;
+    },
+  });
 }
 
-describe("the hash of a name", () => {
-  it("the hash of a name equals HalfSipHash-1-3 of 32 bits (vectors of Linux, lib/test_siphash.c)", () => {
-    // By number of bytes; a character has two.
-    const vectors = new Map([[0, 0x5814c896], [2, 0xbc4b0e30], [4, 0x7e059ea6], [6, 0xa0080b65]]);
-    for (const [bytes, vector] of vectors) {
-      const message = Buffer.from(Array.from({ length: bytes }, (_, i) => i)).toString("utf16le");
-      expect(hashOf(message)[0]).toBe(vector);
+/** A limiter of a thread in this memory. */
+function threadIn(memory: SharedArrayBuffer, windows: readonly Window[], { owner = ALIVE, maxCallers = 20, at = 0 } = {}) {
+  const clock = manualClock();
+  clock.advance(at);
+  const table = new CallerTable(SECRET, { memory, shards: 1, owner });
+  const limiter = new MemoryLimiter(clock, table, { windows, maxCallers });
+  return { clock, callers: table.shards[0]!, limiter };
+}
+
+/** Every cell is free, or in use by the callers and the overflow once all callers are forgotten. */
+function expectNoLeak({ clock, callers, limiter }: ReturnType<typeof threadIn>, windows: readonly Window[]): void {
+  clock.advance(10_000_000);
+  for (let i = 0; i < 60; i++) limiter.decide("last");
+  const { words } = callers;
+  expect(words[SIZE]).toBe(1);
+  const used = (words[TAKEN]! - RESERVED - words[FREED]!) / CELL;
+  expect(used).toBeLessThanOrEqual(1 + 2 * (2 * windows.length) + 2 * 16);
+  expect(used).toBeGreaterThanOrEqual(1 + 2 * windows.length);
+}
+
+const second = (limit: number): Window => ({ name: "second", limit, ms: 1_000 });
+const minute = (limit: number): Window => ({ name: "minute", limit, ms: 60_000 });
+
+/** What the thread does when it dies, after all callers have been admitted a few times. */
+const DEEDS: readonly [what: string, windows: readonly Window[], maxCallers: number, advanceMs: number, caller: string][] = [
+  ["counts", [second(30), minute(60)], 20, 0, "c3"],
+  ["begins a new cell of marks", [minute(60)], 20, 0, "c4"],
+  ["counts a mark of many admissions", [minute(1_000)], 20, 0, "c5"],
+  ["drops the marks of a second", [second(30), minute(60)], 20, 1_000, "c9"],
+  ["adds a caller", [second(30), minute(60)], 20, 0, "new"],
+  ["adds a caller, and doubles the buckets", [second(30)], 20, 0, "sixteenth"],
+  ["forgets callers", [second(30)], 20, 1_000, "c1"],
+  ["evicts a caller for a new one", [second(30), minute(60)], 10, 0, "new"],
+  ["converts a caller to other windows", [minute(70), { name: "hour", limit: 500, ms: 3_600_000 }], 20, 0, "c7"],
+];
+
+describe("a thread that dies while it", () => {
+  it.each(DEEDS)("%s loses no admission of others, whatever the last word was that it wrote", (what, windows, maxCallers, advanceMs, caller) => {
+    const before = what.startsWith("converts") ? [second(30), minute(60)] : windows;
+    const known = what.includes("buckets") ? 16 : 10;
+    const memory = new SharedArrayBuffer(200_000);
+    const first = threadIn(memory, before);
+    const used = new Map<string, number>();
+    for (let i = 0; i < known; i++) {
+      for (let n = 0; n <= i; n++) first.limiter.decide(`c${i}`);
+      used.set(`c${i}`, i + 1);
     }
-  });
-
-  it("the hash of a name differs with another secret", () => {
-    const hashes = ([[1, 2], [1, 3], [2, 2]] as const).map((secret) => hashOf("ip:192.0.2.1", secret).join());
-    expect(new Set(hashes).size).toBe(3);
-  });
-
-  it("the hash of a name differs in both halves for names of any length and script", () => {
-    const names = new Set<string>();
-    for (let length = 0; length <= 80; length++) {
-      for (const piece of ["a", "\0", "é", "ж", "a\0", "ж\0"]) names.add(piece.repeat(80).slice(0, length));
+    let deaths = 0;
+    for (let writes = 0; ; writes++, deaths++) {
+      const copy = new SharedArrayBuffer(memory.byteLength);
+      new Uint8Array(copy).set(new Uint8Array(memory));
+      const dying = threadIn(copy, windows, { owner: DEAD, maxCallers, at: advanceMs });
+      const left = { writes };
+      dying.callers.words = mortal(dying.callers.words, left);
+      dying.callers.numbers = mortal(dying.callers.numbers, left);
+      // The lock is taken and released by the thread itself: here it has it all the time.
+      dying.callers.leave = () => {};
+      dying.callers.enter = lockedEnter(dying.callers, copy);
+      try {
+        dying.limiter.decide(caller);
+        break;
+      } catch (error) {
+        if (!(error instanceof Death)) throw error;
+      }
+      const survivor = threadIn(copy, windows, { maxCallers: 100, at: advanceMs });
+      expect(survivor.callers.words[LOCK]).toBe(DEAD);
+      survivor.callers.repair(DEAD);
+      expect(survivor.callers.words[LOCK]).toBe(0);
+      for (const [name, count] of used) {
+        // Those of the second are over; of a minute they are not.
+        windows.forEach((window, w) => {
+          const stands = advanceMs < window.ms && before.some((each) => each.name === window.name) ? count : 0;
+          const { remaining } = survivor.limiter.decide(name);
+          const atLeast = window.limit - stands - 1 - w;
+          // Evicted callers start with what new ones start with; another admission of the dead thread may count.
+          expect([writes, name, remaining[w]! <= atLeast]).toEqual([writes, name, true]);
+          if (maxCallers > known) expect([writes, name, remaining[w]! >= atLeast - 2]).toEqual([writes, name, true]);
+        });
+      }
+      expectNoLeak(survivor, windows);
     }
-    for (const half of [0, 1] as const) expect(new Set([...names].map((name) => hashOf(name)[half])).size).toBe(names.size);
+    expect(deaths).toBeGreaterThan(4);
   });
+});
 
-  it.each([0, 100])("the hash of a name distinguishes halves of surrogate pairs behind %i characters", (length) => {
-    const before = "c:" + "x".repeat(length);
-    expect(hashOf(before + "\ud83d")).not.toEqual(hashOf(before + "\ud83e"));
+/** As `enter`, with the lock of the dead thread set already. */
+function lockedEnter(callers: ReturnType<typeof threadIn>["callers"], memory: SharedArrayBuffer) {
+  const { enter } = Object.getPrototypeOf(callers) as typeof callers;
+  const words = new Int32Array(memory);
+  return (hashed: Int32Array) => {
+    words[LOCK] = 0;
+    const proxied = callers.words;
+    callers.words = words;
+    enter.call(callers, hashed);
+    callers.words = proxied;
+  };
+}
+
+describe("the lock of a shard", () => {
+  it("the lock of a shard is not freed by the death of a thread that does not hold it", () => {
+    const { callers } = threadIn(new SharedArrayBuffer(100_000), [second(1)]);
+    callers.enter(new Int32Array(2));
+    callers.repair(DEAD);
+    expect(callers.words[LOCK]).toBe(ALIVE);
+    callers.leave();
+    expect(callers.words[LOCK]).toBe(0);
   });
+});
 
-  it("the hash of a name covers every character of a long name", () => {
-    const long = "x".repeat(100_000);
-    expect(hashOf(long + "1")).not.toEqual(hashOf(long + "2"));
-    expect(hashOf("1" + long)).not.toEqual(hashOf("2" + long));
+describe("memory that cannot grow", () => {
+  it("memory that cannot grow keeps every limit when a reload allows more callers and marks than it was made for", () => {
+    const memory = new SharedArrayBuffer(10_000);
+    threadIn(memory, [second(1)]).limiter.decide("first");
+    const windows = [second(64), minute(64)];
+    const { clock, limiter, callers } = threadIn(memory, windows, { maxCallers: 1_000 });
+    const from = random(1);
+    const logs = new Map<string, number[]>();
+    for (let i = 0; i < 30_000; i++) {
+      clock.advance(from.int(0, 20));
+      const caller = `c${Math.trunc(500 ** from.next())}`;
+      if (!limiter.decide(caller).admitted) continue;
+      const log = logs.get(caller) ?? [];
+      logs.set(caller, [...log.filter((time) => clock.now() - time < 60_000), clock.now()]);
+      expect(logs.get(caller)!.length).toBeLessThanOrEqual(64);
+    }
+    expect(callers.words[TAKEN]!).toBeLessThanOrEqual(callers.words.length);
+    expect(logs.size).toBeGreaterThan(100);
+  });
+});
+
+describe("shards", () => {
+  it("shards divide the callers among them, and count together", () => {
+    const memory = new SharedArrayBuffer(4_000_000);
+    const clock = manualClock();
+    const [one, other] = [1, 2].map((owner) => new CallerTable(SECRET, { memory, shards: 8, owner })) as [CallerTable, CallerTable];
+    const options = { windows: [minute(3)], maxCallers: 1_000 };
+    const limiters = [one, other].map((table) => new MemoryLimiter(clock, table, options));
+    for (let i = 0; i < 4_000; i++) expect(limiters[i % 2]!.decide(`c${i % 1_000}`).remaining).toEqual([2 - Math.floor(i / 1_000)].map((left) => Math.max(0, left)));
+    expect(one.size).toBe(1_000);
+    for (const { words } of other.shards) expect(Math.abs(words[SIZE]! - 125)).toBeLessThan(50);
+    for (let i = 0; i < 100; i++) limiters[0]!.decide(`more ${i}`);
+    expect(other.size).toBe(1_000);
   });
 });

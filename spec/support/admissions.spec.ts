@@ -21,9 +21,9 @@ describe("shortestSpan", () => {
 });
 
 describe("stale", () => {
-  const answer = (version: number, sent: number, received: number) => ({ version, sent, received });
+  const answer = (version: number, sent: number, at: number) => ({ version, sent, at });
 
-  it("finds an older configuration's answer to a request that was sent after a newer one's answer", () => {
+  it("finds an older configuration's answer to a request that was sent after a newer one had answered", () => {
     const late = answer(1, 30, 40);
     expect(stale([answer(1, 0, 10), answer(2, 10, 20), late, answer(2, 50, 60)])).toEqual([late]);
   });

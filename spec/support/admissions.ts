@@ -18,18 +18,21 @@ export function shortestSpan(admitted: readonly Times[], count: number): number 
   return least;
 }
 
-export interface Versioned extends Times {
+export interface Versioned {
+  readonly sent: number;
+  /** When the configuration was in force in the thread that answered. */
+  readonly at: number;
   /** The number of the configuration that answered; later ones have greater numbers. */
   readonly version: number;
 }
 
-/** The answers of an older configuration to requests that were sent after an answer of a newer one had arrived. */
+/** The answers of an older configuration to requests that were sent after a newer one had been in force. */
 export function stale(answers: readonly Versioned[]): Versioned[] {
-  const byReceived = [...answers].sort((a, b) => a.received - b.received);
+  const byTime = [...answers].sort((a, b) => a.at - b.at);
   const bySent = [...answers].sort((a, b) => a.sent - b.sent);
   let [newest, next] = [-Infinity, 0];
   return bySent.filter(({ sent, version }) => {
-    while (next < byReceived.length && byReceived[next]!.received < sent) newest = Math.max(newest, byReceived[next++]!.version);
+    while (next < byTime.length && byTime[next]!.at < sent) newest = Math.max(newest, byTime[next++]!.version);
     return version < newest;
   });
 }

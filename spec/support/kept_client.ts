@@ -6,7 +6,7 @@ export interface Answered {
   /** By name in lower case; of repeated headers the last. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
-  /** Before it was sent and after it was answered, in milliseconds of `performance.now()`. */
+  /** Before it was sent and after it was answered, by `monotonic`. */
   readonly sent: number;
   readonly received: number;
 }
@@ -17,6 +17,9 @@ export interface KeptClient {
   ask(path: string, headers?: Readonly<Record<string, string>>): Promise<Answered>;
   close(): void;
 }
+
+/** In milliseconds, by a clock that all processes and threads of the machine share. */
+export const monotonic = () => Number(process.hrtime.bigint()) / 1e6;
 
 interface Waiting {
   readonly sent: number;
@@ -40,7 +43,7 @@ export function over(socket: Socket): KeptClient {
     received += text;
     for (let end = endOf(received); end !== -1; end = endOf(received)) {
       const { sent, resolve } = waiting.shift()!;
-      resolve({ ...parsed(received.slice(0, end)), sent, received: performance.now() });
+      resolve({ ...parsed(received.slice(0, end)), sent, received: monotonic() });
       received = received.slice(end);
     }
   });
@@ -55,7 +58,7 @@ export function over(socket: Socket): KeptClient {
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
       return new Promise((resolve, reject) => {
         if (socket.destroyed) return reject(new Error(`the connection has ended: ${cause}`));
-        waiting.push({ sent: performance.now(), resolve, reject });
+        waiting.push({ sent: monotonic(), resolve, reject });
         socket.write(`GET ${path} HTTP/1.1\r\nHost: gw.example\r\n${lines.join("")}\r\n`);
       });
     },

@@ -54,7 +54,10 @@ function inside([{ workerData, parentPort }, module]: [typeof import("node:worke
       Atomics.store(board, WAITING, 0);
       Atomics.add(board, ROUND, 1);
       Atomics.notify(board, ROUND);
-    } else while (Atomics.load(board, ROUND) === round) Atomics.wait(board, ROUND, round, 100);
+      return;
+    }
+    // Threads that spin go on at the same moment; threads that wait go on one after the other.
+    for (let spins = 0; Atomics.load(board, ROUND) === round; spins++) if (spins > 30_000) Atomics.wait(board, ROUND, round, 100);
   };
   const threads = { id: 2 + place, place, count, memory: (name: string) => memories.get(name) };
   meet();

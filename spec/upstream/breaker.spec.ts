@@ -262,16 +262,16 @@ describe("a circuit breaker over several threads", () => {
       // A clock that the first thread moves.
       const clock = { now: () => Atomics.load(words, 0), wall: () => 1, after: () => ({ cancel() {}, restart() {} }) };
       const silent = { debug() {}, info() {}, warn() {}, error() {} };
-      const settings = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 500, probes: 5 };
+      const settings = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 500, probes: 2_000 };
       const breaker = new module.Breaker({ clock, log: silent, service: "s", memory: threads.memory("b", 0), threads }, settings);
-      return Array.from({ length: 300 }, () => {
+      return Array.from({ length: 30 }, () => {
         if (threads.place === 0) {
           breaker.settle(breaker.admit(), "failed");
           Atomics.add(words, 0, 500);
         }
         meet();
         const admissions: number[] = [];
-        for (let i = 0; i < 20; i++) admissions.push(breaker.admit());
+        for (let i = 0; i < 3_000; i++) admissions.push(breaker.admit());
         meet();
         for (const admission of admissions) if (admission > 0) breaker.settle(admission, "passed");
         meet();
@@ -281,7 +281,7 @@ describe("a circuit breaker over several threads", () => {
       });
     });
     const probes = admitted[0]!.map((_, turn) => admitted.reduce((sum, each) => sum + each[turn]!.probes, 0));
-    expect(new Set(probes)).toEqual(new Set([5]));
+    expect(new Set(probes)).toEqual(new Set([2_000]));
     expect(new Set(admitted.flat().map(({ state }) => state))).toEqual(new Set(["closed"]));
   });
 });
