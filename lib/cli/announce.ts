@@ -5,7 +5,7 @@ import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Warning } from "../gateway/status.ts";
-import { describeCounts } from "./config_file.ts";
+import { describeCounts } from "./counted.ts";
 import type { Started } from "./start.ts";
 
 export function announce(started: Started, settings: Settings, log: Log): void {

@@ -5,7 +5,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { formatPath, parseJson } from "../config/json.ts";
 import { whyUnreadable } from "../config/references.ts";
 import { isObject } from "../json_schema/values.ts";
-import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
+import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 import { Draft, readTarget, type Target } from "./import/draft.ts";
 import { importExpressGateway } from "./import/express_gateway.ts";
@@ -14,47 +14,33 @@ import { checkOpenApi, importOpenApi } from "./import/openapi.ts";
 import { Place } from "./import/place.ts";
 import { printable } from "./terminal.ts";
 
-const flags: FlagTable = {
-  upstream: { value: "URL", help: "openapi: the server that has the API." },
-  output: { value: "FILE", help: "Write the configuration to this file instead of standard output." },
-  force: { value: null, help: "Replace the file of --output if it is there." },
-  all: { value: null, help: "List every place of what is not carried over, not only the first three of each kind." },
-};
-
 const SOURCES = ["openapi", "kong", "express-gateway"] as const;
 type Source = (typeof SOURCES)[number];
 
 const MOST_BYTES = 134_217_728;
 
 /** A list of what could not be carried over goes to standard error; with it, too, the exit code is 0. */
-export const importCommand: Command = {
-  operand: "SOURCE FILE",
-  about: "Make a configuration from an openapi, kong or express-gateway file (JSON)",
-  settings: {},
-  flags,
-  exits: "0 a configuration was made",
-  async run(given) {
-    refuseOtherFlags(given, {}, flags);
-    const [source, file] = given.operands as [Source?, string?];
-    if (source === undefined || !SOURCES.includes(source) || file === undefined) {
-      throw new Failure(`name what is imported, and its file: edge-gateway import ${SOURCES.join("|")} FILE.json`, 2);
-    }
-    const upstream = upstreamOf(given, source);
-    if (given.flags.force !== undefined && given.flags.output === undefined) throw new Failure("--force is for --output FILE", 2);
-    const draft = new Draft();
-    const root = new Place(readDocument(file, source), [], draft.notes);
-    checkKind(root, source, file);
-    if (source === "kong") importKong(root, draft);
-    else if (source === "express-gateway") importExpressGateway(root, draft);
-    else importOpenApi(root, draft, upstream!);
-    const config = await draft.finished();
-    write(`${JSON.stringify(config, null, 2)}\n`, given);
-    if (draft.notes.size > 0) {
-      const lines = draft.notes.lines(given.flags.all === undefined ? 3 : Infinity).map((line) => `  ${line}`);
-      process.stderr.write(printable([`Not carried over as it was, in ${file}:`, ...lines]));
-    }
-    return 0;
-  },
+export const importCommand: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
+  const [source, file] = given.operands as [Source?, string?];
+  if (source === undefined || !SOURCES.includes(source) || file === undefined) {
+    throw new Failure(`name what is imported, and its file: edge-gateway import ${SOURCES.join("|")} FILE.json`, 2);
+  }
+  const upstream = upstreamOf(given, source);
+  if (given.flags.force !== undefined && given.flags.output === undefined) throw new Failure("--force is for --output FILE", 2);
+  const draft = new Draft();
+  const root = new Place(readDocument(file, source), [], draft.notes);
+  checkKind(root, source, file);
+  if (source === "kong") importKong(root, draft);
+  else if (source === "express-gateway") importExpressGateway(root, draft);
+  else importOpenApi(root, draft, upstream!);
+  const config = await draft.finished();
+  write(`${JSON.stringify(config, null, 2)}\n`, given);
+  if (draft.notes.size > 0) {
+    const lines = draft.notes.lines(given.flags.all === undefined ? 3 : Infinity).map((line) => `  ${line}`);
+    process.stderr.write(printable([`Not carried over as it was, in ${file}:`, ...lines]));
+  }
+  return 0;
 };
 
 function upstreamOf({ flags: { upstream } }: Arguments, source: Source): Target | null {

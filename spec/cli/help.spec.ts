@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { helpText, helpTextOf } from "../../lib/cli/help.ts";
-import { COMMANDS } from "../../lib/cli/main.ts";
+import { COMMANDS } from "../../lib/cli/commands.ts";
 import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settings_table.ts";
 
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];

@@ -62,6 +62,7 @@ export async function dryRun(current: Configuration, recent: readonly RecentRequ
   if (text === null) await current.loadModules();
   const { options, snapshot: before } = current;
   const posted = text === null ? undefined : { text, file: join(dirname(options.configFile ?? ""), POSTED) };
+  if (posted !== undefined) await current.loadParts(posted);
   let candidate: Candidate;
   try {
     candidate = new Candidate(options, posted);
