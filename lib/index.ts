@@ -2,6 +2,7 @@
  * The interface for embedding: everything that a host program may import.
  */
 import type { ConfigInput } from "./config/model.ts";
+import { withAllParts } from "./gateway/all_parts.ts";
 import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
 
 /**
@@ -9,7 +10,7 @@ import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
  * Nothing listens until `listen` is called, or `handler` is mounted in a server of the host program.
  */
 export function createGateway(options: GatewayOptions): Gateway {
-  return new Gateway(options);
+  return new Gateway({ ...options, modules: withAllParts(options.modules) });
 }
 
 /** Returns its argument: gives an editor the configuration's types, in the snake_case of the file. */

@@ -165,7 +165,7 @@ describe("a configuration with errors", () => {
 });
 
 /** The commands that are run in the folder of the page. */
-const OFFLINE: readonly string[] = ["validate", "test", "explain", "diff"];
+const OFFLINE: readonly string[] = ["validate", "test", "explain", "diff", "import"];
 
 interface Step {
   readonly command: string;
@@ -187,6 +187,8 @@ function stepsOf(page: Document): Step[] {
     if (info === "json") {
       text = JSON.stringify(asConfiguration(block)) === JSON.stringify(JSON.parse(block)) ? block : JSON.stringify(asConfiguration(block));
       running = new Map();
+    } else if (info === "json output" && block.includes('"openapi":')) {
+      writeFileSync(join(folder, "openapi.json"), block);
     } else if (info === "sh") {
       for (const [, name, value] of block.matchAll(/export (\w+)=("[^"$]*"|[^\s"]+)/g)) environment[name!] = value!.replaceAll('"', "");
     } else if (info === "console") {
@@ -219,7 +221,7 @@ function stepsOf(page: Document): Step[] {
           if (words[0] === "sed") return spawnSync("sh", ["-c", line], { cwd: folder, encoding: "utf8" }).stdout;
           if (OFFLINE.includes(words[2]!)) {
             const { stderr, stdout } = await program(words.slice(2), { cwd: folder, environment: variables }).ended;
-            return stderr + stdout;
+            return words[2] === "import" ? stdout + stderr : stderr + stdout;
           }
           if (line.includes(" reload --dry-run ")) {
             const address = ["--admin-url", `http://127.0.0.1:${(await started()).portOf(8081)}`];

@@ -168,6 +168,11 @@ function mask(bits: number, i: number): number {
   return inWord <= 0 ? 0 : inWord >= 32 ? -1 : -1 << (32 - inWord);
 }
 
+/** "10.0.0.8:6379", "[fd00::8]:6379" */
+export function addressOf({ host, port }: { readonly host: string; readonly port: number }): string {
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
 /** ::/0 does not contain IPv4. */
 function contains(block: Cidr, address: Address): boolean {
   if (block.first.version !== address.version) return false;

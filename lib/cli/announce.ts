@@ -6,7 +6,7 @@ import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { Gateway } from "../gateway/gateway.ts";
 import type { Warning } from "../gateway/status.ts";
-import { describeCounts } from "./config_file.ts";
+import { describeCounts } from "./counted.ts";
 import type { Started } from "./start.ts";
 
 export function announce(started: Started, settings: Settings, log: Log): void {

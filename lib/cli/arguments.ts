@@ -5,6 +5,7 @@ import { suggest } from "../base/suggest.ts";
 import { isSwitch, unknownFlags, type SettingsTable } from "../config/settings_table.ts";
 import { Failure, type ExitCode } from "./failure.ts";
 
+/** What is known of a command before its code is loaded. */
 export interface Command {
   /** The arguments that may follow the name, as shown in help: "[FILE]", "METHOD URL". Default: none. */
   readonly operand?: string;
@@ -18,9 +19,12 @@ export interface Command {
   readonly exits?: string;
   /** Advice when there are more arguments than allowed. */
   readonly remedy?: string;
-  /** Throws a `Failure` or a `ConfigError`. */
-  run(given: Arguments): Promise<ExitCode>;
+  load(): Promise<RunCommand>;
 }
+
+/** Throws a `Failure` or a `ConfigError`. `own` is the command's own row of the table. */
+export type RunCommand = (given: Arguments, own: OwnFlags) => Promise<ExitCode>;
+export type OwnFlags = Pick<Command, "settings" | "flags">;
 
 /** A flag that no environment variable sets. */
 export interface CommandFlag {
@@ -103,7 +107,7 @@ export function notACommand(word: string, commands: readonly string[]): Failure 
 }
 
 /** Throws a `Failure` for flags that are neither settings of the command nor its own. */
-export function refuseOtherFlags({ flags }: Arguments, settings: SettingsTable, own: FlagTable = {}): void {
-  const issues = unknownFlags(flags, settings, Object.keys(own));
+export function refuseOtherFlags({ flags }: Arguments, own: OwnFlags): void {
+  const issues = unknownFlags(flags, own.settings, Object.keys(own.flags ?? {}));
   if (issues.length > 0) throw Failure.ofUsage(issues);
 }

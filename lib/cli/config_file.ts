@@ -1,55 +1,38 @@
 /**
- * `edge-gateway validate` and `edge-gateway schema`: the commands that check a configuration without starting anything. They run the code of
- * plugin modules.
+ * `edge-gateway validate`: checks a configuration without starting anything. It runs the code of plugin modules.
  */
 import { messageOf } from "../base/errors.ts";
 import { formatPath, parseJson, positionAt } from "../config/json.ts";
 import { readConfigFile, type ConfigIssue } from "../config/load.ts";
-import { configJsonSchema } from "../config/model.ts";
-import { readValues, SETTINGS, type SettingsTable } from "../config/settings_table.ts";
-import { ConfigError, type Gateway } from "../gateway/gateway.ts";
-import { loadPluginModules, moduleKinds } from "../gateway/plugin_modules.ts";
+import { readValues, SETTINGS } from "../config/settings_table.ts";
+import { ConfigError } from "../gateway/config_reader.ts";
+import type { Gateway } from "../gateway/gateway.ts";
+import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import { Candidate } from "../gateway/proof/candidate.ts";
 import { configWarnings } from "../gateway/proof/config_warnings.ts";
 import type { ConfigWarning, TestReport } from "../gateway/status.ts";
-import { builtinPlugins } from "../plugins/builtin.ts";
-import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
+import { refuseOtherFlags, type Arguments, type OwnFlags, type RunCommand } from "./arguments.ts";
+import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 import { warningLines, type ShownWarning } from "./warning_text.ts";
 
-/** The settings of a command that reads a configuration file. */
-export const FILE_SETTINGS = { configPath: SETTINGS.configPath, configKey: SETTINGS.configKey };
-
-const flags: FlagTable = {
-  strict: { value: null, help: "Exit with 2 if there is a warning." },
-  "no-tests": { value: null, help: "Do not run the tests of the configuration." },
-  json: { value: null, help: "Print JSON." },
-};
-
 /** Checks a configuration as `run` would, and reports its warnings. 2: it has errors, a test fails, or with --strict there is a warning. */
-export const validate: Command = {
-  operand: "[FILE]",
-  about: "Check a configuration, run its tests, and report all errors and warnings",
-  settings: FILE_SETTINGS,
-  flags,
-  exits: "0 valid",
-  async run(given) {
-    const file = namedFile(given, FILE_SETTINGS, flags);
-    const isJson = given.flags.json !== undefined;
-    const runsTests = given.flags["no-tests"] === undefined;
-    const result = await validated(file, configKeyFile(given), runsTests);
-    const { error, warnings } = result;
-    if (isJson) process.stdout.write(`${JSON.stringify(viewOf(result), null, 2)}\n`);
-    else {
-      if (warnings.length > 0) process.stderr.write(printable(warningLines(warnings, file)));
-      if (error !== null) throw error;
-      process.stdout.write(`${file} is valid (${summaryOf(result, runsTests)})\n`);
-    }
-    if (error !== null) return 2;
-    if (given.flags.strict === undefined || warnings.length === 0) return 0;
-    throw new Failure(`--strict accepts no warning: correct ${warnings.length === 1 ? "it, or name it" : "them, or name them"} in global.accept_warnings`, 2);
-  },
+export const validate: RunCommand = async (given, own) => {
+  const file = namedFile(given, own);
+  const isJson = given.flags.json !== undefined;
+  const runsTests = given.flags["no-tests"] === undefined;
+  const result = await validated(file, configKeyFile(given), runsTests);
+  const { error, warnings } = result;
+  if (isJson) process.stdout.write(`${JSON.stringify(viewOf(result), null, 2)}\n`);
+  else {
+    if (warnings.length > 0) process.stderr.write(printable(warningLines(warnings, file)));
+    if (error !== null) throw error;
+    process.stdout.write(`${file} is valid (${summaryOf(result, runsTests)})\n`);
+  }
+  if (error !== null) return 2;
+  if (given.flags.strict === undefined || warnings.length === 0) return 0;
+  throw new Failure(`--strict accepts no warning: correct ${warnings.length === 1 ? "it, or name it" : "them, or name them"} in global.accept_warnings`, 2);
 };
 
 interface Validated {
@@ -105,29 +88,17 @@ function issueView({ at, message, position, file }: ConfigIssue, configFile: str
   return { file: file ?? configFile ?? null, line: position?.line ?? null, column: position?.column ?? null, path: formatPath(at), message };
 }
 
-/** Errors in the configuration do not matter, except that its plugin modules must be usable. */
-export const schema: Command = {
-  about: "Print the JSON Schema of the configuration, for editors; with --config FILE also of its plugin modules",
-  settings: FILE_SETTINGS,
-  async run(given) {
-    const file = configFlag(given, FILE_SETTINGS);
-    const { kinds, issues } = file === undefined ? { kinds: builtinPlugins, issues: [] } : await moduleKinds(file, builtinPlugins, configKeyFile(given));
-    if (issues.length > 0) throw new ConfigError(issues, file);
-    process.stdout.write(`${JSON.stringify(configJsonSchema(kinds), null, 2)}\n`);
-    return 0;
-  },
-};
-
 /** The configuration file that a command names, as --config FILE, as FILE or by CONFIG_FILE_PATH; default gw.json. Throws a `Failure`. */
-export function namedFile(given: Arguments, settings: SettingsTable, flags: FlagTable): string {
-  const named = configFlag(given, settings, flags);
+export function namedFile(given: Arguments, own: OwnFlags): string {
+  const named = configFlag(given, own);
   const [operand] = given.operands;
   if (named !== undefined && operand !== undefined) throw new Failure("name one file, as --config FILE or as FILE", 2);
   return named ?? operand ?? (process.env.CONFIG_FILE_PATH || "gw.json");
 }
 
-function configFlag(given: Arguments, settings: SettingsTable, flags?: FlagTable): string | undefined {
-  refuseOtherFlags(given, settings, flags);
+/** The value of --config. Throws a `Failure`. */
+export function configFlag(given: Arguments, own: OwnFlags): string | undefined {
+  refuseOtherFlags(given, own);
   const { config } = given.flags;
   if (config === true) throw new Failure("--config needs a value: the path of the configuration file", 2);
   return config;
@@ -152,14 +123,4 @@ export async function openCandidate(file: string, keyFile: string | undefined): 
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
   }
-}
-
-/** "1 service, 2 routes, 3 upstreams" */
-export function describeCounts({ services, routes, upstreams }: Gateway["counts"]): string {
-  return `${counted(services, "service")}, ${counted(routes, "route")}, ${counted(upstreams, "upstream")}`;
-}
-
-/** "1 route", "2 routes" */
-export function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }

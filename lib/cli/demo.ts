@@ -6,48 +6,41 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { version } from "../base/version.ts";
 import type { ConfigInput } from "../config/model.ts";
-import { SETTINGS } from "../config/settings_table.ts";
 import { readSettings } from "../config/settings.ts";
 import { reachable } from "./addresses.ts";
-import type { Command } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { accepted, Failure } from "./failure.ts";
 import { logFor, reloadFrom } from "./run.ts";
 import { drain, untilStopped } from "./shutdown.ts";
 import { start } from "./start.ts";
 
 const DEMO_KEY = "demo-key";
-const { configPath, configKey, ...settings } = SETTINGS;
 
-export const demo: Command = {
-  about: "Start a complete example inside this process, with curl lines to try",
-  settings,
-  remedy: "the demo has its own configuration",
-  async run(given) {
-    const other = [configPath, configKey].find(({ flag }) => given.flags[flag!] !== undefined);
-    if (other !== undefined) throw new Failure(`the demo has its own configuration: leave --${other.flag} out`, 2);
-    // Ignores the credentials in the environment: these are printed.
-    const password = randomBytes(9).toString("base64url");
-    const admin = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };
-    const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
-    const environment = { LOG_FORMAT: "text", ...process.env, ...admin, ...ownManager };
-    const read = accepted(readSettings(given.flags, environment, { terminal: process.stderr.isTTY === true }));
-    const settings = { ...read, configPath: "(demo)" };
-    const log = logFor(settings);
-    const backends = await Promise.all([startBackend("one"), startBackend("two")]);
-    try {
-      const config = demoConfig(backends.map(portOf));
-      const starting = start(settings, { config, reload: async () => reloadFrom((await starting).gateway, "admin", settings, log) }, log);
-      const started = await starting;
-      const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
-      process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), started.managerUrl, password));
-      return await stopped;
-    } finally {
-      for (const backend of backends) {
-        backend.close();
-        backend.closeAllConnections();
-      }
+export const demo: RunCommand = async (given) => {
+  const other = ["config", "config-key"].find((flag) => given.flags[flag] !== undefined);
+  if (other !== undefined) throw new Failure(`the demo has its own configuration: leave --${other} out`, 2);
+  // Ignores the credentials in the environment: these are printed.
+  const password = randomBytes(9).toString("base64url");
+  const admin = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };
+  const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
+  const environment = { LOG_FORMAT: "text", ...process.env, ...admin, ...ownManager };
+  const read = accepted(readSettings(given.flags, environment, { terminal: process.stderr.isTTY === true }));
+  const settings = { ...read, configPath: "(demo)" };
+  const log = logFor(settings);
+  const backends = await Promise.all([startBackend("one"), startBackend("two")]);
+  try {
+    const config = demoConfig(backends.map(portOf));
+    const starting = start(settings, { config, reload: async () => reloadFrom((await starting).gateway, "admin", settings, log) }, log);
+    const started = await starting;
+    const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
+    process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), started.managerUrl, password));
+    return await stopped;
+  } finally {
+    for (const backend of backends) {
+      backend.close();
+      backend.closeAllConnections();
     }
-  },
+  }
 };
 
 /** An upstream that answers with its name and the request. */

@@ -4,37 +4,26 @@
 import type { Candidate } from "../gateway/proof/candidate.ts";
 import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
 import { routeDiff, routeDiffView } from "../gateway/proof/route_diff.ts";
-import { SETTINGS } from "../config/settings_table.ts";
-import { refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
+import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { configKeyFile, openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
-const settings = { configKey: SETTINGS.configKey };
-const flags: FlagTable = { json: { value: null, help: "Print JSON." } };
-
 /** 0: nothing differs. 1: something does. 2: the command line or a configuration is wrong. */
-export const diff: Command = {
-  operand: "OLD NEW",
-  about: "Compare two configurations: guards lost, and routes added, removed and changed",
-  settings,
-  flags,
-  exits: "0 nothing differs, 1 something differs",
-  async run(given) {
-    refuseOtherFlags(given, settings, flags);
-    const [old, next] = given.operands;
-    if (old === undefined || next === undefined) throw new Failure("diff needs two configurations: edge-gateway diff OLD NEW", 2);
-    const [before, after] = await openBoth(old, next, configKeyFile(given));
-    try {
-      const view = routeDiffView(await routeDiff(before.configuration.snapshot, after.configuration.snapshot));
-      const lines = diffLines(view);
-      if (given.flags.json !== undefined) process.stdout.write(`${JSON.stringify(view, null, 2)}\n`);
-      else process.stdout.write(printable(lines.length === 0 ? ["nothing differs"] : lines));
-      return lines.length === 0 ? 0 : 1;
-    } finally {
-      await Promise.all([before.close(), after.close()]);
-    }
-  },
+export const diff: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
+  const [old, next] = given.operands;
+  if (old === undefined || next === undefined) throw new Failure("diff needs two configurations: edge-gateway diff OLD NEW", 2);
+  const [before, after] = await openBoth(old, next, configKeyFile(given));
+  try {
+    const view = routeDiffView(await routeDiff(before.configuration.snapshot, after.configuration.snapshot));
+    const lines = diffLines(view);
+    if (given.flags.json !== undefined) process.stdout.write(`${JSON.stringify(view, null, 2)}\n`);
+    else process.stdout.write(printable(lines.length === 0 ? ["nothing differs"] : lines));
+    return lines.length === 0 ? 0 : 1;
+  } finally {
+    await Promise.all([before.close(), after.close()]);
+  }
 };
 
 /** Throws a `ConfigError` or a `Failure`; if neither can be opened, one with the errors of both. */

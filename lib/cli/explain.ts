@@ -10,40 +10,26 @@ import type { Question } from "../gateway/explain.ts";
 import { Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";
-import { refuseOtherFlags, type Arguments, type Command, type FlagTable } from "./arguments.ts";
+import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
 import { configKeyFile } from "./config_file.ts";
 import { accepted, Failure } from "./failure.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
 import { readAuthorities } from "./tls_files.ts";
 
-const { configPath, configKey } = SETTINGS;
-const settings = { configPath, configKey, ...CLIENT_TABLE };
-
-const flags: FlagTable = {
-  header: { value: "'Name: value'", letter: "H", isRepeated: true, help: "A header of the request. May be given several times." },
-  from: { value: "IP", help: "The client's address. Default 127.0.0.1." },
-  admin: { value: "URL", help: "Ask the running gateway whose admin interface is there, as --admin-url. Default: explain by the file." },
-  json: { value: null, help: "Print JSON." },
-};
+const { configPath } = SETTINGS;
 
 /** In the form of the admin interface. */
 type ExplanationJson = ReturnType<typeof explanationView>;
 
 /** 0: explained, also if the request would be refused. 1: the gateway cannot be asked. */
-export const explain: Command = {
-  operand: "METHOD URL",
-  about: "Print which route, plugins and upstreams a request would get, and why; nothing is forwarded",
-  settings,
-  flags,
-  async run(given) {
-    refuseOtherFlags(given, settings, flags);
-    const question = questionOf(given);
-    const asksGateway = given.flags.admin !== undefined || Object.values(CLIENT_TABLE).some(({ flag }) => flag !== null && given.flags[flag] !== undefined);
-    const explanation = asksGateway ? await byGateway(question, given) : await byFile(question, given);
-    const isJson = given.flags.json !== undefined;
-    process.stdout.write(isJson ? `${JSON.stringify(explanation, null, 2)}\n` : explanationText(question, explanation, paintFor(process.stdout)));
-    return 0;
-  },
+export const explain: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
+  const question = questionOf(given);
+  const asksGateway = given.flags.admin !== undefined || Object.values(CLIENT_TABLE).some(({ flag }) => flag !== null && given.flags[flag] !== undefined);
+  const explanation = asksGateway ? await byGateway(question, given) : await byFile(question, given);
+  const isJson = given.flags.json !== undefined;
+  process.stdout.write(isJson ? `${JSON.stringify(explanation, null, 2)}\n` : explanationText(question, explanation, paintFor(process.stdout)));
+  return 0;
 };
 
 function questionOf({ operands: [method, url], flags: { from }, repeated }: Arguments): Question {

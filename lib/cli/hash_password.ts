@@ -3,22 +3,17 @@
  */
 import { createInterface } from "node:readline";
 import { hashPassword as hash } from "../base/password.ts";
-import { refuseOtherFlags, type Command } from "./arguments.ts";
+import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 
-export const hashPassword: Command = {
-  about: "Read a password from standard input and print its hash for ADMIN_PASSWORD",
-  settings: {},
-  remedy: "write the password to standard input, since other users could read it on the command line",
-  async run(given) {
-    refuseOtherFlags(given, {});
-    const [password = "", again] = await readPassword();
-    if (password === "") throw new Failure("the password is empty; write it to standard input: edge-gateway hash-password < file", 2);
-    // A mistyped password would lock out all administrators.
-    if (again !== password && process.stdin.isTTY) throw new Failure("the two passwords are not the same", 2);
-    process.stdout.write(`${await hash(password)}\n`);
-    return 0;
-  },
+export const hashPassword: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
+  const [password = "", again] = await readPassword();
+  if (password === "") throw new Failure("the password is empty; write it to standard input: edge-gateway hash-password < file", 2);
+  // A mistyped password would lock out all administrators.
+  if (again !== password && process.stdin.isTTY) throw new Failure("the two passwords are not the same", 2);
+  process.stdout.write(`${await hash(password)}\n`);
+  return 0;
 };
 
 /** The first line of standard input. At a terminal the user types it twice, without echo. */

@@ -2,40 +2,30 @@
  * `edge-gateway healthcheck`: asks the gateway of this machine whether it is ready, for containers that have neither a shell nor curl.
  */
 import { systemClock } from "../base/clock.ts";
-import { HEALTHCHECK_TABLE, readHealthcheckSettings } from "../config/settings.ts";
+import { readHealthcheckSettings } from "../config/settings.ts";
 import { HttpClient, type ClientFailure } from "../http/client.ts";
-import type { Command, FlagTable } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { accepted, Failure } from "./failure.ts";
 
-const flags: FlagTable = {
-  live: { value: null, help: "Ask whether the process answers (/healthz), not whether it accepts requests (/readyz)." },
-};
-
 /** 0: ready, or with --live alive. 1: not, or no answer. */
-export const healthcheck: Command = {
-  about: "Ask the gateway on this machine whether it is ready, as HEALTHCHECK of a container",
-  settings: HEALTHCHECK_TABLE,
-  flags,
-  exits: "0 ready, 1 not ready, or no answer within 3 s",
-  async run(given) {
-    const { live, ...shared } = given.flags;
-    const { url } = accepted(readHealthcheckSettings(shared, process.env));
-    const asked = `${url}${live === undefined ? "/readyz" : "/healthz"}`;
-    const client = new HttpClient({ clock: systemClock });
-    try {
-      const { status } = await client.ask({ url: new URL(asked), timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
-      if (status !== 200) throw new Failure(`${asked} answered ${status}${status === 503 ? ": it is not ready" : ", which is no answer of a gateway"}`, 1);
-      process.stdout.write(`${asked} answered 200\n`);
-      return 0;
-    } catch (error) {
-      if (error instanceof Failure) throw error;
-      const { kind, code, message } = error as ClientFailure;
-      const unanswered = kind === "timeout" ? `it did not answer within ${TIMEOUT_MS / 1000} s` : message;
-      throw new Failure(`cannot ask ${asked}: ${code === "ECONNREFUSED" ? "nothing listens there" : unanswered}`, 1);
-    } finally {
-      client.close();
-    }
-  },
+export const healthcheck: RunCommand = async (given) => {
+  const { live, ...shared } = given.flags;
+  const { url } = accepted(readHealthcheckSettings(shared, process.env));
+  const asked = `${url}${live === undefined ? "/readyz" : "/healthz"}`;
+  const client = new HttpClient({ clock: systemClock });
+  try {
+    const { status } = await client.ask({ url: new URL(asked), timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
+    if (status !== 200) throw new Failure(`${asked} answered ${status}${status === 503 ? ": it is not ready" : ", which is no answer of a gateway"}`, 1);
+    process.stdout.write(`${asked} answered 200\n`);
+    return 0;
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    const { kind, code, message } = error as ClientFailure;
+    const unanswered = kind === "timeout" ? `it did not answer within ${TIMEOUT_MS / 1000} s` : message;
+    throw new Failure(`cannot ask ${asked}: ${code === "ECONNREFUSED" ? "nothing listens there" : unanswered}`, 1);
+  } finally {
+    client.close();
+  }
 };
 
 const TIMEOUT_MS = 3_000;

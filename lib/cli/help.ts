@@ -2,7 +2,21 @@
  * The texts of `edge-gateway help` and of `--help`, generated from the commands and the table of settings.
  */
 import { CLIENT_SETTINGS, SETTINGS, type SettingsTable } from "../config/settings_table.ts";
-import type { Command, FlagTable } from "./arguments.ts";
+import { notACommand, refuseOtherFlags, type Command, type FlagTable, type RunCommand } from "./arguments.ts";
+import { COMMANDS } from "./commands.ts";
+import type { ExitCode } from "./failure.ts";
+
+export const help: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
+  const [name = "help"] = given.operands;
+  if (!Object.hasOwn(COMMANDS, name)) throw notACommand(name, Object.keys(COMMANDS));
+  return printHelp(name as keyof typeof COMMANDS);
+};
+
+export function printHelp(name: keyof typeof COMMANDS): ExitCode {
+  process.stdout.write(name === "help" ? helpText(COMMANDS) : helpTextOf(name, COMMANDS[name]));
+  return 0;
+}
 
 export function helpText(commands: Readonly<Record<string, Command>>): string {
   const lines = Object.entries(commands).map(([name, { operand = "", about }]) => `  ${`${name} ${operand}`.padEnd(21)}${about}\n`);

@@ -2,49 +2,21 @@
  * The command line: finds the command, runs it, and turns errors into one message and an exit code.
  */
 import { version } from "../base/version.ts";
-import { ConfigError } from "../gateway/gateway.ts";
-import { notACommand, readArguments, refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
-import { schema, validate } from "./config_file.ts";
-import { demo } from "./demo.ts";
-import { diff } from "./diff.ts";
-import { explain } from "./explain.ts";
+import { ConfigError } from "../gateway/config_reader.ts";
+import { readArguments, type Command, type FlagTable } from "./arguments.ts";
+import { COMMANDS, ON_DEMAND } from "./commands.ts";
 import { Failure, type ExitCode } from "./failure.ts";
-import { hashPassword } from "./hash_password.ts";
-import { healthcheck } from "./healthcheck.ts";
-import { helpText, helpTextOf } from "./help.ts";
-import { manager } from "./manager.ts";
-import { reload } from "./reload.ts";
-import { run } from "./run.ts";
-import { sign } from "./sign.ts";
-import { test } from "./test.ts";
-import { verify } from "./verify.ts";
-
-const help: Command = {
-  operand: "[COMMAND]",
-  about: "Print this text, or the help of one command",
-  settings: {},
-  async run(given) {
-    refuseOtherFlags(given, {});
-    const [name = "help"] = given.operands;
-    if (!Object.hasOwn(COMMANDS, name)) throw notACommand(name, Object.keys(COMMANDS));
-    return printHelp(name);
-  },
-};
-
-/** In the order in which help lists them. */
-export const COMMANDS: Readonly<Record<string, Command>> = {
-  run, demo, manager, validate, test, explain, diff, reload, healthcheck, schema, "hash-password": hashPassword, sign, verify, help,
-};
 
 /** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */
 export async function main(words: readonly string[]): Promise<ExitCode> {
   // The gateway keeps running if the reader of its output ends (`| head`, a log collector that restarts).
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
-    const own = Object.assign({}, ...Object.values(COMMANDS).map(({ flags }) => flags)) as FlagTable;
+    const own = Object.assign({}, ...Object.values<Command>(COMMANDS).map(({ flags }) => flags)) as FlagTable;
     const given = readArguments(words, Object.keys(COMMANDS), own);
-    const command = COMMANDS[given.command]!;
-    if (given.flags.help !== undefined) return printHelp(given.isNamed ? given.command : "help");
+    const name = given.command as keyof typeof COMMANDS;
+    const command: Command = COMMANDS[name];
+    if (given.flags.help !== undefined) return (await ON_DEMAND.help()).printHelp(given.isNamed ? name : "help");
     if (given.flags.version !== undefined) {
       process.stdout.write(`${version}\n`);
       return 0;
@@ -54,15 +26,11 @@ export async function main(words: readonly string[]): Promise<ExitCode> {
       const { remedy = `edge-gateway ${given.command} --help shows its usage` } = command;
       throw new Failure(`too many arguments for "${given.command}": ${remedy}`, 2);
     }
-    return await command.run(given);
+    const run = await command.load();
+    return await run(given, command);
   } catch (error) {
     return report(error);
   }
-}
-
-function printHelp(name: string): ExitCode {
-  process.stdout.write(name === "help" ? helpText(COMMANDS) : helpTextOf(name, COMMANDS[name]!));
-  return 0;
 }
 
 function report(error: unknown): ExitCode {

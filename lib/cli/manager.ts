@@ -6,43 +6,38 @@ import type { Admin } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
-import { MANAGER_TABLE, readManagerSettings, type LoneManagerSettings, type ManagerSettings } from "../config/settings.ts";
+import { readManagerSettings, type LoneManagerSettings, type ManagerSettings } from "../config/settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import { createManager, type Manager } from "../manager/server.ts";
 import type { Pair } from "../server/certificates.ts";
 import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
-import type { Command } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { accepted, Failure, listenFailure } from "./failure.ts";
 import { untilStopped } from "./shutdown.ts";
 import { createTlsRenewal, readAuthorities, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
-export const manager: Command = {
-  about: "Start the management UI alone, for the admin interface at MANAGER_BACKEND_API_URL",
-  settings: MANAGER_TABLE,
-  remedy: "name the admin interface with --manager-backend-api-url URL",
-  async run(given) {
-    const settings = accepted(readManagerSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true }));
-    const log = createLog({ level: settings.logLevel, format: settings.logFormat });
-    const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
-    const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
-    const opened = openManager(settings.manager, null, tls, log);
-    const url = await listenManager(opened, settings.manager, log);
-    const renew = createTlsRenewal(tlsSettings, log);
-    const renewNow = () => {
-      if (tls !== null) renew({ manager: opened, tls });
-    };
-    const tlsFiles = watchFiles(renewNow);
-    if (tls !== null) tlsFiles.follow(tlsPaths(tlsSettings));
-    process.on("SIGHUP", renewNow); // without TLS too: SIGHUP must not end the process
-    const stopped = untilStopped(() => opened.close(), log); // finishes the requests in flight
-    announce(url, settings, log);
-    try {
-      return await stopped;
-    } finally {
-      tlsFiles.close();
-      process.off("SIGHUP", renewNow);
-    }
-  },
+export const manager: RunCommand = async (given) => {
+  const settings = accepted(readManagerSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true }));
+  const log = createLog({ level: settings.logLevel, format: settings.logFormat });
+  const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
+  const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
+  const opened = openManager(settings.manager, null, tls, log);
+  const url = await listenManager(opened, settings.manager, log);
+  const renew = createTlsRenewal(tlsSettings, log);
+  const renewNow = () => {
+    if (tls !== null) renew({ manager: opened, tls });
+  };
+  const tlsFiles = watchFiles(renewNow);
+  if (tls !== null) tlsFiles.follow(tlsPaths(tlsSettings));
+  process.on("SIGHUP", renewNow); // without TLS too: SIGHUP must not end the process
+  const stopped = untilStopped(() => opened.close(), log); // finishes the requests in flight
+  announce(url, settings, log);
+  try {
+    return await stopped;
+  } finally {
+    tlsFiles.close();
+    process.off("SIGHUP", renewNow);
+  }
 };
 
 function announce(url: string, { manager: { backendUrl }, logFormat, logLevel }: LoneManagerSettings, log: Log): void {

@@ -3,48 +3,37 @@
  */
 import { MAX_POSTED_BYTES } from "../admin/reload_request.ts";
 import type { dryRunView } from "../admin/views.ts";
-import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
+import { readClientSettings } from "../config/settings.ts";
 import type { Change } from "../gateway/config_diff.ts";
 import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
-import type { Command, FlagTable } from "./arguments.ts";
-import { counted } from "./config_file.ts";
+import type { RunCommand } from "./arguments.ts";
+import { counted } from "./counted.ts";
 import { diffLines } from "./diff.ts";
 import { accepted, Failure, readNamedFile, type ExitCode } from "./failure.ts";
 import { printable, withoutControls } from "./terminal.ts";
 import { readAuthorities } from "./tls_files.ts";
 import { warningLines } from "./warning_text.ts";
 
-const flags: FlagTable = {
-  "dry-run": { value: null, help: "Only print whether FILE, or the gateway's own file, would be accepted, and what would change." },
-};
-
 /** 0: reloaded. 2: refused, the old configuration stays in force. 1: the gateway cannot be asked, or the dry run was refused. */
-export const reload: Command = {
-  operand: "[FILE]",
-  about: "Ask a running gateway to reload its configuration, and print what changed; with --dry-run what would change",
-  settings: CLIENT_TABLE,
-  flags,
-  exits: "0 done, 1 the gateway cannot be asked, or a dry run is refused",
-  async run(given) {
-    const { "dry-run": dryRun, ...shared } = given.flags;
-    const [file] = given.operands;
-    if (file !== undefined && dryRun === undefined) throw new Failure("the gateway reloads the file that it was started with; another FILE is for --dry-run", 2);
-    const { url, user, password, caPath } = accepted(readClientSettings(shared, process.env));
-    const text = file === undefined ? undefined : readNamedFile(file, "FILE", "configuration");
-    // An empty body would stand for the gateway's own file.
-    if (text?.length === 0) throw new Failure(`${file} is empty`, 2);
-    // Asked here: a gateway that refuses a body closes the connection, perhaps before its answer can be read.
-    if (text !== undefined && text.length > MAX_POSTED_BYTES) throw new Failure(`${file} has more than ${MAX_POSTED_BYTES} bytes: no gateway accepts it`, 1);
-    const ca = caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH");
-    return asAdmin({ url, user, password, ca }, async (ask) => {
-      if (dryRun !== undefined) return printDryRun(await ask("POST", DRY_RUN, text), file ?? null, url);
-      const answer = await ask("POST", "/gateway/reload");
-      // Usually the gateway has already reloaded the changed file when the command runs: then the last change is printed.
-      const status = Array.isArray(answer.json.changes) && answer.json.changes.length === 0 ? await ask("GET", "/gateway/status") : null;
-      return print(answer, status?.json.last_change, url);
-    });
-  },
+export const reload: RunCommand = async (given) => {
+  const { "dry-run": dryRun, ...shared } = given.flags;
+  const [file] = given.operands;
+  if (file !== undefined && dryRun === undefined) throw new Failure("the gateway reloads the file that it was started with; another FILE is for --dry-run", 2);
+  const { url, user, password, caPath } = accepted(readClientSettings(shared, process.env));
+  const text = file === undefined ? undefined : readNamedFile(file, "FILE", "configuration");
+  // An empty body would stand for the gateway's own file.
+  if (text?.length === 0) throw new Failure(`${file} is empty`, 2);
+  // Asked here: a gateway that refuses a body closes the connection, perhaps before its answer can be read.
+  if (text !== undefined && text.length > MAX_POSTED_BYTES) throw new Failure(`${file} has more than ${MAX_POSTED_BYTES} bytes: no gateway accepts it`, 1);
+  const ca = caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH");
+  return asAdmin({ url, user, password, ca }, async (ask) => {
+    if (dryRun !== undefined) return printDryRun(await ask("POST", DRY_RUN, text), file ?? null, url);
+    const answer = await ask("POST", "/gateway/reload");
+    // Usually the gateway has already reloaded the changed file when the command runs: then the last change is printed.
+    const status = Array.isArray(answer.json.changes) && answer.json.changes.length === 0 ? await ask("GET", "/gateway/status") : null;
+    return print(answer, status?.json.last_change, url);
+  });
 };
 
 const DRY_RUN = "/gateway/reload?dry_run=true";

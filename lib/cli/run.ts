@@ -4,26 +4,20 @@
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
-import { SETTINGS } from "../config/settings_table.ts";
 import { signatureFile } from "../config/signed.ts";
 import { watchFiles } from "../config/watch.ts";
 import type { Change } from "../gateway/config_diff.ts";
 import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
-import type { Command } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { accepted, type ExitCode } from "./failure.ts";
 import { drain, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { passedSockets } from "./socket_activation.ts";
 import { start, type Started } from "./start.ts";
 import { createTlsRenewal, tlsPaths } from "./tls_files.ts";
 
-export const run: Command = {
-  about: "Start the gateway (also without a command): edge-gateway --config gw.json",
-  settings: SETTINGS,
-  remedy: "name the configuration with --config FILE",
-  run: (given) => serve(accepted(readSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true }))),
-};
+export const run: RunCommand = (given) => serve(accepted(readSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true })));
 
 async function serve(settings: Settings): Promise<ExitCode> {
   const log = logFor(settings);

@@ -4,34 +4,25 @@
 import { renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { signatureOf } from "../base/signature.ts";
 import { whyUnreadable } from "../config/references.ts";
-import { refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
+import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { Failure, readNamedFile } from "./failure.ts";
 import { printable } from "./terminal.ts";
-
-const flags: FlagTable = { key: { value: "PEM", help: "File with the private Ed25519 key: openssl genpkey -algorithm ed25519 -out private.pem" } };
 
 /** Ed25519 needs the whole file in memory (RFC 8032 §5.1.6: it is hashed twice). */
 const MAX_SIGNED_BYTES = 64 * 1024 * 1024;
 
-export const sign: Command = {
-  operand: "FILE",
-  about: "Write the Ed25519 signature of a configuration or of a list of checksums to FILE.sig",
-  settings: {},
-  flags,
-  exits: "0 signed, 1 FILE.sig cannot be written",
-  async run(given) {
-    refuseOtherFlags(given, {}, flags);
-    const [file] = given.operands;
-    const { key } = given.flags;
-    if (file === undefined || typeof key !== "string") throw new Failure("sign needs a file and a private key: edge-gateway sign FILE --key private.pem", 2);
-    const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
-    if (size > MAX_SIGNED_BYTES) throw new Failure(`${file} has more than ${MAX_SIGNED_BYTES} bytes: sign its checksum instead (sha256sum FILE > SHA256SUMS)`, 2);
-    const signed = signatureOf(readNamedFile(file, "FILE", "file"), readNamedFile(key, "--key", "private key"));
-    if (signed.problem !== undefined) throw new Failure(`${key} (--key) ${signed.problem}`, 2);
-    writeWhole(`${file}.sig`, signed.signature);
-    process.stdout.write(printable([`${file}.sig is written; ${file} must not change any more`]));
-    return 0;
-  },
+export const sign: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
+  const [file] = given.operands;
+  const { key } = given.flags;
+  if (file === undefined || typeof key !== "string") throw new Failure("sign needs a file and a private key: edge-gateway sign FILE --key private.pem", 2);
+  const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+  if (size > MAX_SIGNED_BYTES) throw new Failure(`${file} has more than ${MAX_SIGNED_BYTES} bytes: sign its checksum instead (sha256sum FILE > SHA256SUMS)`, 2);
+  const signed = signatureOf(readNamedFile(file, "FILE", "file"), readNamedFile(key, "--key", "private key"));
+  if (signed.problem !== undefined) throw new Failure(`${key} (--key) ${signed.problem}`, 2);
+  writeWhole(`${file}.sig`, signed.signature);
+  process.stdout.write(printable([`${file}.sig is written; ${file} must not change any more`]));
+  return 0;
 };
 
 /** Written beside it and renamed, so that a running gateway never reads half a signature. */

@@ -2,8 +2,7 @@
  * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing.
  */
 import type { AddressInfo } from "node:net";
-import { createProbes } from "../admin/probes.ts";
-import { createAdmin, type Admin, type ProxyConfig } from "../admin/server.ts";
+import type { Admin, ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
@@ -15,8 +14,8 @@ import type { Manager } from "../manager/server.ts";
 import type { OperatorServer } from "../server/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
+import { ON_DEMAND } from "./commands.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { listenManager, openManager } from "./manager.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 import { readTlsFiles } from "./tls_files.ts";
 import { openWorkers } from "./workers.ts";
@@ -54,11 +53,12 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { reload, sockets, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
-  const supervisor = openWorkers(settings, log);
+  if (tracing !== null) await modules.parts.loadPart("tracing");
+  const supervisor = await openWorkers(settings, log);
   const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
   const tls = readTlsFiles(settings, log);
-  const admin = openAdmin(settings, { gateway, tls, reload, log });
-  const probes = openProbes(settings, gateway, log);
+  const admin = await openAdmin(settings, { gateway, tls, reload, log });
+  const probes = await openProbes(settings, gateway, log);
   let manager: Manager | null = null;
   try {
     const plain = await listenFor({ gateway, settings, name: "HTTP_PORT", port: settings.httpPort, fds: sockets?.http, tls: null });
@@ -68,8 +68,12 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     });
     const [http, https] = [urlsOf(plain), urlsOf(secure)];
     const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
-    if (settings.manager !== null) manager = openManager(settings.manager, admin, tls, log);
-    const managerUrl = manager === null ? null : await listenManager(manager, settings.manager!, log);
+    let managerUrl: string | null = null;
+    if (settings.manager !== null) {
+      const { listenManager, openManager } = await ON_DEMAND.manager();
+      manager = openManager(settings.manager, admin, tls, log);
+      managerUrl = await listenManager(manager, settings.manager, log);
+    }
     // After the traffic, which is what "ready" is about.
     const probeUrl = probes === null ? null : await listenProbes(probes, settings.probe!);
     return { gateway, admin, manager, probes, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
@@ -137,9 +141,10 @@ interface AdminParts {
   readonly log: Log;
 }
 
-function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts): Admin | null {
+async function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts): Promise<Admin | null> {
   const { admin } = settings;
   if (admin === null) return null;
+  const { createAdmin } = await ON_DEMAND.admin();
   try {
     return createAdmin({
       ...admin,
@@ -195,13 +200,14 @@ async function listenAdmin(admin: Admin, settings: Settings): Promise<string> {
   }
 }
 
-function openProbes({ probe, metricsToken }: Settings, gateway: Gateway, log: Log): OperatorServer | null {
+async function openProbes({ probe, metricsToken }: Settings, gateway: Gateway, log: Log): Promise<OperatorServer | null> {
   if (probe === null) return null;
   const { hosts } = probe;
   const metrics = async () => {
     await refresh(gateway, "all");
     return gateway.metricsStream();
   };
+  const { createProbes } = await ON_DEMAND.probes();
   return createProbes({ ready: () => gateway.ready, metrics, metricsToken, hosts, clock: systemClock, log });
 }
 

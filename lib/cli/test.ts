@@ -6,45 +6,33 @@ import type { Json } from "../config/json.ts";
 import { isMatches } from "../config/tests.ts";
 import type { TestReport, TestResult } from "../gateway/status.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
-import type { Command, FlagTable } from "./arguments.ts";
-import { configKeyFile, counted, FILE_SETTINGS, namedFile, openCandidate } from "./config_file.ts";
+import type { RunCommand } from "./arguments.ts";
+import { configKeyFile, namedFile, openCandidate } from "./config_file.ts";
+import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
 import { junitXml } from "./junit.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
 
-const flags: FlagTable = {
-  only: { value: "TEXT", help: "Run only the tests whose names contain this text." },
-  json: { value: null, help: "Print JSON." },
-  junit: { value: "FILE", help: "Also write the results to this file as JUnit XML." },
-};
-
 /** 0: all pass. 1: one fails. 2: the command line or the configuration is wrong, or --only matches no test. */
-export const test: Command = {
-  operand: "[FILE]",
-  about: "Run the tests of a configuration; nothing is started or dialled",
-  settings: FILE_SETTINGS,
-  flags,
-  exits: "0 all tests pass, 1 a test fails",
-  async run(given) {
-    const file = namedFile(given, FILE_SETTINGS, flags);
-    const { only, json, junit } = given.flags as Readonly<Record<string, string | undefined>>;
-    const candidate = await openCandidate(file, configKeyFile(given));
-    try {
-      const { configuration } = candidate;
-      const { tests } = configuration.snapshot;
-      if (only !== undefined && !tests.some(({ name }) => name.includes(only))) {
-        throw new Failure(`--only: none of the ${counted(tests.length, "test")} in ${file} has ${JSON.stringify(only)} in its name`, 2);
-      }
-      // Before the tests run: a result that cannot be written is of no use.
-      if (junit !== undefined) writeReport(junit, "", "no tests were run");
-      const report = await configuration.test(only);
-      if (junit !== undefined) writeReport(junit, junitXml(report, file), `${report.passed} passed, ${report.failed} failed`);
-      process.stdout.write(json !== undefined ? `${JSON.stringify(report, null, 2)}\n` : reportText(report, file, paintFor(process.stdout)));
-      return report.failed === 0 ? 0 : 1;
-    } finally {
-      await candidate.close();
+export const test: RunCommand = async (given, own) => {
+  const file = namedFile(given, own);
+  const { only, json, junit } = given.flags as Readonly<Record<string, string | undefined>>;
+  const candidate = await openCandidate(file, configKeyFile(given));
+  try {
+    const { configuration } = candidate;
+    const { tests } = configuration.snapshot;
+    if (only !== undefined && !tests.some(({ name }) => name.includes(only))) {
+      throw new Failure(`--only: none of the ${counted(tests.length, "test")} in ${file} has ${JSON.stringify(only)} in its name`, 2);
     }
-  },
+    // Before the tests run: a result that cannot be written is of no use.
+    if (junit !== undefined) writeReport(junit, "", "no tests were run");
+    const report = await configuration.test(only);
+    if (junit !== undefined) writeReport(junit, junitXml(report, file), `${report.passed} passed, ${report.failed} failed`);
+    process.stdout.write(json !== undefined ? `${JSON.stringify(report, null, 2)}\n` : reportText(report, file, paintFor(process.stdout)));
+    return report.failed === 0 ? 0 : 1;
+  } finally {
+    await candidate.close();
+  }
 };
 
 function writeReport(path: string, text: string, outcome: string): void {

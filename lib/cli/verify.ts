@@ -7,12 +7,10 @@ import { open, readdir, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { verifySignature } from "../base/signature.ts";
 import { whyUnreadable } from "../config/references.ts";
-import { refuseOtherFlags, type Command, type FlagTable } from "./arguments.ts";
-import { counted } from "./config_file.ts";
+import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import { counted } from "./counted.ts";
 import { Failure, readNamedFile } from "./failure.ts";
 import { printable, withoutControls } from "./terminal.ts";
-
-const flags: FlagTable = { key: { value: "PEM", help: "File with the public key, or with several of which one has signed; it must not come with the release." } };
 
 export const SUMS = "SHA256SUMS";
 const SIGNATURE = `${SUMS}.sig`;
@@ -20,40 +18,33 @@ const SIGNATURE = `${SUMS}.sig`;
 const MAX_BYTES = 1024 * 1024;
 
 /** Reports every file that is wrong. Nothing in SHA256SUMS is used before its signature is verified. */
-export const verify: Command = {
-  operand: "DIR",
-  about: "Check the signature and the checksums of a release, and that its folder has no other files",
-  settings: {},
-  flags,
-  exits: "0 the release is whole and signed, 1 it is not",
-  async run(given) {
-    refuseOtherFlags(given, {}, flags);
-    const [folder] = given.operands;
-    const { key } = given.flags;
-    if (folder === undefined || typeof key !== "string") throw new Failure("verify needs a folder and a public key: edge-gateway verify DIR --key public.pem", 2);
-    const keys = readNamedFile(key, "--key", "public key").toString("latin1");
-    const names = await readdir(folder).catch((error: unknown) => {
-      throw new Failure(`cannot read the folder ${folder} (DIR): ${whyUnreadable(error)}`, 2);
-    });
-    const text = await readSmall(folder, SUMS);
-    const verified = verifySignature(text, String(await readSmall(folder, SIGNATURE)), keys);
-    if (verified.problem !== undefined) {
-      const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${key} (--key)` }[verified.file];
-      throw failure([`${file} ${verified.problem}`], verified.file === "keys" ? 2 : 1);
-    }
-    const sums = readSums(text, join(folder, SUMS));
-    const problems: string[] = [];
-    for (const [name, sum] of sums) {
-      const problem = await fileProblem(join(folder, name), sum);
-      if (problem !== undefined) problems.push(`${join(folder, name)} ${problem}`);
-    }
-    const others = names.filter((name) => name !== SUMS && name !== SIGNATURE && !sums.has(name)).sort();
-    problems.push(...others.map((name) => `${join(folder, name)} is not listed in ${SUMS}: it is no part of the release; remove it`));
-    if (problems.length > 0) throw failure(problems, 1);
-    const listed = [...sums.keys()].map((name) => `${name}: OK`);
-    process.stdout.write(printable([...listed, `${counted(sums.size, "file")} as signed with the key whose SHA-256 is ${verified.signer.fingerprint}`]));
-    return 0;
-  },
+export const verify: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
+  const [folder] = given.operands;
+  const { key } = given.flags;
+  if (folder === undefined || typeof key !== "string") throw new Failure("verify needs a folder and a public key: edge-gateway verify DIR --key public.pem", 2);
+  const keys = readNamedFile(key, "--key", "public key").toString("latin1");
+  const names = await readdir(folder).catch((error: unknown) => {
+    throw new Failure(`cannot read the folder ${folder} (DIR): ${whyUnreadable(error)}`, 2);
+  });
+  const text = await readSmall(folder, SUMS);
+  const verified = verifySignature(text, String(await readSmall(folder, SIGNATURE)), keys);
+  if (verified.problem !== undefined) {
+    const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${key} (--key)` }[verified.file];
+    throw failure([`${file} ${verified.problem}`], verified.file === "keys" ? 2 : 1);
+  }
+  const sums = readSums(text, join(folder, SUMS));
+  const problems: string[] = [];
+  for (const [name, sum] of sums) {
+    const problem = await fileProblem(join(folder, name), sum);
+    if (problem !== undefined) problems.push(`${join(folder, name)} ${problem}`);
+  }
+  const others = names.filter((name) => name !== SUMS && name !== SIGNATURE && !sums.has(name)).sort();
+  problems.push(...others.map((name) => `${join(folder, name)} is not listed in ${SUMS}: it is no part of the release; remove it`));
+  if (problems.length > 0) throw failure(problems, 1);
+  const listed = [...sums.keys()].map((name) => `${name}: OK`);
+  process.stdout.write(printable([...listed, `${counted(sums.size, "file")} as signed with the key whose SHA-256 is ${verified.signer.fingerprint}`]));
+  return 0;
 };
 
 function failure(problems: readonly string[], exitCode: 1 | 2): Failure {

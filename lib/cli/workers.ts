@@ -3,8 +3,9 @@
  */
 import { availableParallelism } from "node:os";
 import type { Log } from "../base/log.ts";
-import { Supervisor } from "../cluster/supervisor.ts";
+import type { Supervisor } from "../cluster/supervisor.ts";
 import type { Settings } from "../config/settings.ts";
+import { ON_DEMAND } from "./commands.ts";
 import { Failure } from "./failure.ts";
 
 /** Systems on which several threads can listen on one port, and the kernel spreads the connections over them. */
@@ -18,10 +19,11 @@ export interface Machine {
   readonly cores: number;
 }
 
-/** Null: this thread serves the requests. Throws a `Failure` where there cannot be as many workers as the settings ask for. */
-export function openWorkers({ workers, logLevel, logFormat, tracing }: Settings, log: Log): Supervisor | null {
+/** Null: this thread serves the requests. Rejects with a `Failure` where there cannot be as many workers as the settings ask for. */
+export async function openWorkers({ workers, logLevel, logFormat, tracing }: Settings, log: Log): Promise<Supervisor | null> {
   const count = workerCount(workers, log, { node: process.versions.node, platform: process.platform, cores: availableParallelism() });
   if (count === 1) return null;
+  const { Supervisor } = await ON_DEMAND.workers();
   const write = (line: string) => void process.stderr.write(line);
   return new Supervisor({ count, log: { level: logLevel, format: logFormat }, tracing, logger: log, write });
 }

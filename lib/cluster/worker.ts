@@ -45,6 +45,7 @@ port.on("message", (message: ToWorker) => {
 async function create(bundle: Bundle): Promise<Gateway> {
   const modules = new PluginModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
+  if (start.tracing !== null) await modules.parts.loadPart("tracing");
   // The main thread compiles the same, and logs it.
   const write = (line: string) => {
     if (isCreated && !configuration.isCompiling) send({ type: "log", line });

@@ -127,6 +127,21 @@ export function pluginModulesOf(source: ConfigSource, options: ReadOptions): rea
   return found.flatMap(({ module }) => (module === INVALID ? [] : [module]));
 }
 
+/** Returns a function that says whether a configuration has a text as a value or a key, as far as it can be read. */
+export function quotesIn(source: ConfigSource): (text: string) => boolean {
+  // The text itself is searched, and not parsed twice. Only an escape could hide a name.
+  if ("text" in source && !source.text.includes("\\u")) return (text) => source.text.includes(`"${text}"`);
+  const found = new Set<string>();
+  const visit = (node: JsonNode) => {
+    if (node.kind === "string") found.add(node.value);
+    else if (node.kind === "array") node.items.forEach(visit);
+    else if (node.kind === "object") for (const [key, { value }] of node.members) visit((found.add(key), value));
+  };
+  const { node } = parsedFrom(source);
+  if (node !== null) visit(node);
+  return (text) => found.has(text);
+}
+
 /** All kinds that a configuration can use; its errors are ignored. */
 export function kindsWithModules<K extends PluginKind>(
   source: ConfigSource,

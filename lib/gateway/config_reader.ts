@@ -4,10 +4,10 @@
 import { readFileSync, statSync } from "node:fs";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
-import { builtinPlugins } from "../plugins/builtin.ts";
 import { kindProblem } from "../plugins/kit.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
+import { KINDS } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import type { Loaded } from "./snapshot.ts";
 
@@ -21,6 +21,8 @@ export interface ConfigurationOptions {
    * in `FILE.sig` beside each. The keys are read again at each reload. Default: no signature is needed.
    */
   readonly configKeyFile?: string;
+  /** The names of the built-in plugin kinds that a configuration may use. Default: all. */
+  readonly kinds?: readonly string[];
   /** Plugin kinds beside the built-in ones. */
   readonly plugins?: readonly AnyPlugin[];
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
@@ -62,15 +64,14 @@ export interface ReadConfig {
 
 export class ConfigReader {
   readonly #options: ConfigurationOptions;
-  readonly #kinds: readonly AnyPlugin[];
   readonly #modules: PluginModules;
   readonly #readFile: (path: string) => Buffer;
 
   /** `readFile` gives the files that `load` is not given. Throws a `TypeError` for plugin kinds that cannot be used. */
   constructor(options: ConfigurationOptions, readFile: (path: string) => Buffer) {
     this.#options = options;
-    this.#kinds = allKinds(options.plugins ?? []);
     this.#modules = options.modules ?? new PluginModules();
+    this.#kinds();
     this.#readFile = readFile;
   }
 
@@ -96,7 +97,7 @@ export class ConfigReader {
     const files = new Map<string, Buffer>();
     const read = this.#readFile;
     const loaded = loadConfig(source, {
-      kinds: this.#kinds,
+      kinds: this.#kinds(),
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
       readFile(path) {
@@ -120,9 +121,29 @@ export class ConfigReader {
     if (source?.ok) await this.#modules.load(source, environment);
   }
 
+  /** Loads the parts of the program that a source names. */
+  loadParts(source: ConfigSource): Promise<void> {
+    return this.#modules.parts.load(source);
+  }
+
   /** As `loadModules`, of a source that was read with all of its files. */
   async loadModulesOf(source: ConfigSource, { environment, files }: Inputs): Promise<void> {
     await this.#modules.load(source, environment, (path) => files.get(path) ?? this.#readFile(path));
+  }
+
+  /** The built-in kinds and those of the options. */
+  #kinds(): readonly AnyPlugin[] {
+    const { kinds: names = Object.keys(KINDS), plugins = [] } = this.#options;
+    const unknown = names.find((name) => !Object.hasOwn(KINDS, name));
+    if (unknown !== undefined) throw new TypeError(`kinds: there is no built-in plugin kind "${unknown}"; there are ${Object.keys(KINDS).join(", ")}`);
+    const kinds = this.#modules.parts.kinds.filter(({ name }) => names.includes(name));
+    for (const kind of plugins) {
+      const problem = kindProblem(kind);
+      if (problem !== undefined) throw new TypeError(problem);
+      if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
+      kinds.push(kind);
+    }
+    return kinds;
   }
 }
 
@@ -145,15 +166,4 @@ export function readNoFile(path: string): never {
 
 export function fileOf(source: ConfigSource): string | undefined {
   return "file" in source ? source.file : undefined;
-}
-
-function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
-  const kinds = [...builtinPlugins];
-  for (const kind of own) {
-    const problem = kindProblem(kind);
-    if (problem !== undefined) throw new TypeError(problem);
-    if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
-    kinds.push(kind);
-  }
-  return kinds;
 }

@@ -14,9 +14,9 @@ import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
 import { ConfigError, ConfigReader, fileOf, readNoFile, readPlainFile } from "./config_reader.ts";
 import type { ConfigText, ConfigurationOptions, ReadConfig } from "./config_reader.ts";
+import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
-import { failuresOf, runTests } from "./proof/run_tests.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
@@ -120,8 +120,10 @@ export class Configuration {
     const at = this.#tools.clock.wall();
     try {
       this.#checkOpen();
+      const source = this.#reader.source(config);
+      await this.#reader.loadParts(source);
       this.#isReread = false;
-      const read = this.#reader.load(this.#reader.source(config));
+      const read = this.#reader.load(source);
       const { loaded } = read;
       await this.#runTests(read);
       // In slices before the configuration is in force: status and log need them at once afterwards.
@@ -153,6 +155,11 @@ export class Configuration {
     return this.#reader.loadModules(config);
   }
 
+  /** Loads what a text names, for another `Configuration` with it. */
+  loadParts(source: ConfigText): Promise<void> {
+    return this.#reader.loadParts(source);
+  }
+
   /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails. */
   prove(): Promise<void> {
     return (this.#proven ??= this.#runTests({ loaded: this.snapshot, source: this.#read.source }));
@@ -161,16 +168,24 @@ export class Configuration {
   /** See `Gateway.test`. */
   async test(only?: string): Promise<TestReport> {
     const { snapshot } = this;
-    const report = await runTests(snapshot, { only, wall: this.#tools.clock.wall(), signal: this.#closing.signal });
+    const report = await this.#reportOn(snapshot, only);
     if (only === undefined && !this.#closing.signal.aborted) this.#note(snapshot, report);
     return report;
   }
 
   async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">): Promise<void> {
-    const report = await runTests(loaded, { wall: this.#tools.clock.wall(), signal: this.#closing.signal });
+    const report = await this.#reportOn(loaded);
     this.#checkOpen();
     this.#note(loaded, report);
-    if (report.failed > 0) throw new ConfigError(failuresOf(loaded.tests, report), fileOf(source));
+    if (report.failed === 0) return;
+    const { failuresOf } = await ON_DEMAND.tests();
+    throw new ConfigError(failuresOf(loaded.tests, report), fileOf(source));
+  }
+
+  async #reportOn(loaded: Loaded, only?: string): Promise<TestReport> {
+    if (loaded.tests.length === 0) return { passed: 0, failed: 0, tests: [] };
+    const { runTests } = await ON_DEMAND.tests();
+    return runTests(loaded, { only, wall: this.#tools.clock.wall(), signal: this.#closing.signal });
   }
 
   #note({ digest }: Loaded, report: TestReport): void {

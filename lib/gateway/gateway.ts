@@ -9,26 +9,28 @@ import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
 import type { ConfigInput } from "../config/model.ts";
-import { tracingProblem } from "../config/tracing.ts";
+import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { OtlpExporter } from "../observe/otlp.ts";
+import type { OtlpExporter } from "../observe/otlp.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { createSampler } from "../observe/sampling.ts";
 import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
-import { Tracer } from "../observe/trace.ts";
+import type { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
-import { explain, type Explanation, type Question } from "./explain.ts";
+import type { Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
-import { dryRun, type DryRun } from "./proof/dry_run.ts";
+import type { DryRun } from "./proof/dry_run.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
+import { ON_DEMAND, type Parts } from "./parts.ts";
+import { PluginModules } from "./plugin_modules.ts";
 import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
@@ -72,21 +74,19 @@ export class Gateway {
    * refused, a `TypeError` for other options. Nothing listens yet.
    */
   constructor(options: GatewayOptions, threads: Threads = ALONE, following: Following | null = null) {
-    const { log = silentLog, clock = systemClock, tracing, lookup } = options;
+    const { log = silentLog, clock = systemClock, tracing, lookup, modules = new PluginModules() } = options;
     const problem = tracing === undefined ? undefined : tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
     const metrics = new Metrics();
     this.#log = log;
     this.#clock = clock;
-    this.#runtime = new Runtime(clock, log, lookup, threads);
+    this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, isRemote: following !== null });
-    this.#spans = tracing === undefined ? null : new OtlpExporter({ settings: tracing, clock, log });
-    const sampler = createSampler(tracing?.sampler ?? "parentbased_always_on", tracing?.ratio ?? 1);
-    this.#tracer = this.#spans === null ? null : new Tracer({ clock, sampler, sink: this.#spans });
+    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log });
     this.#process = createProcessFigures(clock);
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
-    this.#configuration = new Configuration(options, parts, undefined, following);
+    this.#configuration = new Configuration({ ...options, modules }, parts, undefined, following);
     this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
@@ -198,7 +198,8 @@ export class Gateway {
   }
 
   /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
-  explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
+  async explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
+    const { explain } = await ON_DEMAND.explain();
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
@@ -264,7 +265,8 @@ export class Gateway {
    * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Never rejects
    * for errors in it.
    */
-  dryRun(text: Buffer | null = null): Promise<DryRun> {
+  async dryRun(text: Buffer | null = null): Promise<DryRun> {
+    const { dryRun } = await ON_DEMAND.dryRun();
     return dryRun(this.#configuration, this.#requests.recent.list(), text);
   }
 
@@ -359,4 +361,11 @@ export class Gateway {
     if (maxHeaderBytes !== limits.maxHeaderBytes || maxHeaders !== limits.maxHeaders) this.#listener.renewSessions("all");
     else if (h2c && !next.global.h2c) this.#listener.renewSessions("plain");
   }
+}
+
+function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }): [OtlpExporter, Tracer] {
+  const { OtlpExporter, Tracer } = parts.part("tracing");
+  const { sampler = "parentbased_always_on", ratio = 1 } = settings;
+  const spans = new OtlpExporter({ settings, ...tools });
+  return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans })];
 }

@@ -10,13 +10,14 @@ import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, ty
 import type { PluginModule } from "../config/model.ts";
 import { kindProblem, kit } from "../plugins/kit.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import { NOT_LOADED, Parts } from "./parts.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`. Never rejects:
- * `createGateway` reports the errors of modules together with all other errors. `configKeyFile` is the option of `createGateway`: nothing is
- * loaded for a file without the signature that it must have.
+ * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`, and the parts of
+ * the program that it names. Never rejects: `createGateway` reports the errors of modules together with all other errors. `configKeyFile` is
+ * the option of `createGateway`: nothing is loaded for a file without the signature that it must have.
  */
 export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<PluginModules> {
   const modules = new PluginModules();
@@ -38,15 +39,17 @@ export async function moduleKinds(
   return kindsWithModules(read, { environment: process.env, kinds: given, moduleKinds: (module) => modules.kindsOf(module) });
 }
 
-/** Modules by path and digest. A loaded module stays for the life of the process: node cannot unload it. */
+/** Modules by path and digest, and the parts of the program. A loaded module stays for the life of the process: node cannot unload it. */
 export class PluginModules {
+  readonly parts = new Parts();
   readonly #loaded = new Map<string, readonly AnyPlugin[]>();
   /** Why a module could not be used when it was last tried. */
   readonly #problems = new Map<string, string>();
   #tries = 0;
 
-  /** Loads the modules that are not loaded yet, one after the other. `readFile` defaults to the file system. */
+  /** Loads the parts and modules that are not loaded yet, modules one after the other. `readFile` defaults to the file system. */
   async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {
+    await this.parts.load(source);
     for (const module of pluginModulesOf(source, { environment, ...(readFile && { readFile }) })) {
       const key = keyOf(module);
       if (this.#loaded.has(key)) continue;
@@ -65,8 +68,6 @@ export class PluginModules {
     return this.#loaded.get(key) ?? this.#problems.get(key) ?? NOT_LOADED;
   }
 }
-
-const NOT_LOADED = "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
 
 function keyOf({ path, sha256 }: PluginModule): string {
   return `${sha256} ${path.path}`;

@@ -20,7 +20,8 @@ import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
 import { FailureReports, HEALTH_BYTES, type UpstreamFailures } from "../upstream/shared_health.ts";
-import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
+import type { SessionsOptions } from "../upstream/sessions.ts";
+import { Parts } from "./parts.ts";
 
 /** The objects that one snapshot uses; all others are released when the snapshot comes into force. */
 export interface InUse {
@@ -65,6 +66,7 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 export class Runtime {
   readonly clock: Clock;
   readonly threads: Threads;
+  readonly parts: Parts;
   readonly counters: MemoryCounters;
   /** Decisions that shared counters did not make, by reason. */
   readonly countersErrors = new Map<string, number>();
@@ -90,9 +92,10 @@ export class Runtime {
   #inUse: InUse | null = null;
   #isActive = false;
 
-  /** `lookup` returns all addresses of a host; default: getaddrinfo. */
-  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE) {
+  /** `lookup` returns all addresses of a host; default: getaddrinfo. `parts`: default: none that has to be loaded. */
+  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>, threads = ALONE, parts = new Parts()) {
     this.clock = clock;
+    this.parts = parts;
     this.threads = threads;
     this.counters = memoryCounters(clock, undefined, threads);
     this.#log = log;
@@ -282,7 +285,10 @@ export class Runtime {
   #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
     const name = this.#names.name(options.host);
     const named = name === undefined ? options : { ...options, name };
-    if (!isHttp1(named)) return new Sessions(named, maxConnections, this.clock);
+    if (!isHttp1(named)) {
+      const { Sessions, forwardHttp2 } = this.parts.part("http2");
+      return new Sessions(named, maxConnections, this.clock, forwardHttp2);
+    }
     return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch: this.writeBatch }, maxConnections, this.clock);
   }
 }

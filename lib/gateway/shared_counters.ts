@@ -3,7 +3,7 @@
  */
 import { hash } from "node:crypto";
 import type { Config } from "../config/model.ts";
-import { RedisCounters, type RedisSettings } from "../store/redis.ts";
+import type { RedisCounters, RedisSettings } from "../store/redis.ts";
 import { connect, readyEvent, tlsOptions, upstreamTls } from "../upstream/connect.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import type { InUse } from "./runtime.ts";
@@ -15,7 +15,8 @@ export function sharedCounters(config: CountersConfig | undefined, inUse: InUse,
   if (config === undefined) return null;
   const settings = settingsOf(config);
   const tls = [config.url].flat()[0]!.secure ? upstreamTls({ ...config.tls, verify: true }) : null;
-  const { clock, counters: local, countersErrors: errors, writeBatch } = runtime;
+  const { clock, counters: local, countersErrors: errors, writeBatch, parts } = runtime;
+  const { RedisCounters } = parts.part("redis");
   const make = () =>
     new RedisCounters(settings, {
       ...{ clock, log, local, errors, writeBatch, random: Math.random },

@@ -10,7 +10,7 @@ import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import { describeNode, nodeAt, positionAt, type Json, type JsonNode } from "../config/json.ts";
-import { INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
+import { boolean, INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
 import { BODILESS, pump } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
@@ -24,11 +24,13 @@ const schema = object(
     body: optional(jsonSchema("JSON Schema of the body, which then has to be JSON.")),
     query: optional(jsonSchema("JSON Schema of an object with the parameters of the query.")),
     headers: optional(jsonSchema("JSON Schema of an object with the headers, names in lower case.")),
+    body_required: withDefault(boolean({ describe: "Whether requests without a body are refused." }), true),
     max_bytes: withDefault(integer({ min: 1, max: 67_108_864, describe: "Maximum length of the body, in bytes." }), 1_048_576),
   },
   {
     describe: "Refuses requests that do not match a JSON Schema.",
-    refine({ body, query, headers }, report) {
+    refine({ body, bodyRequired, query, headers }, report) {
+      if (body === undefined && !bodyRequired) report('is for "body"', "body_required");
       if (body === undefined && query === undefined && headers === undefined) report('needs at least one of "body", "query" and "headers"');
       if (query?.written === false) report('refuses every request; for none with a query: { "maxProperties": 0 }', "query");
       if (headers?.written === false) report("refuses every request", "headers");
@@ -100,8 +102,9 @@ type PartCheck = (exchange: Exchange, body: Buffer | null | undefined, run: Run)
 export const requestValidation = definePlugin({
   name: "request_validation",
   schema,
-  create({ body: bodySchema, query, headers, maxBytes }, { clock }) {
+  create({ body: bodySchema, bodyRequired, query, headers, maxBytes }, { clock }) {
     const parts = partChecks(query, headers, bodySchema);
+    const mayBeMissing = ({ method }: Exchange) => !bodyRequired || BODILESS.has(method);
     const nextSlice = createTimeSlices();
     let heldBytes = 0;
 
@@ -142,7 +145,7 @@ export const requestValidation = definePlugin({
           return received > maxBytes ? tooLarge : heldBytes > MOST_HELD ? busy : null;
         });
         if (typeof read === "function") return read();
-        const refused = await refusal(exchange, received === 0 && BODILESS.has(exchange.method) ? undefined : Buffer.concat(read));
+        const refused = await refusal(exchange, received === 0 && mayBeMissing(exchange) ? undefined : Buffer.concat(read));
         if (refused !== null) return refused;
         const again = Readable.from(read, { objectMode: false });
         return await next(exchange.with({ body: again, headers: withoutHeader(exchange.headers, "expect") }));
@@ -154,7 +157,7 @@ export const requestValidation = definePlugin({
     return (next) => (exchange) => {
       const { body } = exchange;
       if (bodySchema !== undefined && body !== null) return withBody(exchange, body, next);
-      const needsBody = bodySchema !== undefined && exchange.upgrade === null && !BODILESS.has(exchange.method);
+      const needsBody = bodySchema !== undefined && exchange.upgrade === null && !mayBeMissing(exchange);
       const refused = refusal(exchange, needsBody ? null : undefined);
       return refused instanceof Promise ? refused.then((later) => later ?? next(exchange)) : (refused ?? next(exchange));
     };

@@ -6,12 +6,13 @@ import { hash } from "node:crypto";
 import type { Socket } from "node:net";
 // Node's own function: the tests of an embedder may replace the global one to stop time.
 import { setImmediate } from "node:timers";
+import { addressOf } from "../base/cidr.ts";
 import { DeadlineTimer, type Clock, type HasDeadline } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { WriteBatch } from "../base/write_batch.ts";
 import type { Counters, Decision, GiveMemory, Limiter, LimiterOptions, Undecided } from "./counters.ts";
 import type { MemoryCounters, MemoryLimiter } from "./memory.ts";
-import { addressOf, RedisServers, type RedisServer } from "./redis_cluster.ts";
+import { RedisServers, type RedisServer } from "./redis_cluster.ts";
 import { RedisConnection, replyProblem, type Command, type Greeting } from "./redis_connection.ts";
 import { ScriptCalls } from "./redis_script.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";

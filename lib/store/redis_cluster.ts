@@ -2,6 +2,7 @@
  * Finds the server of a key: the only one, or the one that has its hash slot in a Cluster
  * (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
  */
+import { addressOf } from "../base/cidr.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { replyProblem, type Command, type RedisConnection } from "./redis_connection.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";
@@ -203,10 +204,6 @@ function serverOf(address: string, from: RedisConnection): RedisServer | null {
   const host = address.slice(0, colon);
   const own = from.address.slice(0, from.address.lastIndexOf(":")).replace(/^\[|\]$/g, "");
   return { host: host === "" || host === "?" ? own : host, port };
-}
-
-export function addressOf({ host, port }: RedisServer): string {
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 /** CRC-16/XMODEM of the hash tag, modulo the number of slots. */

@@ -4,12 +4,14 @@
 import http2, { type ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
-import type { Timer } from "../base/clock.ts";
+import type { Clock, Timer } from "../base/clock.ts";
 import { Fault, ignore } from "../base/errors.ts";
+import type { Reply } from "../http/reply.ts";
 import type { Address } from "./addresses.ts";
 import { connectFailure, readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
+import type { Try } from "./upstream_request.ts";
 
 export interface SessionsOptions extends ConnectionPoolOptions {
   /** "h2": over TLS, negotiated by ALPN. "h2c": without TLS, by prior knowledge (RFC 9113 §3.3). */
@@ -17,11 +19,19 @@ export interface SessionsOptions extends ConnectionPoolOptions {
 }
 
 export class Sessions extends ConnectionPool<Session, SessionsOptions> {
+  /** As `Peer.forward`. */
+  readonly forward: (attempt: Try<Sessions>) => Promise<Reply>;
   readonly #sessions = new Set<Session>();
   /** Counts leases: whose turn it is among the addresses. */
   #turn = 0;
   /** The stream limit of the upstream's latest connection: assumed for the next connection until its SETTINGS arrive. */
   #usualStreams = STREAMS_BEFORE_SETTINGS;
+
+  /** `forward`: `forwardHttp2`, which is loaded together with this class. */
+  constructor(options: SessionsOptions, maxConnections: number, clock: Clock, forward: Sessions["forward"]) {
+    super(options, maxConnections, clock);
+    this.forward = forward;
+  }
 
   /** A stream on the session that is returned, to be ended with `session.release`; null if all are full. Never on `except`. */
   tryLease(except: Session | null = null): Session | null {

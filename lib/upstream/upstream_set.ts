@@ -12,7 +12,6 @@ import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } 
 import { isUpstreams, RetryBudget } from "./faults.ts";
 import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
-import { forwardHttp2 } from "./http2_request.ts";
 import { Pool } from "./pool.ts";
 import type { Sessions } from "./sessions.ts";
 import { PublishedHealth, publishHealth, type FailureReports } from "./shared_health.ts";
@@ -64,7 +63,7 @@ export class Peer implements Destination<Connections>, Candidate {
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
     const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false };
-    return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : forwardHttp2(attempt as Try<Sessions>);
+    return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);
   }
 
   broken(fault: Fault): void {

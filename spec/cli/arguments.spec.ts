@@ -85,17 +85,17 @@ describe("readArguments", () => {
 });
 
 describe("refuseOtherFlags", () => {
-  const settings = { configPath: SETTINGS.configPath };
+  const own = { settings: { configPath: SETTINGS.configPath } };
 
   it("accepts the flags of the settings", () => {
-    expect(() => refuseOtherFlags(read("validate", "--config", "x"), settings)).not.toThrow();
+    expect(() => refuseOtherFlags(read("validate", "--config", "x"), own)).not.toThrow();
   });
 
   it("accepts the command's own flags, suggests them, and refuses those of other commands", () => {
     const { json } = OWN;
-    expect(() => refuseOtherFlags(read("validate", "--json"), settings, { json })).not.toThrow();
-    expect(() => refuseOtherFlags(read("validate", "--jsn"), settings, { json })).toThrow("--jsn is not a known flag; did you mean --json?");
-    expect(() => refuseOtherFlags(read("validate", "-H", "A: 1"), settings, { json })).toThrow("--header is not a known flag");
+    expect(() => refuseOtherFlags(read("validate", "--json"), { ...own, flags: { json } })).not.toThrow();
+    expect(() => refuseOtherFlags(read("validate", "--jsn"), { ...own, flags: { json } })).toThrow("--jsn is not a known flag; did you mean --json?");
+    expect(() => refuseOtherFlags(read("validate", "-H", "A: 1"), { ...own, flags: { json } })).toThrow("--header is not a known flag");
   });
 
   it.each([
@@ -103,6 +103,6 @@ describe("refuseOtherFlags", () => {
     [["validate", "--zzzzzz"], "--zzzzzz is not a known flag"],
     [["validate", "--http-port", "1"], "--http-port is not a flag of this command: it is for starting a gateway"],
   ])("fails with exit code 2 for %j", (words, message) => {
-    expect(() => refuseOtherFlags(read(...words), settings)).toThrow(expect.objectContaining({ message, exitCode: 2 }));
+    expect(() => refuseOtherFlags(read(...words), own)).toThrow(expect.objectContaining({ message, exitCode: 2 }));
   });
 });

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { helpText, helpTextOf } from "../../lib/cli/help.ts";
-import { COMMANDS } from "../../lib/cli/main.ts";
+import { COMMANDS } from "../../lib/cli/commands.ts";
 import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settings_table.ts";
 
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  const verbs = ["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "schema", "hash-password", "sign", "verify", "help"];
+  const verbs = ["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "schema", "import", "hash-password", "sign", "verify", "help"];
   it.each(verbs)("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
@@ -34,6 +34,7 @@ describe("--help", () => {
     ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["healthcheck", ["--live\n", "--probe-port", "--probe-host", "--admin-port", "Exit codes: 0 ready, 1 not ready, or no answer within 3 s, 2 "], ["--config", "--http-port", "--admin-url", "METRICS_TOKEN"]],
     ["schema", ["--config"], ["--http-port"]],
+    ["import", ["SOURCE FILE", "--upstream URL", "--output FILE", "--force\n", "--all\n"], ["--config"]],
     ["hash-password", ["standard input"], ["--"]],
     ["sign", ["FILE [FLAGS]", "--key PEM", "private", "Exit codes: 0 signed, 1 FILE.sig cannot be written, 2 "], ["--config"]],
     ["verify", ["DIR [FLAGS]", "--key PEM", "public", "Exit codes: 0 the release is whole and signed, 1 it is not, 2 "], ["--config"]],

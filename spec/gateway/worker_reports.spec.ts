@@ -1,6 +1,7 @@
 /** The gateways of a main thread and of two workers, here in one thread; in their own threads see `spec/peers/workers_whole.spec.ts`. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Followers } from "../../lib/gateway/bundle.ts";
+import { withAllParts } from "../../lib/gateway/all_parts.ts";
 import { Gateway, type GatewayOptions } from "../../lib/gateway/gateway.ts";
 import type { WorkerReport } from "../../lib/gateway/worker_reports.ts";
 import { createGateway, definePlugin, schema, type ConfigInput } from "../../lib/index.ts";
@@ -20,7 +21,7 @@ function three(config: ConfigInput, options: Partial<GatewayOptions> = {}) {
   const clock = manualClock();
   const threads = threadsOf(2);
   const gatewayAt = (place: number) => {
-    const gateway = new Gateway({ config, clock, ...options }, threads(place));
+    const gateway = new Gateway({ config, clock, ...options, modules: withAllParts() }, threads(place));
     onTestFinished(async () => void (await gateway.close(0)));
     return gateway;
   };

@@ -96,6 +96,13 @@ describe("a body", () => {
     expect((await ask({ body: BODY }, { upgrade: "websocket" })).reply).toBe(plainReply);
   });
 
+  it("a body may be missing with body_required false, and is checked if there is one", async () => {
+    const config = { body: BODY, body_required: false };
+    expect((await ask(config, { method: "POST" })).reply).toBe(plainReply);
+    expect((await ask(config, post(""))).reply).toBe(plainReply);
+    expect((await ask(config, post("{}"))).violations).toEqual(["body /id: is required"]);
+  });
+
   it.each(["application/json", "Application/JSON; charset=UTF-8", 'application/ld+json;profile="x"; charset="utf-8"', "application/merge-patch+json"])("a body may have the type %s", async (type) => {
     expect((await ask({ body: BODY }, post('{"id":1}', ["Content-Type", type]))).reply).toBe(plainReply);
   });
@@ -323,6 +330,7 @@ describe("configuration", () => {
     ["headers and no others", { headers: { additionalProperties: false } }, /headers\.additionalProperties: clients send headers of their own/],
     ["no query at all", { query: false }, /query: refuses every request; for none with a query: \{ "maxProperties": 0 \}/],
     ["no headers at all", { headers: false }, /headers: refuses every request/],
+    ["no body that could be missing", { query: true, body_required: false }, /body_required: is for "body"/],
     ["no bytes", { body: true, max_bytes: 0 }, /max_bytes: expected an integer 1–67108864/],
     ["an unknown field", { body: true, max_byte: 1 }, /did you mean "max_bytes"/],
   ])("request_validation reports %s as a configuration error", (_what, config, message) => {

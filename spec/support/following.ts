@@ -4,7 +4,7 @@ import { onTestFinished } from "vitest";
 import type { Threads } from "../../lib/base/threads.ts";
 import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.ts";
 import { Gateway, type GatewayOptions } from "../../lib/gateway/gateway.ts";
-import { PluginModules } from "../../lib/gateway/plugin_modules.ts";
+import { withAllParts } from "../../lib/gateway/all_parts.ts";
 
 export interface Together {
   readonly main: Gateway;
@@ -30,7 +30,7 @@ export function sent({ memory, ...bundle }: Bundle): Bundle {
 /** All end with the test. The workers listen; a worker notices by itself, at its next request, that a reload was committed. */
 export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOptions): Promise<Together> {
   const count = ofWorkers.length;
-  const main = new Gateway(options, { id: 1, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) });
+  const main = new Gateway({ ...options, modules: withAllParts(options.modules) }, { id: 1, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) });
   const { configuration } = Gateway.partsOf(main);
   const events: string[] = [];
   let committed = configuration.bundle.version;
@@ -39,7 +39,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
   const workers = ofWorkers.map((own, place) => {
     const threads: Threads = { id: 2 + place, place, count, memory: (name) => memory.get(name)! };
     const { config: _config, configFile: _file, ...others } = options;
-    return new Gateway({ ...others, modules: new PluginModules(), ...own }, threads, { bundle: sent(configuration.bundle), committed: () => committed });
+    return new Gateway({ ...others, modules: withAllParts(), ...own }, threads, { bundle: sent(configuration.bundle), committed: () => committed });
   });
   const each = workers.map((worker) => Gateway.partsOf(worker).configuration);
   const followers: Followers = {

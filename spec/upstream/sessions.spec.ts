@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
+import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
 import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
 import type { UpstreamTls } from "../../lib/upstream/connect.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
@@ -104,7 +105,7 @@ const maxStreams = (most: number) => Buffer.concat([Buffer.from([0, 3]), words(m
 
 function bench(port: number, parts: Partial<SessionsOptions> = {}, maxConnections = 1) {
   const clock = manualClock();
-  const pool = new Sessions({ protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts }, maxConnections, clock);
+  const pool = new Sessions({ protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts }, maxConnections, clock, forwardHttp2);
   onTestFinished(() => pool.destroy());
   const peer = madeUpPeer("u", pool);
   const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, tryMs: 0, preserveHost: false, viaName: "gw" };

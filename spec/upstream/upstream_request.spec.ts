@@ -6,6 +6,7 @@ import type { Reply } from "../../lib/http/reply.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
 import type { Connections } from "../../lib/upstream/upstream_set.ts";
 import { Pool } from "../../lib/upstream/pool.ts";
+import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
 import { Sessions } from "../../lib/upstream/sessions.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -26,7 +27,7 @@ async function bench(protocol: Protocol, { reads = true } = {}) {
   const clock = manualClock();
   const options = { host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000 };
   const pool: Connections =
-    protocol === "http" || protocol === "https" ? new Pool({ ...options, protocol }, 1, clock) : new Sessions({ ...options, protocol }, 1, clock);
+    protocol === "http" || protocol === "https" ? new Pool({ ...options, protocol }, 1, clock) : new Sessions({ ...options, protocol }, 1, clock, forwardHttp2);
   onTestFinished(async () => {
     pool.destroy();
     await upstream.close();

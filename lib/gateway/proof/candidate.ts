@@ -18,7 +18,7 @@ export class Candidate {
    * plugin that cannot be created.
    */
   constructor(options: ConfigurationOptions, text?: ConfigText, clock: Clock = systemClock) {
-    this.#runtime = new Runtime(clock, silentLog);
+    this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules?.parts);
     const accessLog = new AccessLog({ sink: null, clock, log: silentLog });
     const tools = { clock, log: silentLog, metrics: new Metrics(), runtime: this.#runtime, accessLog, tracer: null };
     try {

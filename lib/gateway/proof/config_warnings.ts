@@ -1,11 +1,11 @@
 /**
  * Computes the warnings about a configuration from the configuration alone.
  */
+import { addressOf } from "../../base/cidr.ts";
 import type { NextTimeSlice } from "../../base/time_slices.ts";
 import type { Path } from "../../config/json.ts";
 import { proveRoutes } from "../../route/overlaps.ts";
 import type { TableEntry } from "../../route/table.ts";
-import { addressOf } from "../../store/redis_cluster.ts";
 import type { Loaded } from "../snapshot.ts";
 import type { ConfigWarning } from "../status.ts";
 import { isLoopback, ofPlugins } from "./plugin_warnings.ts";

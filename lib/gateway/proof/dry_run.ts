@@ -64,6 +64,7 @@ export async function dryRun(current: Configuration, recent: readonly RecentRequ
   const { configKeyFile, ...unsigned } = options;
   const posted = text === null ? undefined : { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = posted === undefined || configKeyFile === undefined ? [] : [`${posted.file}  ${UNSIGNED}`];
+  if (posted !== undefined) await current.loadParts(posted);
   let candidate: Candidate;
   try {
     candidate = posted === undefined ? new Candidate(options) : new Candidate(unsigned, posted);

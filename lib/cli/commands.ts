@@ -1,0 +1,145 @@
+/**
+ * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is loaded.
+ */
+import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE } from "../config/settings.ts";
+import { SETTINGS } from "../config/settings_table.ts";
+import type { Command } from "./arguments.ts";
+
+const { configPath, configKey, ...withoutFile } = SETTINGS;
+const JSON_FLAG = { json: { value: null, help: "Print JSON." } };
+
+/** In the order in which help lists them. */
+export const COMMANDS = {
+  run: {
+    about: "Start the gateway (also without a command): edge-gateway --config gw.json",
+    settings: SETTINGS,
+    remedy: "name the configuration with --config FILE",
+    load: async () => (await import("./run.ts")).run,
+  },
+  demo: {
+    about: "Start a complete example inside this process, with curl lines to try",
+    settings: withoutFile,
+    remedy: "the demo has its own configuration",
+    load: async () => (await import("./demo.ts")).demo,
+  },
+  manager: {
+    about: "Start the management UI alone, for the admin interface at MANAGER_BACKEND_API_URL",
+    settings: MANAGER_TABLE,
+    remedy: "name the admin interface with --manager-backend-api-url URL",
+    load: async () => (await import("./manager.ts")).manager,
+  },
+  validate: {
+    operand: "[FILE]",
+    about: "Check a configuration, run its tests, and report all errors and warnings",
+    settings: { configPath, configKey },
+    flags: {
+      strict: { value: null, help: "Exit with 2 if there is a warning." },
+      "no-tests": { value: null, help: "Do not run the tests of the configuration." },
+      ...JSON_FLAG,
+    },
+    exits: "0 valid",
+    load: async () => (await import("./config_file.ts")).validate,
+  },
+  test: {
+    operand: "[FILE]",
+    about: "Run the tests of a configuration; nothing is started or dialled",
+    settings: { configPath, configKey },
+    flags: {
+      only: { value: "TEXT", help: "Run only the tests whose names contain this text." },
+      ...JSON_FLAG,
+      junit: { value: "FILE", help: "Also write the results to this file as JUnit XML." },
+    },
+    exits: "0 all tests pass, 1 a test fails",
+    load: async () => (await import("./test.ts")).test,
+  },
+  explain: {
+    operand: "METHOD URL",
+    about: "Print which route, plugins and upstreams a request would get, and why; nothing is forwarded",
+    settings: { configPath, configKey, ...CLIENT_TABLE },
+    flags: {
+      header: { value: "'Name: value'", letter: "H", isRepeated: true, help: "A header of the request. May be given several times." },
+      from: { value: "IP", help: "The client's address. Default 127.0.0.1." },
+      admin: { value: "URL", help: "Ask the running gateway whose admin interface is there, as --admin-url. Default: explain by the file." },
+      ...JSON_FLAG,
+    },
+    load: async () => (await import("./explain.ts")).explain,
+  },
+  diff: {
+    operand: "OLD NEW",
+    about: "Compare two configurations: guards lost, and routes added, removed and changed",
+    settings: { configKey },
+    flags: JSON_FLAG,
+    exits: "0 nothing differs, 1 something differs",
+    load: async () => (await import("./diff.ts")).diff,
+  },
+  reload: {
+    operand: "[FILE]",
+    about: "Ask a running gateway to reload its configuration, and print what changed; with --dry-run what would change",
+    settings: CLIENT_TABLE,
+    flags: { "dry-run": { value: null, help: "Only print whether FILE, or the gateway's own file, would be accepted, and what would change." } },
+    exits: "0 done, 1 the gateway cannot be asked, or a dry run is refused",
+    load: async () => (await import("./reload.ts")).reload,
+  },
+  healthcheck: {
+    about: "Ask the gateway on this machine whether it is ready, as HEALTHCHECK of a container",
+    settings: HEALTHCHECK_TABLE,
+    flags: { live: { value: null, help: "Ask whether the process answers (/healthz), not whether it accepts requests (/readyz)." } },
+    exits: "0 ready, 1 not ready, or no answer within 3 s",
+    load: async () => (await import("./healthcheck.ts")).healthcheck,
+  },
+  schema: {
+    about: "Print the JSON Schema of the configuration, for editors; with --config FILE also of its plugin modules",
+    settings: { configPath, configKey },
+    load: async () => (await import("./schema.ts")).schema,
+  },
+  import: {
+    operand: "SOURCE FILE",
+    about: "Make a configuration from an openapi, kong or express-gateway file (JSON)",
+    settings: {},
+    flags: {
+      upstream: { value: "URL", help: "openapi: the server that has the API." },
+      output: { value: "FILE", help: "Write the configuration to this file instead of standard output." },
+      force: { value: null, help: "Replace the file of --output if it is there." },
+      all: { value: null, help: "List every place of what is not carried over, not only the first three of each kind." },
+    },
+    exits: "0 a configuration was made",
+    load: async () => (await import("./import.ts")).importCommand,
+  },
+  "hash-password": {
+    about: "Read a password from standard input and print its hash for ADMIN_PASSWORD",
+    settings: {},
+    remedy: "write the password to standard input, since other users could read it on the command line",
+    load: async () => (await import("./hash_password.ts")).hashPassword,
+  },
+  sign: {
+    operand: "FILE",
+    about: "Write the Ed25519 signature of a configuration or of a list of checksums to FILE.sig",
+    settings: {},
+    flags: { key: { value: "PEM", help: "File with the private Ed25519 key: openssl genpkey -algorithm ed25519 -out private.pem" } },
+    exits: "0 signed, 1 FILE.sig cannot be written",
+    load: async () => (await import("./sign.ts")).sign,
+  },
+  verify: {
+    operand: "DIR",
+    about: "Check the signature and the checksums of a release, and that its folder has no other files",
+    settings: {},
+    flags: { key: { value: "PEM", help: "File with the public key, or with several of which one has signed; it must not come with the release." } },
+    exits: "0 the release is whole and signed, 1 it is not",
+    load: async () => (await import("./verify.ts")).verify,
+  },
+  help: {
+    operand: "[COMMAND]",
+    about: "Print this text, or the help of one command",
+    settings: {},
+    load: async () => (await import("./help.ts")).help,
+  },
+} satisfies Readonly<Record<string, Command>>;
+
+/** What only some settings of `run` and `demo` need. */
+export const ON_DEMAND = {
+  admin: () => import("../admin/server.ts"),
+  probes: () => import("../admin/probes.ts"),
+  manager: () => import("./manager.ts"),
+  workers: () => import("../cluster/supervisor.ts"),
+  help: () => import("./help.ts"),
+};

@@ -1,0 +1,105 @@
+/**
+ * `edge-gateway import`: makes a configuration from an OpenAPI document, or from the configuration of Kong or Express Gateway.
+ */
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { formatPath, parseJson } from "../config/json.ts";
+import { whyUnreadable } from "../config/references.ts";
+import { isObject } from "../json_schema/values.ts";
+import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
+import { Failure } from "./failure.ts";
+import { Draft, readTarget, type Target } from "./import/draft.ts";
+import { importExpressGateway } from "./import/express_gateway.ts";
+import { importKong } from "./import/kong.ts";
+import { checkOpenApi, importOpenApi } from "./import/openapi.ts";
+import { Place } from "./import/place.ts";
+import { printable } from "./terminal.ts";
+
+const SOURCES = ["openapi", "kong", "express-gateway"] as const;
+type Source = (typeof SOURCES)[number];
+
+const MOST_BYTES = 134_217_728;
+
+/** A list of what could not be carried over goes to standard error; with it, too, the exit code is 0. */
+export const importCommand: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
+  const [source, file] = given.operands as [Source?, string?];
+  if (source === undefined || !SOURCES.includes(source) || file === undefined) {
+    throw new Failure(`name what is imported, and its file: edge-gateway import ${SOURCES.join("|")} FILE.json`, 2);
+  }
+  const upstream = upstreamOf(given, source);
+  if (given.flags.force !== undefined && given.flags.output === undefined) throw new Failure("--force is for --output FILE", 2);
+  const draft = new Draft();
+  const root = new Place(readDocument(file, source), [], draft.notes);
+  checkKind(root, source, file);
+  if (source === "kong") importKong(root, draft);
+  else if (source === "express-gateway") importExpressGateway(root, draft);
+  else importOpenApi(root, draft, upstream!);
+  const config = await draft.finished();
+  write(`${JSON.stringify(config, null, 2)}\n`, given);
+  if (draft.notes.size > 0) {
+    const lines = draft.notes.lines(given.flags.all === undefined ? 3 : Infinity).map((line) => `  ${line}`);
+    process.stderr.write(printable([`Not carried over as it was, in ${file}:`, ...lines]));
+  }
+  return 0;
+};
+
+function upstreamOf({ flags: { upstream } }: Arguments, source: Source): Target | null {
+  if (upstream !== undefined && source !== "openapi") throw new Failure(`--upstream is for openapi: a ${source} file names its servers itself`, 2);
+  if (source !== "openapi") return null;
+  if (upstream === undefined) throw new Failure("--upstream URL is required: the document does not say where the gateway reaches the API", 2);
+  const target = readTarget(String(upstream));
+  if (typeof target === "string") throw new Failure(`--upstream: ${target}`, 2);
+  return target;
+}
+
+function readDocument(file: string, source: Source): unknown {
+  let text: Buffer;
+  try {
+    const { size } = statSync(file);
+    if (size > MOST_BYTES) throw new Failure(`${file} has ${size} bytes: at most ${MOST_BYTES} are read`, 2);
+    text = readFileSync(file);
+  } catch (error) {
+    throw error instanceof Failure ? error : new Failure(`cannot read ${file}: ${whyUnreadable(error)}`, 2);
+  }
+  try {
+    return JSON.parse(String(text).replace(/^\uFEFF/, ""));
+  } catch {
+    const first = /^(?:\s|#[^\n]*\n)*(.?)/.exec(text.subarray(0, 10_000).toString())![1]!;
+    if (/\.ya?ml$/i.test(file) || /[\w%-]/.test(first)) {
+      const own = source === "kong" ? ", or let decK write JSON: deck gateway dump --format json -o kong.json" : "";
+      throw new Failure(`${file} is YAML, or no JSON: convert it first, as with: npx js-yaml ${file} > ${source}.json${own}`, 2);
+    }
+    // Slower, but knows where the error is.
+    const [issue] = parseJson(text).issues;
+    const where = issue?.position == null ? "" : `:${issue.position.line}:${issue.position.column}`;
+    throw new Failure(`${file}${where}  ${formatPath(issue?.at ?? [])} ${issue?.message ?? "is no JSON"}`, 2);
+  }
+}
+
+/** Throws a `Failure` that names the right source for a document of another kind. */
+function checkKind(root: Place, source: Source, file: string): void {
+  const is = {
+    openapi: root.get("openapi").value !== undefined || root.get("swagger").value !== undefined,
+    kong: ["_format_version", "consumers", "upstreams"].some((name) => root.get(name).value !== undefined) || Array.isArray(root.get("services").value),
+    "express-gateway": ["apiEndpoints", "apiEndpoint", "pipelines", "pipeline"].some((name) => root.get(name).value !== undefined),
+  };
+  if (!isObject(root.value)) throw new Failure(`${file}: expected an object`, 2);
+  const services = root.get("services").value;
+  if (Array.isArray(services) && services.some((service) => isObject(service) && "base_path" in service)) {
+    throw new Failure(`${file} is a configuration of this gateway already: edge-gateway validate ${file}`, 2);
+  }
+  const other = SOURCES.find((name) => name !== source && is[name]);
+  if (!is[source] && other !== undefined) throw new Failure(`${file} is a file for: edge-gateway import ${other} ${file}`, 2);
+  if (source === "openapi") checkOpenApi(root);
+}
+
+function write(text: string, { flags: { output, force } }: Arguments): void {
+  if (output === undefined) return void process.stdout.write(text);
+  try {
+    // It may hold credentials.
+    writeFileSync(String(output), text, { flag: force === undefined ? "wx" : "w", mode: 0o600 });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new Failure(code === "EEXIST" ? `${output} is there already: --force replaces it` : `cannot write ${output}: ${whyUnreadable(error)}`, 2);
+  }
+}

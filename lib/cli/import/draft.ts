@@ -1,0 +1,191 @@
+/**
+ * A configuration while it is made from another program's: what the gateway refuses is taken out again and noted, so that the result is valid.
+ *
+ * A guard that cannot be carried over does not leave its routes open: they answer 503 until it is replaced.
+ */
+import { messageOf } from "../../base/errors.ts";
+import { formatPath, type Issue, type Path } from "../../config/json.ts";
+import { hasReference } from "../../config/references.ts";
+import { ConfigError } from "../../gateway/gateway.ts";
+import { Candidate } from "../../gateway/proof/candidate.ts";
+import { builtinPlugins } from "../../plugins/builtin.ts";
+import { Failure } from "../failure.ts";
+import { withoutControls } from "../terminal.ts";
+import { freeName, MOST_PARTS, Notes, type Place } from "./place.ts";
+
+export interface Plugin {
+  readonly name: string;
+  readonly config: Readonly<Record<string, unknown>>;
+}
+
+export interface Route {
+  readonly name?: string;
+  readonly path: string;
+  readonly methods?: readonly string[];
+  plugins?: Plugin[];
+}
+
+export interface Service {
+  readonly name: string;
+  readonly base_path: string;
+  readonly hosts?: readonly string[];
+  plugins?: Plugin[];
+  routes: Route[];
+  readonly [setting: string]: unknown;
+}
+
+export interface Imported {
+  global?: { plugins: Plugin[] };
+  services: Service[];
+}
+
+export class Draft {
+  readonly notes = new Notes();
+  readonly config: Imported = { services: [] };
+  /** Where in the source the services, routes and plugins come from. */
+  readonly #origins = new Map<object, Path>();
+  readonly #names = new Map<string, number>();
+  /** Environment variables that the source refers to, too. */
+  readonly #variables = new Set<string>();
+
+  /** Remembers where a service, route or plugin comes from. */
+  from<T extends object>(at: Path, made: T): T {
+    this.#origins.set(made, at);
+    if (this.#origins.size > MOST_PARTS) throw new Failure(`more than ${MOST_PARTS} services, routes and plugins cannot be imported: split the file`, 2);
+    return made;
+  }
+
+  originOf(made: object): Path | undefined {
+    return this.#origins.get(made);
+  }
+
+  /** A name for a service: `wanted`, or `wanted_2` and so on. */
+  serviceName(wanted: string): string {
+    return freeName(wanted, this.#names);
+  }
+
+  /** A credential of the source. References to environment variables, as Kong, decK and Express Gateway write them, are written as ours. */
+  secret(place: Place): string | undefined {
+    const text = place.text();
+    const match = /^\{vault:\/\/env\/([\w-]+)\}$|^\$\{\{\s*env "(\w+)"\s*\}\}$|^\$\{([A-Z_][A-Z0-9_]*)(?::-[^}]*)?\}$/.exec(text ?? "");
+    if (match === null) return text;
+    const name = match[1]?.replaceAll("-", "_").toUpperCase() ?? match[2] ?? match[3]!;
+    this.#variables.add(name);
+    place.note(`is read from the environment variable ${name}: set it before you validate`);
+    return `\${env:${name}}`;
+  }
+
+  /** In place of a guard: nobody passes. */
+  closed(at: Path, guard: string): Plugin {
+    this.notes.add(at, `"${guard}" is not carried over, and may decide who passes: its routes answer 503 (request_termination) until you replace it`);
+    return this.from(at, CLOSED());
+  }
+
+  /** The valid configuration. Throws a `Failure` when nothing is left of it. */
+  async finished(): Promise<Imported> {
+    for (;;) {
+      const { services } = this.config;
+      for (const service of services) if (service.plugins?.length === 0) delete service.plugins;
+      this.config.services = services.filter(({ routes }) => routes.length > 0);
+      if (this.config.services.length === 0) throw new Failure(["no route could be carried over", ...this.notes.lines(3).map(withoutControls)].join("\n"), 2);
+      const issues = await this.#issues();
+      if (issues.length === 0) return { ...(this.config.global === undefined ? {} : { global: this.config.global }), services: this.config.services };
+      this.#takeOut(issues);
+    }
+  }
+
+  async #issues(): Promise<readonly Issue[]> {
+    const issues: Issue[] = [];
+    findReferences(this.config, [], this.#variables, issues);
+    if (issues.length > 0) return issues;
+    const environment = Object.fromEntries([...this.#variables].map((name) => [name, name.padEnd(64, "x")]));
+    try {
+      await new Candidate({ config: this.config as never, environment }).close();
+      return [];
+    } catch (error) {
+      if (error instanceof ConfigError) return error.issues;
+      throw new Failure(messageOf(error), 2);
+    }
+  }
+
+  /** Takes out the innermost plugin, route or service that each issue is in. */
+  #takeOut(issues: readonly Issue[]): void {
+    const out = new Set<object>();
+    for (const { at, message } of issues) {
+      let found: any = this.config;
+      let inner: { readonly part: Plugin | Route | Service; readonly rest: Path } | null = null;
+      for (const [i, step] of at.entries()) {
+        found = found?.[step];
+        if (this.#origins.has(found)) inner = { part: found, rest: at.slice(i + 1) };
+      }
+      if (inner === null) throw new Failure(`${formatPath(at)} ${message}`, 2);
+      const [setting = ""] = inner.rest;
+      if (OPTIONAL.has(setting) && "upstreams" in inner.part) {
+        this.notes.add(this.#origins.get(inner.part)!, `"${setting}" is not carried over: ${formatPath(inner.rest)}: ${message}`);
+        delete (inner.part as Record<string, unknown>)[setting];
+        continue;
+      }
+      if (out.has(inner.part)) continue;
+      out.add(inner.part);
+      const what = "config" in inner.part ? `"${(inner.part as Plugin).name}"` : "path" in inner.part ? "the route" : "the service";
+      this.notes.add(this.#origins.get(inner.part)!, `${what} is not carried over: ${inner.rest.length === 0 ? "" : `${formatPath(inner.rest)}: `}${message}`);
+    }
+    const kept = (plugins: Plugin[] = []): Plugin[] =>
+      plugins.flatMap((plugin) => {
+        if (!out.has(plugin)) return [plugin];
+        return GUARDS.has(plugin.name) ? [this.closed(this.#origins.get(plugin)!, plugin.name)] : [];
+      });
+    if (this.config.global !== undefined) this.config.global.plugins = kept(this.config.global.plugins);
+    this.config.services = this.config.services.filter((service) => !out.has(service));
+    for (const service of this.config.services) {
+      service.plugins = kept(service.plugins);
+      service.routes = service.routes.filter((route) => !out.has(route));
+      for (const route of service.routes) {
+        route.plugins = kept(route.plugins);
+        if (route.plugins.length === 0) delete route.plugins;
+      }
+    }
+  }
+}
+
+/** Settings of a service that change nothing about who is served. */
+const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
+const CLOSED = (): Plugin => ({ name: "request_termination", config: { status: 503, body: "This route is closed until its access control is configured." } });
+const GUARDS: ReadonlySet<string> = new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name));
+
+/** A text of the source must not become a reference: it could put any secret of this machine into a header or a name. */
+function findReferences(value: unknown, at: Path, own: ReadonlySet<string>, issues: Issue[]): void {
+  if (typeof value === "string" && hasReference(value)) {
+    const name = /^\$\{env:(\w+)\}$/.exec(value)?.[1];
+    if (name === undefined || !own.has(name)) issues.push({ at, message: "contains ${env:…} or ${file:…}, which would be replaced here: write it differently", position: null });
+  }
+  if (typeof value !== "object" || value === null || at.at(-1) === "body" || at.at(-1) === "query") return;
+  for (const [key, each] of Object.entries(value)) findReferences(each, [...at, Array.isArray(value) ? Number(key) : key], own, issues);
+}
+
+/** A server of the source. */
+export interface Target {
+  readonly protocol: "http" | "https";
+  readonly host: string;
+  readonly port: number;
+  /** Without a slash at its end. */
+  readonly path: string;
+}
+
+/** Reads an http(s) URL, or returns its error. */
+export function readTarget(text: string): Target | string {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^https?:$/.test(url.protocol)) return 'expected a URL such as "http://127.0.0.1:3000"';
+  if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") return "expected a URL without user, query and fragment";
+  const protocol = url.protocol === "https:" ? "https" : "http";
+  return { protocol, host: url.hostname.replace(/^\[(.*)\]$/, "$1"), port: Number(url.port) || (protocol === "https" ? 443 : 80), path: url.pathname.replace(/\/+$/, "") };
+}
+
+/**
+ * Clients ask below one path, and the upstream has the same below another one. A gateway that only removes `base_path` can do so if the
+ * client's path ends with the upstream's: `/api/v1` and `/v1` are base_path `/api` and routes below `/v1`. Null: it cannot.
+ */
+export function splitPrefix(client: string, upstream: string): { readonly base: string; readonly prefix: string } | null {
+  const [from, to] = [client.replace(/\/+$/, ""), upstream.replace(/\/+$/, "")];
+  return from.endsWith(to) ? { base: from.slice(0, from.length - to.length) || "/", prefix: to } : null;
+}

@@ -1,0 +1,291 @@
+/**
+ * Imports a declarative configuration of Kong (decK's JSON): services with their routes, upstreams and targets.
+ *
+ * Kong runs one instance of a plugin kind for a request, the most specific one, in the order of fixed priorities. Each route gets the list
+ * that it has in Kong; what all lists begin with moves to the service, and what all services begin with to the gateway, so that the order stays.
+ */
+import { readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
+import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
+import type { Place } from "./place.ts";
+
+/** Fields that name or describe. */
+const LABELS = ["id", "tags", "created_at", "updated_at", "ws_id"];
+
+export function importKong(root: Place, draft: Draft): void {
+  new KongReader(root, draft).run();
+  root.noteUnread();
+}
+
+/** One of our services while its routes are collected. */
+interface Bucket {
+  readonly service: Service;
+  readonly lists: Plugin[][];
+}
+
+class KongReader {
+  readonly #root: Place;
+  readonly #draft: Draft;
+  readonly #plugins: KongPlugins;
+  /** Entities that name their parent, and have found it. */
+  readonly #placed = new Set<Place>();
+  readonly #buckets: Bucket[] = [];
+  readonly #closed: Service[] = [];
+  /** Of the lists at the top: entities by what they refer to. */
+  readonly #indexes = new Map<string, Map<unknown, Place[]>>();
+  readonly #upstreamsByName: ReadonlyMap<string, Place>;
+
+  constructor(root: Place, draft: Draft) {
+    this.#root = root;
+    this.#draft = draft;
+    this.#upstreamsByName = new Map(root.get("upstreams").items().map((place) => [place.get("name").text()?.toLowerCase() ?? "", place]));
+    const ofGroups = root.get("consumer_groups").items().flatMap((group) => group.ignore(...LABELS, "name", "consumers").get("plugins").items());
+    ofGroups.push(...root.get("plugins").items().filter((plugin) => plugin.get("consumer_group").value !== undefined));
+    const consumers = root.get("consumers").items().map((place) => {
+      const of = (list: string) => this.#children(place.ignore(...LABELS, "custom_id"), list, "consumer", "username");
+      const isInGroup = Object.keys(Object(place.get("groups").value)).length > 0;
+      return { place: place.ignore("groups"), of, refusal: refusalOf([...of("plugins"), ...(isInGroup ? ofGroups : [])]) };
+    });
+    this.#plugins = new KongPlugins(draft, consumers);
+  }
+
+  run(): void {
+    const global = this.#attached(this.#root.get("plugins").items().filter((plugin) => !["service", "route", "consumer", "consumer_group"].some((name) => plugin.get(name).value !== undefined)));
+    for (const service of this.#root.get("services").items()) this.#service(service.ignore(...LABELS), global);
+    for (const list of ["routes", "plugins", "targets", "keyauth_credentials", "basicauth_credentials", "jwt_secrets", "acls"]) {
+      for (const place of this.#root.get(list).items()) {
+        const isPlaced = this.#placed.has(place) || global.some((each) => each.place === place);
+        if (!isPlaced) place.leaveOut("is not carried over: it is disabled, belongs to a consumer or group, or to nothing that is here");
+      }
+    }
+    for (const { service, lists } of this.#buckets) this.#settle(service, lists);
+    const start = commonStart(this.#draft.config.services.map(({ plugins }) => plugins ?? []));
+    const end = start.findIndex((plugin) => !global.some(({ place }) => place.at === this.#draft.originOf(plugin)));
+    const shared = start.slice(0, end < 0 ? start.length : end);
+    if (shared.length > 0) this.#draft.config.global = { plugins: shared };
+    for (const service of this.#draft.config.services) service.plugins = service.plugins?.slice(shared.length) ?? [];
+    this.#noteCounters();
+    // Last: of two routes of one pattern, the later one is taken out.
+    this.#draft.config.services.push(...this.#closed);
+  }
+
+  /** The entities of a list that are within the parent, or at the top with a reference to it by name or id. */
+  #children(parent: Place, list: string, reference: string, name: string): readonly Place[] {
+    let index = this.#indexes.get(list + reference);
+    if (index === undefined) this.#indexes.set(list + reference, (index = indexOf(this.#root.get(list), reference)));
+    const names = new Set([parent.get(name).value, parent.get("id").value].filter((each) => each !== undefined));
+    const outside = [...names].flatMap((each) => index.get(each) ?? []);
+    for (const place of outside) this.#placed.add(place);
+    return [...parent.get(list).items(), ...outside];
+  }
+
+  #attached(places: readonly Place[]): Attached[] {
+    return places.flatMap((place) => {
+      place.ignore(...LABELS, "protocols", "instance_name", "service", "route");
+      const kind = place.get("name").text();
+      if (kind === undefined) return (place.note('is no plugin: it needs "name"'), []);
+      if (place.get("enabled").flag() === false) return (place.leaveOut("is disabled, and left out"), []);
+      const isForSome = ["consumer", "consumer_group"].some((name) => place.get(name).value !== undefined);
+      if (isForSome) return (place.leaveOut("is not carried over: it is for some consumers only"), []);
+      return [{ kind, place }];
+    });
+  }
+
+  #service(place: Place, global: readonly Attached[]): void {
+    if (place.get("enabled").flag() === false) return place.leaveOut("is disabled, and left out");
+    const target = this.#target(place);
+    if (typeof target === "string") return place.leaveOut(`the service is not carried over: ${target}`);
+    const name = place.get("name").text() ?? target.host;
+    const settings = { ...this.#upstreams(place, target), ...timeouts(place), ...retries(place) };
+    const own = this.#attached(this.#children(place, "plugins", "service", "name"));
+    const routes = this.#children(place, "routes", "service", "name");
+    if (routes.length === 0) place.note("the service has no routes, and is left out");
+    const buckets = new Map<string, Bucket>();
+    for (const route of routes) {
+      route.ignore(...LABELS, "name", "service", "regex_priority", "path_handling", "https_redirect_status_code", "request_buffering", "response_buffering");
+      const close = (path: string) => this.#close(route, path, name, settings);
+      const reason = unroutable(route);
+      if (reason !== undefined) {
+        for (const path of Array.isArray(route.get("paths").value) ? route.get("paths").texts() : ["/"]) close(path);
+        route.leaveOut(`the route is not carried over: ${reason}`);
+        continue;
+      }
+      const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
+      for (const path of pathsOf(route, close)) this.#route({ route, path, plugins, target, name, settings, buckets, close });
+    }
+  }
+
+  #route(given: { route: Place; path: string; plugins: Plugin[]; target: Target; name: string; settings: object; buckets: Map<string, Bucket>; close: (path: string) => void }): void {
+    const { route, path, plugins, target, name, settings, buckets, close } = given;
+    const isStripped = route.get("strip_path").flag() ?? true;
+    const split = splitPrefix(path, isStripped ? target.path : target.path + path);
+    if (split === null) close(path);
+    if (split === null) return route.note(`the path "${path}" is not carried over: upstreams get the path below base_path, and nothing is put before it ("${target.path}")`);
+    const hosts = route.get("hosts").texts();
+    const isHostKept = route.get("preserve_host").flag() === true;
+    const key = JSON.stringify([split.base, [...hosts].sort(), isHostKept]);
+    let bucket = buckets.get(key);
+    if (bucket === undefined) {
+      const service: Service = { name: this.#draft.serviceName(name), base_path: split.base, ...(hosts.length === 0 ? {} : { hosts }), ...(isHostKept ? { preserve_host: true } : {}), ...settings, routes: [] };
+      bucket = { service: this.#draft.from(route.at, service), lists: [] };
+      buckets.set(key, bucket);
+      this.#buckets.push(bucket);
+      this.#draft.config.services.push(service);
+    }
+    const methods = route.get("methods").texts().map((method) => method.toUpperCase());
+    for (const below of [`${split.prefix}/{rest*}`, split.prefix || "/"]) {
+      bucket.service.routes.push(this.#draft.from(route.at, { path: below, ...(methods.length === 0 ? {} : { methods }) }));
+      bucket.lists.push(plugins);
+    }
+    if (path !== "/") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
+  }
+
+  /** Requests of a route that is left out must not reach a less specific one, which may have other guards: they get 503. */
+  #close(route: Place, path: string, name: string, settings: object): void {
+    const prefix = /^~?((?:\/[\w-]+)*)/.exec(path)![1]!;
+    const hosts = route.get("hosts").isTexts() ? route.get("hosts").texts().map((host) => host.replace(/:\d+$/, "")) : [];
+    const routes = [`${prefix}/{rest*}`, prefix || "/"].map((each) => this.#draft.from(route.at, { path: each }));
+    const isNamed = hosts.length > 0 && hosts.every((host) => HOST.test(host));
+    const service: Service = { name: this.#draft.serviceName(`${name} closed`), base_path: "/", ...(isNamed ? { hosts } : {}), ...settings, plugins: [this.#draft.closed(route.at, "route")], routes };
+    this.#closed.push(this.#draft.from(route.at, service));
+  }
+
+  /** Moves to the service what the lists of all its routes begin with. */
+  #settle(service: Service, lists: readonly Plugin[][]): void {
+    const shared = commonStart(lists);
+    service.plugins = [...shared];
+    service.routes.forEach((route, i) => {
+      const own = lists[i]!.slice(shared.length);
+      if (own.length > 0) route.plugins = own;
+    });
+  }
+
+  #target(place: Place): Target | string {
+    const url = place.get("url").text();
+    if (url !== undefined) return readTarget(url);
+    const protocol = place.get("protocol").text() ?? "http";
+    const host = place.get("host").text();
+    if (host === undefined) return 'it needs "url", or "host"';
+    if (!/^(http|grpc|ws)s?$/.test(protocol)) return `the protocol "${protocol}" is not forwarded`;
+    const wire = protocol.endsWith("s") ? "https" : "http";
+    return readTarget(`${wire}://${host.includes(":") ? `[${host}]` : host}:${place.get("port").number() ?? (wire === "http" ? 80 : 443)}${place.get("path").text() ?? ""}`);
+  }
+
+  /** The targets of the upstream that the service names as its host, or that host itself. */
+  #upstreams(place: Place, target: Target): Record<string, unknown> {
+    const written = place.get("protocol").text() ?? "";
+    const protocol = ({ grpc: "h2c", grpcs: "h2" } as Record<string, string>)[written] ?? target.protocol;
+    if (place.get("ca_certificates").items().length + Number(place.get("client_certificate").value !== undefined) > 0) place.note('certificates towards upstreams are files here: name them in "tls"');
+    if (target.protocol === "https" && place.get("tls_verify").value === undefined) place.note("certificates of upstreams are verified here, unless tls.verify is false");
+    const tls = target.protocol === "https" && place.get("tls_verify").flag() === false ? { tls: { verify: false } } : {};
+    const group = this.#upstreamsByName.get(target.host);
+    if (Object.keys(Object(group?.get("healthchecks").value)).length > 0) group!.get("healthchecks").leaveOut('health checks are not carried over: write "health" of the service');
+    const targets = group === undefined ? [] : this.#children(group, "targets", "upstream", "name");
+    if (group === undefined || targets.length === 0) return { protocol, upstreams: [{ host: target.host, port: target.port }], ...tls };
+    const weights = targets.map((each) => each.ignore(...LABELS).get("weight").number() ?? 100);
+    const isWeighted = new Set(weights).size > 1;
+    const upstreams = targets.map((each, i) => {
+      const [, host, port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(each.ignore("upstream").get("target").text() ?? "")!;
+      return { host, port: Number(port ?? 8000), ...(isWeighted ? { weight: weights[i] } : {}) };
+    });
+    return { protocol, load_balancing_strategy: strategy(group, isWeighted), upstreams, ...tls };
+  }
+
+  /** A limit that several services or routes have got counts for each of them. */
+  #noteCounters(): void {
+    const seen = new Set<Plugin>();
+    const lists = this.#draft.config.services.flatMap(({ plugins = [], routes }) => [plugins, ...routes.map((route) => route.plugins ?? [])]);
+    for (const plugin of lists.flat()) {
+      if (plugin.name === "rate_limit" && seen.has(plugin)) this.#draft.notes.add(this.#draft.originOf(plugin)!, "counts separately for each service or route that it is written at");
+      seen.add(plugin);
+    }
+  }
+}
+
+/** The entities of a list by the name or id that they refer to. */
+function indexOf(list: Place, reference: string): Map<unknown, Place[]> {
+  const index = new Map<unknown, Place[]>();
+  for (const place of list.items()) {
+    const given = place.get(reference);
+    const names = typeof given.value === "object" ? ["name", "id", "username"].map((field) => given.get(field).value) : [given.value];
+    for (const name of new Set(names)) {
+      const known = index.get(name);
+      if (known === undefined) index.set(name, [place]);
+      else known.push(place);
+    }
+  }
+  return index;
+}
+
+/** The kind of a plugin of a consumer or its groups that may refuse it. */
+function refusalOf(plugins: readonly Place[]): string | undefined {
+  for (const plugin of plugins) plugin.leaveOut("is not carried over: it is for some consumers only");
+  return plugins.filter((plugin) => plugin.get("enabled").flag() !== false).map((plugin) => plugin.get("name").text() ?? "").find((kind) => !OPEN.test(kind));
+}
+
+function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
+  const [first = [], ...others] = lists;
+  const end = first.findIndex((plugin, i) => others.some((list) => list[i] !== plugin));
+  return first.slice(0, end < 0 ? first.length : end);
+}
+
+/** Why requests that Kong tells apart cannot be told apart here; leaving the condition out would let more of them through. */
+function unroutable(route: Place): string | undefined {
+  const wrong = ["hosts", "methods", "paths", "protocols"].find((name) => !route.get(name).isTexts());
+  if (wrong !== undefined) return `"${wrong}" is no list of texts`;
+  const condition = ["headers", "snis", "sources", "destinations", "expression"].find((name) => {
+    const { value } = route.get(name);
+    return value !== undefined && Object.keys(Object(value)).length > 0;
+  });
+  if (condition !== undefined) return `it matches by "${condition}"`;
+  const protocols = route.get("protocols").texts();
+  const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
+  if (odd !== undefined) return `the protocol "${odd}" is not served`;
+  if (protocols.length > 0 && protocols.every((name) => /s$/.test(name))) route.get("protocols").note("routes are for all ports here: without HTTP_PORT the gateway listens for HTTPS only");
+  const host = route.get("hosts").texts().find((each) => !HOST.test(each));
+  return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
+}
+
+const HOST = /^(\*\.)?[^*:]+$/;
+
+/** Those that are prefixes. */
+function pathsOf(route: Place, close: (path: string) => void): string[] {
+  const places = route.get("paths").items();
+  if (places.length === 0) return ["/"];
+  const paths = places.flatMap((place) => {
+    const path = place.text();
+    if (path === undefined) return [];
+    if (path.startsWith("/") && !/[~()[\]{}*+?^$|\\]/.test(path)) return [path.replace(/\/+$/, "") || "/"];
+    close(path);
+    place.note(`"${path}" is not carried over: there are no regular expressions; write routes with placeholders such as /users/{id}`);
+    return [];
+  });
+  return [...new Set(paths)];
+}
+
+function timeouts(place: Place): object {
+  const ms = (name: string) => clamped(place.get(name).number());
+  const [connect, read, write] = [ms("connect_timeout"), ms("read_timeout"), ms("write_timeout")];
+  const idle = read === undefined && write === undefined ? undefined : Math.max(read ?? 0, write ?? 0);
+  const made = Object.fromEntries(Object.entries({ connect_ms: connect, response_ms: read, idle_ms: idle }).filter(([, value]) => value !== undefined));
+  return Object.keys(made).length === 0 ? {} : { timeouts: made };
+}
+
+/** At most a day. */
+function clamped(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : Math.min(ms, 86_400_000);
+}
+
+function retries(place: Place): object {
+  const attempts = place.get("retries").number() ?? 0;
+  return attempts > 0 ? { retries: { attempts: Math.min(attempts, 10) } } : {};
+}
+
+function strategy(group: Place, isWeighted: boolean): string {
+  const algorithm = group.get("algorithm").text() ?? "round-robin";
+  const isByAddress = group.get("hash_on").text() === "ip";
+  if (algorithm === "least-connections") return "least_connections";
+  if (algorithm === "consistent-hashing" && isByAddress) return "ip_hash";
+  const made = isWeighted ? "weighted" : "round_robin";
+  if (algorithm !== "round-robin") group.get("algorithm").note(`"${algorithm}" is not carried over: the service has load_balancing_strategy "${made}"`);
+  return made;
+}

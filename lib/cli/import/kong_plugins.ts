@@ -1,0 +1,223 @@
+/**
+ * Turns Kong's plugins into ours, with the credentials and groups of its consumers.
+ */
+import type { Draft, Plugin } from "./draft.ts";
+import { freeName, type Place } from "./place.ts";
+
+/** A plugin of Kong, of the gateway, a service or a route. */
+export interface Attached {
+  readonly kind: string;
+  readonly place: Place;
+}
+
+export interface Consumer {
+  readonly place: Place;
+  /** Its entities of a list, such as "acls". */
+  of(list: string): readonly Place[];
+  /** The kind of a plugin of its own that may refuse it. */
+  readonly refusal: string | undefined;
+}
+
+/** The kinds that are carried over, in the order in which Kong runs them; others come before `request-termination`. */
+const ORDER = [
+  ...["cors", "jwt", "key-auth", "basic-auth", "ip-restriction", "request-size-limiting", "acl", "rate-limiting"],
+  ...["request-transformer", "response-transformer", "request-termination"],
+];
+/** Kinds that an `acl` of groups needs. */
+const IDENTIFYING = ["jwt", "key-auth", "basic-auth"];
+/** Kinds that refuse nobody: without them, the same requests pass. */
+export const OPEN = /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|bot-detection|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
+const BUILT_IN: Readonly<Record<string, string>> = {
+  "correlation-id": "X-Request-Id is always there", prometheus: "the admin interface has /metrics", opentelemetry: "set OTEL_EXPORTER_OTLP_ENDPOINT",
+  "proxy-cache": "see response_cache", "file-log": "see global.access_log", "http-log": "see http_log", "bot-detection": "see bot_protection",
+};
+
+type Convert = (config: Place, groups: Place | undefined) => readonly Plugin[] | null;
+
+export class KongPlugins {
+  readonly #draft: Draft;
+  readonly #consumers: readonly Consumer[];
+  /** One plugin of Kong is one of ours, wherever it is written. */
+  readonly #made = new Map<string, readonly Plugin[]>();
+  readonly #kinds: Readonly<Record<string, Convert>>;
+
+  constructor(draft: Draft, consumers: readonly Consumer[]) {
+    this.#draft = draft;
+    this.#consumers = consumers;
+    this.#kinds = {
+      "key-auth": (config, groups) => this.#keyAuth(config, groups),
+      "basic-auth": (config, groups) => this.#basicAuth(config, groups),
+      jwt: (config, groups) => this.#jwt(config, groups),
+      acl: () => null,
+      "rate-limiting": rateLimit,
+      cors,
+      "ip-restriction": (config) => only(["allow", "whitelist"], "whitelist", config).concat(only(["deny", "blacklist"], "blacklist", config)),
+      "request-size-limiting": sizeLimit,
+      "request-termination": termination,
+      "request-transformer": (config) => headers("request_headers", config),
+      "response-transformer": (config) => headers("response_headers", config),
+    };
+  }
+
+  /** The plugins of a route: of each kind the most specific, which comes last in `attached`. */
+  list(attached: readonly Attached[]): Plugin[] {
+    const byKind = new Map(attached.map((each) => [each.kind, each]));
+    const rank = (kind: string) => (ORDER.indexOf(kind) < 0 ? ORDER.length - 1.5 : ORDER.indexOf(kind));
+    const identifying = IDENTIFYING.some((kind) => byKind.has(kind));
+    const groups = byKind.get("acl");
+    return [...byKind.values()]
+      .filter(({ kind }) => kind !== "acl" || !identifying)
+      .sort((a, b) => rank(a.kind) - rank(b.kind))
+      .flatMap((each) => this.#plugin(each, groups?.place));
+  }
+
+  #plugin({ kind, place }: Attached, groups: Place | undefined): readonly Plugin[] {
+    const key = JSON.stringify([place.at, IDENTIFYING.includes(kind) ? groups?.at : null]);
+    const known = this.#made.get(key);
+    if (known !== undefined) return known;
+    const config = place.get("config");
+    const convert = Object.hasOwn(this.#kinds, kind) ? this.#kinds[kind] : undefined;
+    let plugins = convert?.(config, groups) ?? [];
+    if (plugins.length === 0) place.ignore("config");
+    if (plugins.length === 0 && !OPEN.test(kind)) plugins = [this.#draft.closed(place.at, kind)];
+    else if (plugins.length === 0) place.note(`"${kind}" is not carried over${BUILT_IN[kind] === undefined ? "" : `: ${BUILT_IN[kind]}`}`);
+    for (const plugin of plugins) this.#draft.from(place.at, plugin);
+    this.#made.set(key, plugins);
+    return plugins;
+  }
+
+  /** The credentials of a list with their owners' names: of the consumers that the groups of an `acl` admit. */
+  #credentials(list: string, acl: Place | undefined): { readonly id: string; readonly place: Place }[] {
+    const ids = new Map<string, number>();
+    const groupsOf = (field: string, old: string) => new Set([...(acl?.get("config").get(field).texts() ?? []), ...(acl?.get("config").get(old).texts() ?? [])]);
+    const [allowed, denied] = [groupsOf("allow", "whitelist"), groupsOf("deny", "blacklist")];
+    acl?.get("config").ignore("hide_groups_header", "always_use_authenticated_groups");
+    if (acl !== undefined && allowed.size + denied.size === 0) return [];
+    return this.#consumers.flatMap((consumer) => {
+      if (consumer.refusal !== undefined) return (consumer.place.leaveOut(`its credentials are left out: "${consumer.refusal}" of the consumer may refuse it, and is not carried over`), []);
+      const groups = consumer.of("acls").flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").get("group").text() ?? []);
+      const passes = (allowed.size === 0 || groups.some((group) => allowed.has(group))) && !groups.some((group) => denied.has(group));
+      const name = consumer.place.get("username").text() ?? consumer.place.get("custom_id").text() ?? "consumer";
+      return consumer.of(list).flatMap((place) => {
+        place.ignore("id", "tags", "created_at", "consumer", "ttl", "key", "secret", "rsa_public_key", "username", "password", "algorithm");
+        return passes ? [{ id: freeName(name, ids), place }] : [];
+      });
+    });
+  }
+
+  #keyAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
+    commonFields(config.ignore("key_in_header", "key_in_query", "run_on_preflight"));
+    const names = config.get("key_names").texts();
+    if (config.get("key_in_body").flag() === true) config.get("key_in_body").note("keys are read from the query and the header only");
+    if (names.some((name) => name.toLowerCase() !== "apikey")) config.get("key_names").note('keys are read from the query parameter apiKey and the header apiKey only: clients have to send them there');
+    else config.note('the query parameter is "apiKey", not "apikey"; names of headers ignore case');
+    const keys = this.#credentials("keyauth_credentials", acl).flatMap(({ id, place }) => {
+      const key = this.#draft.secret(place.get("key"));
+      return key === undefined ? (place.note("has no key, and is left out"), []) : [{ id, key }];
+    });
+    return keys.length === 0 ? null : [{ name: "key_auth", config: { keys, ...hidden(config) } }];
+  }
+
+  #basicAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
+    commonFields(config);
+    const users = this.#credentials("basicauth_credentials", acl).flatMap(({ place }) => {
+      const [username, password] = [place.get("username").text(), this.#draft.secret(place.get("password"))];
+      if (username === undefined || password === undefined) return (place.note("has no user name or password, and is left out"), []);
+      if (/^[0-9a-f]{40}$/.test(password)) return (place.note("the password is Kong's hash of it, and is left out: write the password, or what edge-gateway hash-password prints"), []);
+      return [{ username, password }];
+    });
+    const realm = config.get("realm").text();
+    return users.length === 0 ? null : [{ name: "basic_auth", config: { users, ...(realm === undefined ? {} : { realm }), ...hidden(config) } }];
+  }
+
+  /** Ours has the keys of one issuer. */
+  #jwt(config: Place, acl: Place | undefined): readonly Plugin[] | null {
+    commonFields(config.ignore("run_on_preflight", "maximum_expiration", "header_names", "realm"));
+    const issuers = this.#credentials("jwt_secrets", acl);
+    if (issuers.length !== 1) return (config.note(`jwt verifies the tokens of one issuer, and ${issuers.length} consumers have keys: use jwks_uri of an identity provider, or a route for each`), null);
+    const { place } = issuers[0]!;
+    if ((config.get("key_claim_name").text() ?? "iss") !== "iss") return (config.get("key_claim_name").note('the issuer is read from "iss" only'), null);
+    if (config.get("secret_is_base64").flag() === true) return (config.get("secret_is_base64").note("secrets are text here"), null);
+    const alg = place.get("algorithm").text() ?? "HS256";
+    const key = alg.startsWith("HS") ? { secret: this.#draft.secret(place.get("secret")) } : { public_key: place.get("rsa_public_key").text() };
+    const verified = config.get("claims_to_verify").texts();
+    if (!verified.includes("exp")) config.note("an exp that a token has is always checked");
+    const queries = config.get("uri_param_names").value === undefined ? ["jwt"] : config.get("uri_param_names").texts();
+    const from = ["header", ...queries.map((name) => `query:${name}`), ...config.get("cookie_names").texts().map((name) => `cookie:${name}`)];
+    return [{ name: "jwt", config: { alg, ...key, iss: place.get("key").text(), exp: verified.includes("exp") ? "required" : "optional", from } }];
+  }
+}
+
+function commonFields(config: Place): void {
+  if (config.get("anonymous").value !== undefined) config.get("anonymous").note("requests without credentials are refused");
+}
+
+function hidden(config: Place): object {
+  return config.get("hide_credentials").flag() === true ? { hide_credentials: true } : {};
+}
+
+/** An `acl` of addresses, from the first of the fields that has some. */
+function only(fields: readonly string[], to: string, config: Place): Plugin[] {
+  const addresses = fields.flatMap((field) => config.get(field).texts());
+  config.ignore("status", "message");
+  return addresses.length === 0 ? [] : [{ name: "acl", config: { [to]: addresses } }];
+}
+
+function rateLimit(config: Place): readonly Plugin[] {
+  const limits = { limit_second: config.get("second").number(), limit_min: config.get("minute").number(), limit_hour: config.get("hour").number() };
+  config.ignore("fault_tolerant", "hide_client_headers", "error_code", "error_message", "sync_rate");
+  for (const name of ["day", "month", "year"]) if (config.get(name).value !== undefined) config.get(name).note(`there is no limit for a ${name}`);
+  if (config.get("policy").text() === "redis") config.get("policy").note("counts are shared by global.counters, not by each plugin");
+  config.ignore("redis", ...["host", "port", "password", "username", "ssl", "ssl_verify", "server_name", "timeout", "database"].map((name) => `redis_${name}`));
+  const by = config.get("limit_by").text() ?? "consumer";
+  const header = config.get("header_name").text();
+  const known: Readonly<Record<string, string>> = { consumer: "credential", credential: "credential", ip: "client_ip", service: "all", ...(header === undefined ? {} : { header: `header:${header}` }) };
+  if (known[by] === undefined) config.get("limit_by").note(`"${by}" is not carried over: the limit counts by address`);
+  if (Object.values(limits).every((limit) => limit === undefined)) return [];
+  return [{ name: "rate_limit", config: { ...JSON.parse(JSON.stringify(limits)), limit_by: known[by] ?? "client_ip" } }];
+}
+
+function cors(config: Place): readonly Plugin[] {
+  const list = (from: string, to: string) => (config.get(from).items().length === 0 ? {} : { [to]: config.get(from).texts() });
+  const flag = (from: string, to: string) => (config.get(from).flag() === undefined ? {} : { [to]: config.get(from).flag() });
+  const age = config.get("max_age").number();
+  const made = { allow_origins: ["*"], ...list("origins", "allow_origins"), ...list("methods", "allow_methods"), ...list("headers", "allow_headers"), ...list("exposed_headers", "expose_headers") };
+  const flags = { ...flag("credentials", "allow_credentials"), ...flag("preflight_continue", "preflight_continue"), ...flag("private_network", "allow_private_network") };
+  return [{ name: "cors", config: { ...made, ...flags, ...(age === undefined ? {} : { max_age: age }) } }];
+}
+
+const UNITS: Readonly<Record<string, number>> = { bytes: 1, kilobytes: 1000, megabytes: 1_000_000 };
+
+function sizeLimit(config: Place): readonly Plugin[] {
+  const bytes = (config.get("allowed_payload_size").number() ?? 128) * (UNITS[config.get("size_unit").text() ?? "megabytes"] ?? NaN);
+  if (config.get("require_content_length").flag() === true) config.get("require_content_length").note("a body without Content-Length is counted instead");
+  return [{ name: "request_size_limit", config: { max_payload_size: bytes } }];
+}
+
+function termination(config: Place): readonly Plugin[] | null {
+  if (config.get("trigger").value !== undefined || config.get("echo").flag() === true) return (config.note('"trigger" and "echo" have no counterpart'), null);
+  const [message, body, type] = [config.get("message").text(), config.get("body").text(), config.get("content_type").text()];
+  const text = body ?? (message === undefined ? undefined : JSON.stringify({ message }));
+  const content = text === undefined ? {} : { body: text, content_type: type ?? "application/json; charset=utf-8" };
+  return [{ name: "request_termination", config: { status: config.get("status_code").number() ?? 503, ...content } }];
+}
+
+/** `remove`, `rename`, `replace`, `add` and `append` of headers, with texts such as "name:value". */
+function headers(name: string, config: Place): readonly Plugin[] {
+  const pairs = (action: string) =>
+    config.get(action).get("headers").items().flatMap((item) => {
+      const [, key, value] = /^([^:]+):(.*)$/s.exec(item.text() ?? "") ?? [];
+      const isFixed = key !== undefined && value !== undefined && value !== "" && !value.includes("$(");
+      if (!isFixed) item.note('is not carried over: expected "name:value", without a template');
+      return isFixed ? [[key, value] as const] : [];
+    });
+  const escaped = ([key, value]: readonly [string, string]) => [key, value.replace(/\{(\w+\*?)\}/g, "{{$1}}").replaceAll("${", () => "$${")] as const;
+  const [remove, rename, replace, add, append] = [config.get("remove").get("headers").texts(), pairs("rename"), pairs("replace"), pairs("add"), pairs("append")];
+  if (replace.length > 0) config.get("replace").note("headers are also set where they are missing");
+  if (add.length > 0) config.get("add").note("headers that are there already are replaced: what clients send does not pass");
+  const appended = new Map<string, string[]>();
+  for (const [key, value] of append.map(escaped)) appended.set(key, [...(appended.get(key) ?? []), value]);
+  const made = { remove, rename: Object.fromEntries(rename), set: Object.fromEntries([...add, ...replace].map(escaped)), add: Object.fromEntries(appended) };
+  const filled = Object.entries(made).filter(([, value]) => Object.keys(value).length > 0);
+  return filled.length === 0 ? [] : [{ name, config: Object.fromEntries(filled) }];
+}

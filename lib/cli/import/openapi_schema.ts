@@ -1,0 +1,255 @@
+/**
+ * Turns the schemas of an OpenAPI document (3.0's dialect, and JSON Schema) into those of `request_validation`.
+ *
+ * What cannot be carried over only ever makes a schema accept more: a constraint is left out, and choices that would then refuse what the
+ * document accepts are left out or loosened, too. All of it is noted.
+ */
+import type { Path } from "../../config/json.ts";
+import { KEYWORDS, type Subject } from "../../json_schema/keywords.ts";
+import { countValues, described, isObject } from "../../json_schema/values.ts";
+import { freeName, type Notes } from "./place.ts";
+
+export type Schema = boolean | Readonly<Record<string, unknown>>;
+
+interface Converted {
+  readonly schema: Schema;
+  /** False: it accepts more than the source does. */
+  readonly isExact: boolean;
+  /** Its values, without those of definitions. */
+  readonly size: number;
+  readonly uses: readonly string[];
+}
+
+/** Most values in one schema with its definitions, and in all of them. */
+const MOST_VALUES = 20_000;
+const MOST_IN_ALL = 250_000;
+/** Of references within references, before they are followed later. */
+const MOST_DEPTH = 100;
+
+export class SchemaReader {
+  readonly #document: unknown;
+  readonly #notes: Notes;
+  /** In 3.0, a `$ref` hides what stands beside it. */
+  readonly #isOld: boolean;
+  /** By JSON Pointer; null while it is being converted. */
+  readonly #definitions = new Map<string, { readonly name: string; converted: Converted | null }>();
+  readonly #names = new Map<string, number>();
+  /** Definitions found so deep that they are converted later. */
+  readonly #later: (() => void)[] = [];
+  #total = 0;
+  #depth = 0;
+  /** Of the schema that is being converted. */
+  #size = 0;
+  #uses = new Set<string>();
+
+  constructor(document: unknown, notes: Notes) {
+    this.#document = document;
+    this.#notes = notes;
+    this.#isOld = isObject(document) && String(document.openapi).startsWith("3.0");
+  }
+
+  /** The value of a `$ref` chain, and where it is; undefined, noted, when it leads nowhere. */
+  resolve(value: unknown, at: Path): { readonly value: unknown; readonly at: Path } | undefined {
+    let found = { value, at };
+    for (let hops = 0; isObject(found.value) && typeof found.value.$ref === "string"; hops++) {
+      const next = hops < 20 ? this.#target(found.value.$ref) : undefined;
+      if (next === undefined) return void this.#notes.add(found.at, LEADS_NOWHERE);
+      found = next;
+    }
+    return found;
+  }
+
+  convert(given: unknown, at: Path): Converted {
+    const [size, uses] = [this.#size, this.#uses];
+    [this.#size, this.#uses] = [0, new Set()];
+    const { schema, isExact } = this.#schema(given, at);
+    const converted = { schema, isExact, size: this.#size, uses: [...this.#uses] };
+    [this.#size, this.#uses] = [size, uses];
+    return converted;
+  }
+
+  /** The schema with the definitions that it needs; undefined, noted, when that is too large. */
+  whole({ schema, size, uses }: Pick<Converted, "schema" | "size" | "uses">, at: Path): Schema | undefined {
+    for (let convert = this.#later.pop(); convert !== undefined; convert = this.#later.pop()) convert();
+    const used = new Map<string, Converted>();
+    let sum = size;
+    const queue = [...uses];
+    for (let pointer = queue.pop(); pointer !== undefined; pointer = queue.pop()) {
+      const definition = this.#definitions.get(pointer)!;
+      if (used.has(definition.name)) continue;
+      used.set(definition.name, definition.converted!);
+      queue.push(...definition.converted!.uses);
+      if ((sum += definition.converted!.size) > MOST_VALUES) break;
+    }
+    if (sum > MOST_VALUES || this.#total + sum > MOST_IN_ALL) {
+      return void this.#notes.add(at, `the schema is too large: at most ${MOST_VALUES} values each, and ${MOST_IN_ALL} in all`);
+    }
+    this.#total += sum;
+    if (used.size === 0) return schema;
+    return { ...(schema as object), $defs: Object.fromEntries([...used].map(([name, converted]) => [name, converted.schema])) };
+  }
+
+  #target(reference: string): { readonly value: unknown; readonly at: Path } | undefined {
+    if (!reference.startsWith("#")) return undefined;
+    const at: (string | number)[] = [];
+    let value: unknown = this.#document;
+    try {
+      for (const step of reference.slice(1).split("/").slice(1)) {
+        const name = decodeURIComponent(step).replaceAll("~1", "/").replaceAll("~0", "~");
+        if (typeof value !== "object" || value === null || !Object.hasOwn(value, name)) return undefined;
+        at.push(Array.isArray(value) ? Number(name) : name);
+        value = (value as Record<string, unknown>)[name];
+      }
+    } catch {
+      return undefined;
+    }
+    return { value, at };
+  }
+
+  #reference(reference: string, at: Path): { readonly schema: Schema; readonly isExact: boolean } {
+    const found = this.#target(reference);
+    if (found === undefined) return this.#loose(at, LEADS_NOWHERE);
+    let definition = this.#definitions.get(reference);
+    if (definition === undefined) {
+      const name = freeName(String(found.at.at(-1) ?? "document").replace(/[^\w.-]/g, "_"), this.#names);
+      const added = (definition = { name, converted: null as Converted | null });
+      this.#definitions.set(reference, added);
+      const convert = () => void (added.converted = this.convert(found.value, found.at));
+      if (this.#depth > MOST_DEPTH) this.#later.push(convert);
+      else convert();
+    }
+    this.#uses.add(reference);
+    return { schema: { $ref: `#/$defs/${definition.name}` }, isExact: definition.converted?.isExact ?? false };
+  }
+
+  #loose(at: Path, message: string): { readonly schema: Schema; readonly isExact: false } {
+    this.#notes.add(at, message);
+    return { schema: true, isExact: false };
+  }
+
+  #schema(given: unknown, at: Path): { readonly schema: Schema; readonly isExact: boolean } {
+    this.#size++;
+    if (typeof given === "boolean") return { schema: given, isExact: true };
+    if (!isObject(given)) return this.#loose(at, `expected a schema, found ${described(given)}: every value is accepted`);
+    if (this.#depth > 2 * MOST_DEPTH) return this.#loose(at, "the schema is nested too deep: every value is accepted");
+    const isReference = typeof given.$ref === "string";
+    if (isReference && this.#isOld) return this.#within(() => this.#reference(given.$ref as string, at));
+    const made: Record<string, unknown> = {};
+    const inexact = new Set<string>();
+    for (const [keyword, value] of Object.entries(modern(given, (name) => this.#isReadOnly(given, name)))) {
+      if (ANNOTATIONS.has(keyword) || keyword.startsWith("x-")) continue;
+      if (!this.#keyword(keyword, value, made, [...at, keyword])) inexact.add(keyword);
+    }
+    loosen(made, inexact);
+    const isOnlyReference = isReference && Object.keys(made).length === 1 && (made.allOf as Schema[]).length === 1;
+    return asNullable(isOnlyReference ? (made.allOf as Schema[])[0]! : made, given.nullable === true, inexact.size === 0);
+  }
+
+  /** Adds the keyword to `made`. Returns whether that is exact. */
+  #keyword(keyword: string, value: unknown, made: Record<string, unknown>, at: Path): boolean {
+    this.#size += keyword === "enum" || keyword === "const" ? countValues(value, MOST_VALUES) : 1;
+    if (!this.#isUsable(keyword, value, at)) return keyword === "format";
+    return this.#within(() => {
+      if (keyword === "$ref" || LISTS.has(keyword)) {
+        const parts = keyword === "$ref" ? [this.#reference(value as string, at)] : (value as unknown[]).map((each, i) => this.#schema(each, [...at, i]));
+        const name = keyword === "$ref" ? "allOf" : keyword;
+        made[name] = [...((name === "allOf" && (made.allOf as Schema[])) || []), ...parts.map(({ schema }) => schema)];
+        return parts.every((part) => part.isExact);
+      }
+      if (keyword === "properties" || keyword === "patternProperties") {
+        const parts = Object.entries(value as object).map(([name, each]) => [name, this.#schema(each, [...at, name])] as const);
+        made[keyword] = Object.fromEntries(parts.map(([name, { schema }]) => [name, schema]));
+        return parts.every(([, part]) => part.isExact);
+      }
+      const part = SUBSCHEMAS.has(keyword) ? this.#schema(value, at) : null;
+      if (part === null || part.isExact || !NEGATIVE.has(keyword)) made[keyword] = part === null ? value : part.schema;
+      return part?.isExact ?? true;
+    });
+  }
+
+  /** Whether `request_validation` has the keyword with such a value; noted if not. */
+  #isUsable(keyword: string, value: unknown, at: Path): boolean {
+    if (keyword === "then" || keyword === "else") return true;
+    if (keyword === "$ref") return typeof value === "string" || (this.#notes.add(at, LEADS_NOWHERE), false);
+    let why: string | undefined;
+    const subject = { schema: {}, report: (_path: Path, message: string) => void (why = message), expected: () => false } as unknown as Subject;
+    if (Object.hasOwn(KEYWORDS, keyword) && KEYWORDS[keyword]!.isValid(value, [keyword], subject)) return true;
+    if (keyword === "format" && STORED_FORMATS.has(value)) return false;
+    const form = keyword === "format" ? `the format ${described(value)} is unknown` : `"${keyword}" has a value of the wrong form`;
+    this.#notes.add(at, `${why ?? (Object.hasOwn(KEYWORDS, keyword) ? form : `request_validation has no "${keyword}"`)}: it is not checked`);
+    return false;
+  }
+
+  #within<T>(convert: () => T): T {
+    this.#depth++;
+    try {
+      return convert();
+    } finally {
+      this.#depth--;
+    }
+  }
+
+  /** In requests, `required` does not hold for such a property (OpenAPI 3.0.3, Schema Object). */
+  #isReadOnly(schema: Readonly<Record<string, unknown>>, name: string): boolean {
+    const property = isObject(schema.properties) && Object.hasOwn(schema.properties, name) ? schema.properties[name] : undefined;
+    const found = isObject(property) && typeof property.$ref === "string" ? this.#target(property.$ref)?.value : property;
+    return isObject(found) && found.readOnly === true;
+  }
+}
+
+const LEADS_NOWHERE = '"$ref" leads to nothing in this document: join documents to one first, as with "npx @redocly/cli bundle"';
+const LISTS = new Set(["allOf", "anyOf", "oneOf", "prefixItems"]);
+const SUBSCHEMAS = new Set(["items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"]);
+/** If these subschemas accept more, the schema accepts less. */
+const NEGATIVE = new Set(["not", "if"]);
+/** Keywords that constrain nothing. */
+const ANNOTATIONS = new Set([
+  ...["$schema", "$comment", "$id", "$anchor", "$defs", "definitions", "title", "description", "default", "example", "examples", "deprecated"],
+  ...["readOnly", "writeOnly", "nullable", "xml", "externalDocs", "discriminator", "contentMediaType", "contentEncoding"],
+]);
+/** Formats that say how a number or text is stored. */
+const STORED_FORMATS = new Set<unknown>(["int32", "int64", "float", "double", "password", "byte", "binary"]);
+
+/** The keywords of OpenAPI 3.0 and of old drafts as those of draft 2020-12. */
+function modern(given: Readonly<Record<string, unknown>>, isReadOnly: (name: string) => boolean): Readonly<Record<string, unknown>> {
+  const { exclusiveMinimum, exclusiveMaximum, minimum, maximum, items, required, ...rest } = given;
+  const bound = (value: unknown, limit: unknown) => (value === true ? limit : value === false ? undefined : value);
+  const changed = {
+    minimum: exclusiveMinimum === true ? undefined : minimum,
+    maximum: exclusiveMaximum === true ? undefined : maximum,
+    exclusiveMinimum: bound(exclusiveMinimum, minimum),
+    exclusiveMaximum: bound(exclusiveMaximum, maximum),
+    // Draft 4: a list of schemas, item by item.
+    [Array.isArray(items) ? "prefixItems" : "items"]: items,
+    required: Array.isArray(required) ? required.filter((name) => typeof name !== "string" || !isReadOnly(name)) : required,
+  };
+  return Object.fromEntries(Object.entries({ ...rest, ...changed }).filter(([, value]) => value !== undefined));
+}
+
+/** Takes out what refuses more once another part of the schema accepts more: the keywords of `inexact`. */
+function loosen(made: Record<string, unknown>, inexact: ReadonlySet<string>): void {
+  const { oneOf, anyOf } = made;
+  if (inexact.has("oneOf") && oneOf !== undefined) {
+    delete made.oneOf;
+    if (anyOf === undefined) made.anyOf = oneOf;
+    else made.allOf = [...((made.allOf as Schema[] | undefined) ?? []), { anyOf: oneOf }];
+  }
+  if (inexact.has("contains")) delete made.maxContains;
+  if (made.if === undefined) {
+    delete made.then;
+    delete made.else;
+  }
+  // A property whose pattern is left out would count as an additional one.
+  if (inexact.has("patternProperties") && made.patternProperties === undefined) delete made.additionalProperties;
+}
+
+/** `nullable` of OpenAPI 3.0: null is accepted, too. */
+function asNullable(schema: Schema, isNullable: boolean, isExact: boolean): { readonly schema: Schema; readonly isExact: boolean } {
+  if (!isNullable || typeof schema === "boolean") return { schema, isExact };
+  const others = ["enum", "const", "allOf", "anyOf", "oneOf", "not", "if", "$ref"].filter((keyword) => schema[keyword] !== undefined);
+  if (typeof schema.type === "string" && others.length === 0) return { schema: { ...schema, type: [schema.type, "null"] }, isExact };
+  if (typeof schema.type === "string" && others.join() === "enum") {
+    return { schema: { ...schema, type: [schema.type, "null"], enum: [...new Set([...(schema.enum as unknown[]), null])] }, isExact };
+  }
+  return { schema: { anyOf: [{ type: "null" }, schema] }, isExact };
+}

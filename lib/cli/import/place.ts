@@ -1,0 +1,148 @@
+/**
+ * A value of a document that is imported: reads it as the type that is needed, and remembers what was read, so that the rest can be listed.
+ */
+import { formatPath, type Path } from "../../config/json.ts";
+import { isObject, typeName } from "../../json_schema/values.ts";
+import { Failure } from "../failure.ts";
+
+/** Most entries of one list, and most services, routes and plugins of a result: more take too much time and memory. */
+export const MOST_PARTS = 100_000;
+
+/** What could not be carried over, and what to do. Equal messages are one entry. */
+export class Notes {
+  readonly #places = new Map<string, Set<string>>();
+
+  add(at: Path, message: string): void {
+    const places = this.#places.get(message) ?? new Set();
+    this.#places.set(message, places.add(formatPath(at) || "the document"));
+  }
+
+  get size(): number {
+    return this.#places.size;
+  }
+
+  /** `paths["/a"].get, paths["/b"].get and 7 more: …`, with at most `shown` places each. */
+  lines(shown: number): string[] {
+    return [...this.#places].map(([message, places]) => {
+      const named = [...places].slice(0, shown);
+      return `${named.join(", ")}${places.size > shown ? ` and ${places.size - shown} more` : ""}: ${message}`;
+    });
+  }
+}
+
+/** Null and a missing member are the same. A value of another type than the one asked for is noted, and counts as missing. */
+export class Place {
+  readonly value: unknown;
+  readonly at: Path;
+  readonly notes: Notes;
+  /** What was read of it. */
+  readonly #children = new Map<string | number, Place>();
+  #isSettled = false;
+
+  constructor(value: unknown, at: Path, notes: Notes) {
+    this.value = value ?? undefined;
+    this.at = at;
+    this.notes = notes;
+  }
+
+  get(name: string): Place {
+    return this.#child(name, isObject(this.value) && Object.hasOwn(this.value, name) ? this.value[name] : undefined);
+  }
+
+  /** The first of these members that is there. */
+  either(...names: readonly string[]): Place {
+    return this.get(names.find((name) => this.get(name).value !== undefined) ?? names[0]!);
+  }
+
+  items(): readonly Place[] {
+    return this.#few(this.#as<readonly unknown[]>(Array.isArray, "an array") ?? []).map((item, i) => this.#child(i, item));
+  }
+
+  entries(): readonly (readonly [name: string, Place])[] {
+    return this.#few(Object.entries(this.#as(isObject, "an object") ?? {})).map(([name, value]) => [name, this.#child(name, value)] as const);
+  }
+
+  text(): string | undefined {
+    return this.#as((value) => typeof value === "string", "a string");
+  }
+
+  number(): number | undefined {
+    return this.#as(Number.isFinite, "a number");
+  }
+
+  flag(): boolean | undefined {
+    return this.#as((value) => typeof value === "boolean", "true or false");
+  }
+
+  /** The texts of an array; other items are noted. */
+  texts(): string[] {
+    return this.items().flatMap((item) => item.text() ?? []);
+  }
+
+  /** Whether it is missing, or a list of texts. */
+  isTexts(): boolean {
+    return this.value === undefined || (Array.isArray(this.value) && this.value.every((item) => typeof item === "string"));
+  }
+
+  note(message: string): void {
+    this.notes.add(this.at, message);
+  }
+
+  /** Notes it, and nothing within it. */
+  leaveOut(message: string): void {
+    this.note(message);
+    this.#isSettled = true;
+  }
+
+  /** These members need not be carried over. */
+  ignore(...names: readonly string[]): this {
+    for (const name of names) this.get(name);
+    return this;
+  }
+
+  /** Notes the members that nothing has read, of this object and those within it of which something was read. */
+  noteUnread(): void {
+    if (this.#isSettled) return;
+    for (const child of this.#children.values()) child.noteUnread();
+    if (this.#children.size === 0 || !isObject(this.value)) return;
+    for (const [name, value] of Object.entries(this.value)) {
+      if (!this.#children.has(name) && !name.startsWith("_") && !isEmpty(value)) this.notes.add([...this.at, name], `"${name}" has no counterpart here`);
+    }
+  }
+
+  #few<T>(list: readonly T[]): readonly T[] {
+    if (list.length <= MOST_PARTS) return list;
+    throw new Failure(`${formatPath(this.at)} has ${list.length} entries: at most ${MOST_PARTS} can be imported`, 2);
+  }
+
+  #child(step: string | number, value: unknown): Place {
+    const known = this.#children.get(step);
+    if (known !== undefined) return known;
+    // Of a large document, most members that are asked for are missing.
+    if (value === undefined || value === null) return new Place(undefined, [...this.at, step], this.notes);
+    const child = new Place(value, [...this.at, step], this.notes);
+    this.#children.set(step, child);
+    return child;
+  }
+
+  #as<T>(fits: (value: unknown) => boolean, expected: string): T | undefined {
+    if (this.value === undefined || fits(this.value)) return this.value as T | undefined;
+    this.note(`expected ${expected}, found ${typeName(this.value)}: not carried over`);
+    return undefined;
+  }
+}
+
+function isEmpty(value: unknown): boolean {
+  return value === null || value === false || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
+}
+
+/** `wanted`, fit for a name of a configuration, with a number if it is taken. `taken` has the last number of each name. */
+export function freeName(wanted: string, taken: Map<string, number>): string {
+  const name = wanted.replace(/\p{Cc}|\p{Surrogate}/gu, "").slice(0, 180) || "imported";
+  let number = taken.get(name) ?? 0;
+  let found = name;
+  if (number > 0) do found = `${name}_${++number}`; while (taken.has(found));
+  taken.set(name, Math.max(number, 1));
+  if (found !== name) taken.set(found, 1);
+  return found;
+}

@@ -1,0 +1,18 @@
+/**
+ * `edge-gateway schema`: prints the JSON Schema of the configuration. It runs the code of plugin modules.
+ */
+import { configJsonSchema } from "../config/model.ts";
+import { ConfigError } from "../gateway/config_reader.ts";
+import { moduleKinds } from "../gateway/plugin_modules.ts";
+import { builtinPlugins } from "../plugins/builtin.ts";
+import type { RunCommand } from "./arguments.ts";
+import { configFlag, configKeyFile } from "./config_file.ts";
+
+/** Errors in the configuration do not matter, except that its plugin modules must be usable. */
+export const schema: RunCommand = async (given, own) => {
+  const file = configFlag(given, own);
+  const { kinds, issues } = file === undefined ? { kinds: builtinPlugins, issues: [] } : await moduleKinds(file, builtinPlugins, configKeyFile(given));
+  if (issues.length > 0) throw new ConfigError(issues, file);
+  process.stdout.write(`${JSON.stringify(configJsonSchema(kinds), null, 2)}\n`);
+  return 0;
+};

@@ -1,0 +1,19 @@
+/**
+ * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
+ */
+import * as exporter from "../observe/otlp.ts";
+import * as tracer from "../observe/trace.ts";
+import { builtinPlugins } from "../plugins/builtin.ts";
+import * as redis from "../store/redis.ts";
+import * as http2Request from "../upstream/http2_request.ts";
+import * as sessions from "../upstream/sessions.ts";
+import type { LoadedParts } from "./parts.ts";
+import { PluginModules } from "./plugin_modules.ts";
+
+const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, redis, tracing: { ...tracer, ...exporter } };
+
+/** `modules`, with all parts. */
+export function withAllParts(modules = new PluginModules()): PluginModules {
+  modules.parts.add(ALL);
+  return modules;
+}

@@ -1,0 +1,278 @@
+import { describe, expect, it } from "vitest";
+import { fromKong } from "./imported.ts";
+
+const SERVICE = { name: "s", url: "http://10.0.0.1:3000" };
+const ROUTE = { name: "r", paths: ["/a"] };
+const CONSUMERS = [
+  { username: "ada", keyauth_credentials: [{ key: "k-ada" }, { key: "k-ada-2" }], basicauth_credentials: [{ username: "ada", password: "p-ada" }], acls: [{ group: "admins" }] },
+  { username: "bob", keyauth_credentials: [{ key: "k-bob" }], basicauth_credentials: [{ username: "bob", password: "p-bob" }] },
+];
+const CLOSED = { name: "request_termination", config: { status: 503, body: "This route is closed until its access control is configured." } };
+const WHOLE = expect.stringContaining("a path matches whole segments here");
+
+/** The plugins of the only service, and the notes on them. */
+async function plugins(given: object[], more: object = {}, environment?: Record<string, string>) {
+  const { services, notes } = await fromKong({ services: [{ ...SERVICE, routes: [ROUTE], plugins: given }], ...more }, environment);
+  return { made: services[0]!.plugins ?? [], notes: notes.filter((note) => !note.includes("whole segments")) };
+}
+
+describe("services and routes of Kong", () => {
+  it("become a base_path that is removed, with its timeouts and retries", async () => {
+    const { services, notes } = await fromKong({
+      services: [{ ...SERVICE, id: "1", tags: ["x"], connect_timeout: 1000, read_timeout: 2000, write_timeout: 3000, retries: 20, enabled: true, routes: [{ ...ROUTE, id: "2", methods: ["get"], preserve_host: true, hosts: ["a.example.com"] }] }],
+    });
+    expect(services).toEqual([
+      {
+        name: "s",
+        base_path: "/a",
+        hosts: ["a.example.com"],
+        preserve_host: true,
+        protocol: "http",
+        upstreams: [{ host: "10.0.0.1", port: 3000 }],
+        timeouts: { connect_ms: 1000, response_ms: 2000, idle_ms: 3000 },
+        retries: { attempts: 10 },
+        routes: [{ path: "/{rest*}", methods: ["GET"] }, { path: "/", methods: ["GET"] }],
+      },
+    ]);
+    expect(notes).toEqual([WHOLE]);
+  });
+
+  it.each([
+    ["strip_path and no path of the service", {}, "", "/v1/a", "/v1/a", "/"],
+    ["strip_path, and the end of the path is the service's", {}, "/a/", "/v1/a", "/v1", "/a"],
+    ["the whole path is forwarded", { strip_path: false }, "", "/v1/a", "/", "/v1/a"],
+    ["everything", { paths: undefined }, "", "/", "/", "/"],
+  ])("keep what upstreams get: %s", async (_what, route, path, client, base, below) => {
+    const { services } = await fromKong({ services: [{ name: "s", url: `http://h:1${path}`, routes: [{ paths: [client], ...route }] }] });
+    expect([services[0]!.base_path, services[0]!.routes.map((each) => each.path)]).toEqual([base, [`${below === "/" ? "" : below}/{rest*}`, below]]);
+  });
+
+  it.each([
+    ["a regular expression", { paths: ["~/a/\\d+", "/ok"] }, 'services[0].routes[0].paths[0]: "~/a/\\d+" is not carried over'],
+    ["a path that would have to be put before", { paths: ["/a", "/base"] }, 'services[0].routes[0]: the path "/a" is not carried over'],
+    ["headers", { headers: { "x-v": ["2"] } }, 'services[0].routes[0]: the route is not carried over: it matches by "headers"'],
+    ["source addresses", { sources: [{ ip: "10.0.0.0/8" }] }, 'the route is not carried over: it matches by "sources"'],
+    ["an expression", { expression: 'http.path == "/a"' }, 'the route is not carried over: it matches by "expression"'],
+    ["TCP", { protocols: ["tcp"] }, 'the route is not carried over: the protocol "tcp" is not served'],
+    ["methods that are no list", { methods: "GET" }, 'the route is not carried over: "methods" is no list of texts'],
+    ["hosts that are no texts", { hosts: [7] }, 'the route is not carried over: "hosts" is no list of texts'],
+    ["a host with a port", { hosts: ["a.example.com:8443"] }, 'the host "a.example.com:8443" has a port'],
+    ["a wildcard at the end of a host", { paths: ["/base"], hosts: ["a.*"] }, 'the host "a.*" has a port, or a wildcard that is not its first label'],
+  ])("are left out, noted, where leaving out a condition would let more requests through: %s", async (_what, route, note) => {
+    const { services, notes } = await fromKong({ services: [{ name: "x", url: "http://h:1/base", routes: [{ ...ROUTE, ...route }] }, { ...SERVICE, routes: [{ paths: ["/kept"] }] }] });
+    expect(services.map(({ base_path: base }) => base)).toContain("/kept");
+    const closed = services.filter(({ name }) => name.startsWith("x closed"));
+    expect(closed.length).toBeGreaterThan(0);
+    for (const { plugins } of closed) expect(plugins).toEqual([CLOSED]);
+    expect(services.every(({ name, routes }) => name !== "x" || routes.every((each) => /^\/(ok|base)\b/.test(each.path)))).toBe(true);
+    expect(notes.join("\n")).toContain(note);
+  });
+
+  it("that are left out do not let their requests through to a less specific route", async () => {
+    const guarded = { plugins: [{ name: "key-auth" }] };
+    const { services } = await fromKong({
+      services: [{ ...SERVICE, routes: [{ paths: ["~/admin/\\d+", "~/raw.*"], ...guarded }, { paths: ["/tenant"], headers: { "x-a": ["1"] }, ...guarded }, { paths: ["/"] }, { paths: ["~/(?<any>.*)"] }] }],
+      consumers: CONSUMERS,
+    });
+    const patterns = services.filter(({ name }) => name.startsWith("s closed")).map(({ plugins, routes }) => [plugins, routes.map(({ path }) => path)]);
+    expect(patterns).toEqual([[[CLOSED], ["/admin/{rest*}", "/admin"]], [[CLOSED], ["/raw/{rest*}", "/raw"]], [[CLOSED], ["/tenant/{rest*}", "/tenant"]]]);
+    expect(services[0]).toMatchObject({ base_path: "/", routes: [{ path: "/{rest*}" }, { path: "/" }] });
+  });
+
+  it("have the targets of the upstream that the service names, with the algorithm", async () => {
+    const of = async (upstream: object) => (await fromKong({ services: [{ name: "s", host: "UP", routes: [ROUTE] }], upstreams: [{ name: "up", ...upstream }] })).services[0];
+    expect(await of({ algorithm: "least-connections", targets: [{ target: "10.0.0.1:80" }, { target: "[::1]:81" }, { target: "h" }] })).toMatchObject({
+      load_balancing_strategy: "least_connections",
+      upstreams: [{ host: "10.0.0.1", port: 80 }, { host: "::1", port: 81 }, { host: "h", port: 8000 }],
+    });
+    expect(await of({ targets: [{ target: "a:1", weight: 10 }, { target: "b:1", weight: 30 }] })).toMatchObject({ load_balancing_strategy: "weighted", upstreams: [{ weight: 10 }, { weight: 30 }] });
+    expect(await of({ algorithm: "consistent-hashing", hash_on: "ip", targets: [{ target: "a:1" }] })).toMatchObject({ load_balancing_strategy: "ip_hash" });
+    expect(await of({ targets: [] })).toMatchObject({ upstreams: [{ host: "up", port: 80 }] });
+    const { notes } = await fromKong({ services: [{ name: "s", host: "up", routes: [ROUTE] }], upstreams: [{ name: "up", algorithm: "latency", healthchecks: { active: {} }, targets: [{ target: "a:1" }] }] });
+    expect(notes).toContain('upstreams[0].algorithm: "latency" is not carried over: the service has load_balancing_strategy "round_robin"');
+    expect(notes).toContain('upstreams[0].healthchecks: health checks are not carried over: write "health" of the service');
+  });
+
+  it("keep TLS towards upstreams: verified unless tls_verify is false", async () => {
+    const of = (more: object) => fromKong({ services: [{ name: "s", protocol: "grpcs", host: "h", ...more, routes: [ROUTE] }] });
+    expect((await of({ tls_verify: false })).services[0]).toMatchObject({ protocol: "h2", upstreams: [{ host: "h", port: 443 }], tls: { verify: false } });
+    const { services, notes } = await of({ client_certificate: "c" });
+    expect(services[0]!.tls).toBeUndefined();
+    expect(notes).toContain("services[0]: certificates of upstreams are verified here, unless tls.verify is false");
+    expect(notes).toContain('services[0]: certificates towards upstreams are files here: name them in "tls"');
+  });
+
+  it("are found at the top of the file, too, and by name or id", async () => {
+    const { services, notes } = await fromKong({
+      services: [{ ...SERVICE, id: "i1" }],
+      routes: [{ ...ROUTE, service: "s" }, { paths: ["/b"], service: { id: "i1" } }, { paths: ["/c"], service: { name: "other" } }],
+      plugins: [{ name: "key-auth", route: { name: "r" } }],
+      consumers: [{ username: "ada" }],
+      keyauth_credentials: [{ consumer: "ada", key: "k" }],
+    });
+    expect(services.map((each) => [each.base_path, each.plugins?.map(({ name }) => name)])).toEqual([["/a", ["key_auth"]], ["/b", undefined]]);
+    expect(notes).toContain("routes[2]: is not carried over: it is disabled, belongs to a consumer or group, or to nothing that is here");
+  });
+
+  it("are left out, noted, where they are disabled, have no target, or no routes", async () => {
+    const { notes } = await fromKong({
+      services: [{ ...SERVICE, routes: [ROUTE] }, { name: "off", url: "http://h", enabled: false, routes: [ROUTE] }, { name: "u", url: "tcp://h", routes: [ROUTE] }, { name: "n" }, { name: "e", url: "http://h" }],
+      vaults: [{ name: "v" }],
+    });
+    expect(notes).toEqual([
+      WHOLE,
+      "services[1]: is disabled, and left out",
+      expect.stringContaining("services[2]: the service is not carried over: expected a URL"),
+      'services[3]: the service is not carried over: it needs "url", or "host"',
+      "services[4]: the service has no routes, and is left out",
+      'vaults: "vaults" has no counterpart here',
+    ]);
+    await expect(fromKong({ services: [] })).rejects.toThrow("no route could be carried over");
+  });
+});
+
+describe("plugins of Kong", () => {
+  it("run in Kong's order; of one kind only the most specific counts", async () => {
+    const { services, global, notes } = await fromKong({
+      plugins: [{ name: "rate-limiting", config: { minute: 9 } }, { name: "cors", config: {} }],
+      services: [{ ...SERVICE, routes: [{ ...ROUTE, plugins: [{ name: "rate-limiting", config: { minute: 1, limit_by: "ip" } }] }, { paths: ["/b"] }], plugins: [{ name: "key-auth" }] }],
+      consumers: CONSUMERS,
+    });
+    expect(global!.plugins.map(({ name }) => name)).toEqual(["cors"]);
+    expect(services.map((service) => service.plugins!.map(({ name, config }) => [name, config.limit_min]))).toEqual([
+      [["key_auth", undefined], ["rate_limit", 1]],
+      [["key_auth", undefined], ["rate_limit", 9]],
+    ]);
+    expect(notes.filter((note) => note.includes("counts separately"))).toEqual([]);
+  });
+
+  it("note limits that several services count for themselves", async () => {
+    const { notes } = await fromKong({ services: [{ ...SERVICE, routes: [ROUTE, { paths: ["/b"] }], plugins: [{ name: "rate-limiting", config: { hour: 9, day: 99 } }] }] });
+    expect(notes).toContain("services[0].plugins[0]: counts separately for each service or route that it is written at");
+    expect(notes).toContain("services[0].plugins[0].config.day: there is no limit for a day");
+  });
+
+  it("key-auth and basic-auth have the credentials of the consumers whom acl admits", async () => {
+    const acl = (config: object) => ({ name: "acl", config });
+    const keys = async (...given: object[]) => (await plugins([{ name: "key-auth", config: { hide_credentials: true } }, ...given], { consumers: CONSUMERS })).made;
+    const [ada, again, bob] = [{ id: "ada", key: "k-ada" }, { id: "ada_2", key: "k-ada-2" }, { id: "bob", key: "k-bob" }];
+    expect(await keys()).toEqual([{ name: "key_auth", config: { keys: [ada, again, bob], hide_credentials: true } }]);
+    expect(await keys(acl({ allow: ["admins"] }))).toEqual([{ name: "key_auth", config: { keys: [ada, again], hide_credentials: true } }]);
+    expect(await keys(acl({ deny: ["admins"] }))).toEqual([{ name: "key_auth", config: { keys: [bob], hide_credentials: true } }]);
+    expect((await plugins([{ name: "basic-auth", config: { realm: "r" } }, acl({ whitelist: ["admins"] })], { consumers: CONSUMERS })).made).toEqual([
+      { name: "basic_auth", config: { users: [{ username: "ada", password: "p-ada" }], realm: "r" } },
+    ]);
+  });
+
+  it("key-auth has no credentials of a consumer whom a plugin of its own may refuse", async () => {
+    const [ada, bob] = CONSUMERS;
+    const { made, notes } = await plugins([{ name: "key-auth" }], {
+      consumers: [{ ...ada, plugins: [{ name: "request-termination" }] }, { ...bob, plugins: [{ name: "rate-limiting", config: { minute: 1 } }, { name: "acl", enabled: false }] }],
+    });
+    expect(made[0]!.config.keys).toEqual([{ id: "bob", key: "k-bob" }]);
+    expect(notes).toContain('consumers[0]: its credentials are left out: "request-termination" of the consumer may refuse it, and is not carried over');
+    const groups = await plugins([{ name: "key-auth" }], { consumers: [{ ...ada, groups: [{ name: "g" }] }, bob], consumer_groups: [{ name: "g", plugins: [{ name: "ip-restriction" }] }] });
+    expect(groups.made[0]!.config.keys).toEqual([{ id: "bob", key: "k-bob" }]);
+  });
+
+  it("acl of the wrong form admits nobody", async () => {
+    expect((await plugins([{ name: "key-auth" }, { name: "acl", config: { allow: "admins" } }], { consumers: CONSUMERS })).made).toEqual([CLOSED]);
+  });
+
+  it("jwt has the key of the only consumer with one", async () => {
+    const secret = "0123456789abcdef0123456789abcdef";
+    const of = (credentials: object[], config: object = {}) => plugins([{ name: "jwt", config }], { consumers: [{ username: "ada", jwt_secrets: credentials }] });
+    const { made, notes } = await of([{ key: "issuer", secret }], { claims_to_verify: ["exp"], cookie_names: ["t"], uri_param_names: [] });
+    expect(made).toEqual([{ name: "jwt", config: { alg: "HS256", secret, iss: "issuer", exp: "required", from: ["header", "cookie:t"] } }]);
+    expect(notes).toEqual([]);
+    for (const bad of [of([{ key: "i", secret: "short" }]), of([{ key: "i", secret }, { key: "j", secret }]), of([{ key: "i", secret }], { key_claim_name: "kid" }), of([{ key: "i", secret }], { secret_is_base64: true }), of([])]) {
+      expect((await bad).made).toEqual([CLOSED]);
+    }
+  });
+
+  it.each([
+    ["key-auth of nobody", { name: "key-auth" }],
+    ["key-auth of consumers without a key", { name: "key-auth", config: { key_names: ["x"] } }],
+    ["basic-auth with hashed passwords", { name: "basic-auth" }],
+    ["groups without anyone who is identified", { name: "acl", config: { allow: ["admins"] } }],
+    ["addresses that are none", { name: "ip-restriction", config: { allow: ["here"] } }],
+    ["no addresses", { name: "ip-restriction", config: { allow: "10.0.0.1" } }],
+    ["a kind that has no counterpart", { name: "oauth2", config: { scopes: ["a"] } }],
+    ["a kind of one's own", { name: "my-check" }],
+    ["an answer on a condition", { name: "request-termination", config: { trigger: "x" } }],
+    ["an answer that cannot be given", { name: "request-termination", config: { status_code: 99 } }],
+  ])("that decide who passes close their routes where they cannot be carried over: %s", async (_what, plugin) => {
+    const consumers = [{ username: "ada", basicauth_credentials: [{ username: "a", password: "0123456789012345678901234567890123456789" }, { username: "b" }], keyauth_credentials: [{}] }];
+    const { made, notes } = await plugins([plugin, { name: "cors", config: { origins: ["https://a.example.com"] } }], { consumers });
+    expect(made).toContainEqual(CLOSED);
+    expect(notes).toContainEqual(expect.stringMatching(/^services\[0\]\.plugins\[0\].*answer 503/));
+  });
+
+  it("that refuse nobody are left out, noted, where they cannot be carried over", async () => {
+    const kinds = ["prometheus", "correlation-id", "http-log", "file-log", "proxy-cache", "bot-detection", "response-ratelimiting"];
+    const { made, notes } = await plugins([...kinds.map((name) => ({ name, config: { a: 1 } })), { name: "rate-limiting", config: { day: 3 } }, { name: "cors", config: { origins: ["*"], credentials: true } }, { name: "request-transformer" }]);
+    expect(made).toEqual([]);
+    expect(notes).toHaveLength(kinds.length + 4);
+    expect(notes).toContain('services[0].plugins[0]: "prometheus" is not carried over: the admin interface has /metrics');
+    expect(notes).toContainEqual(expect.stringContaining('services[0].plugins[8]: "cors" is not carried over: config.allow_origins: "*" cannot be used'));
+  });
+
+  it("carry over addresses, sizes, answers and CORS", async () => {
+    const { made, notes } = await plugins([
+      { name: "ip-restriction", config: { allow: ["10.0.0.0/8"], deny: ["10.0.0.1"], status: null } },
+      { name: "request-size-limiting", config: { allowed_payload_size: 2, size_unit: "kilobytes" } },
+      { name: "request-termination", config: { status_code: 418, message: "tea" } },
+      { name: "cors", config: { origins: ["https://a.example.com"], methods: ["PUT"], headers: ["X-A"], exposed_headers: ["X-B"], credentials: true, max_age: 9, preflight_continue: false, private_network: true } },
+    ]);
+    expect(made).toEqual([
+      { name: "cors", config: { allow_origins: ["https://a.example.com"], allow_methods: ["PUT"], allow_headers: ["X-A"], expose_headers: ["X-B"], allow_credentials: true, preflight_continue: false, allow_private_network: true, max_age: 9 } },
+      { name: "acl", config: { whitelist: ["10.0.0.0/8"] } },
+      { name: "acl", config: { blacklist: ["10.0.0.1"] } },
+      { name: "request_size_limit", config: { max_payload_size: 2000 } },
+      { name: "request_termination", config: { status: 418, body: '{"message":"tea"}', content_type: "application/json; charset=utf-8" } },
+    ]);
+    expect(notes).toEqual([]);
+  });
+
+  it("carry over changed headers as fixed texts, in which braces stand for themselves", async () => {
+    const { made, notes } = await plugins([
+      { name: "request-transformer", config: { remove: { headers: ["X-A"], querystring: ["q"] }, rename: { headers: ["X-B:X-C"] }, add: { headers: ["X-D:{id}:${request.id}", "X-T:$(headers.x)", "bad"] }, replace: { headers: ["X-E:1"], uri: "/x" }, append: { headers: ["X-F:1", "X-F:2"] } } },
+      { name: "response-transformer", config: { remove: { headers: ["Server"] } } },
+    ]);
+    expect(made).toEqual([
+      { name: "request_headers", config: { remove: ["X-A"], rename: { "X-B": "X-C" }, set: { "X-D": "{{id}}:$${request.id}", "X-E": "1" }, add: { "X-F": ["1", "2"] } } },
+      { name: "response_headers", config: { remove: ["Server"] } },
+    ]);
+    expect(notes).toEqual([
+      'services[0].plugins[0].config.add.headers[1], services[0].plugins[0].config.add.headers[2]: is not carried over: expected "name:value", without a template',
+      "services[0].plugins[0].config.replace: headers are also set where they are missing",
+      "services[0].plugins[0].config.add: headers that are there already are replaced: what clients send does not pass",
+      'services[0].plugins[0].config.remove.querystring: "querystring" has no counterpart here',
+      'services[0].plugins[0].config.replace.uri: "uri" has no counterpart here',
+    ]);
+  });
+
+  it.each([["consumer", "key"], ["ip", "client_ip"], ["service", "all"], ["header", "header:X-A"], ["path", "client_ip"]])("limit by %s", async (by, limitBy) => {
+    const { made } = await plugins([{ name: "rate-limiting", config: { second: 1, limit_by: by, header_name: "X-A" } }]);
+    expect(made[0]!.config).toEqual({ limit_second: 1, limit_by: limitBy === "key" ? "credential" : limitBy });
+  });
+
+  it("read credentials from the environment where Kong does, and never another reference", async () => {
+    const consumers = [{ username: "ada", keyauth_credentials: [{ key: "{vault://env/ada-key}" }, { key: '${{ env "DECK_KEY" }}' }] }];
+    const { made, notes } = await plugins([{ name: "key-auth" }], { consumers }, { ADA_KEY: "a", DECK_KEY: "b" });
+    expect(made[0]!.config.keys).toEqual([{ id: "ada", key: "${env:ADA_KEY}" }, { id: "ada_2", key: "${env:DECK_KEY}" }]);
+    expect(notes).toContain("consumers[0].keyauth_credentials[0].key: is read from the environment variable ADA_KEY: set it before you validate");
+    const stolen = await plugins([{ name: "key-auth" }], { consumers: [{ username: "x", keyauth_credentials: [{ key: "${env:HOME}" }] }] });
+    expect(stolen.made).toEqual([CLOSED]);
+  });
+
+  it("are left out, noted, where they are disabled, or for a single consumer", async () => {
+    const { made, notes } = await plugins([{ name: "cors", enabled: false, config: {} }, { name: "cors", consumer: "ada", config: {} }, { config: {} }]);
+    expect(made).toEqual([]);
+    expect(notes).toEqual([
+      "services[0].plugins[0]: is disabled, and left out",
+      "services[0].plugins[1]: is not carried over: it is for some consumers only",
+      'services[0].plugins[2]: is no plugin: it needs "name"',
+    ]);
+  });
+});

@@ -1,0 +1,135 @@
+/** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/journeys/loaded_modules.spec.ts`. */
+import { describe, expect, it } from "vitest";
+import type { ConfigSource } from "../../lib/config/load.ts";
+import { ConfigError } from "../../lib/gateway/config_reader.ts";
+import { Gateway } from "../../lib/gateway/gateway.ts";
+import { KINDS, Parts } from "../../lib/gateway/parts.ts";
+import { loadPluginModules } from "../../lib/gateway/plugin_modules.ts";
+import { createGateway, type ConfigInput } from "../../lib/index.ts";
+import { builtinPlugins } from "../../lib/plugins/builtin.ts";
+import { fileWith } from "../support/process.ts";
+
+const NOT_LOADED = "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
+
+const service = { name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 1 }], routes: [{ path: "/" }] };
+const withPlugins = (...plugins: ConfigInput["services"][number]["plugins"] & object): ConfigInput => ({ services: [{ ...service, plugins }] });
+const terminating = withPlugins({ name: "request_termination", config: { status: 418 } });
+
+/** The names of the kinds that are there after loading. */
+async function kindsLoadedFor(source: ConfigSource): Promise<string[]> {
+  const parts = new Parts();
+  await parts.load(source);
+  return parts.kinds.filter((kind) => builtinPlugins.includes(kind)).map(({ name }) => name);
+}
+
+const text = (json: string): ConfigSource => ({ text: json, file: "gw.json" });
+
+describe("the table of plugin kinds", () => {
+  it("has every built-in kind under its name, in the order of messages", async () => {
+    expect(await Promise.all(Object.values(KINDS).map((load) => load()))).toEqual(builtinPlugins);
+    expect(Object.keys(KINDS)).toEqual(builtinPlugins.map(({ name }) => name));
+  });
+});
+
+describe("what a configuration has loaded", () => {
+  it("are the kinds that it names at any level, in a value and in a text, and no other", async () => {
+    const global = { plugins: [{ name: "cors", config: { allow_origins: ["*"] } }] };
+    const config = { global, services: [{ ...service, routes: [{ path: "/", plugins: [{ name: "acl" }] }] }] };
+    for (const source of [{ value: config }, text(JSON.stringify(config)), { text: Buffer.from(JSON.stringify(config, null, 2)), file: "gw.json" }]) {
+      expect(await kindsLoadedFor(source)).toEqual(["acl", "cors"]);
+    }
+  });
+
+  it("are also kinds whose names are written with escapes", async () => {
+    expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "\\u006awt" }] }] }'))).toEqual(["jwt"]);
+  });
+
+  it("is nothing for a file that is no JSON, and what it names for one that breaks off", async () => {
+    expect(await kindsLoadedFor(text("\\u0000 nothing"))).toEqual([]);
+    expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "jwt", '))).toEqual(["jwt"]);
+  });
+
+  it("is nothing for a value that is no configuration", async () => {
+    for (const value of [null, undefined, 7, "jwt_", []]) expect(await kindsLoadedFor({ value })).toEqual([]);
+  });
+
+  it.each([
+    ["http2", { services: [{ ...service, protocol: "h2c" }] }],
+    ["http2", { services: [{ ...service, protocol: "h2" }] }],
+    ["redis", { global: { counters: { store: "redis", url: "redis://127.0.0.1" } }, services: [] }],
+  ] as const)("is the part %s, which is not there before", async (name, value) => {
+    const parts = new Parts();
+    await parts.load({ value: { services: [service] } });
+    expect(() => parts.part(name)).toThrow(`the part "${name}" ${NOT_LOADED}`);
+    await parts.load({ value });
+    expect(parts.part(name)).toBeDefined();
+  });
+});
+
+describe("a gateway whose parts are loaded on demand", () => {
+  it("serves with the parts that loadPluginModules has loaded", async () => {
+    const configFile = fileWith(terminating);
+    const gateway = new Gateway({ configFile, modules: await loadPluginModules(configFile) });
+    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    await gateway.close(0);
+  });
+
+  it("refuses a kind that was not loaded, at the place of its configuration, and reports other names as always", () => {
+    const issuesOf = (config: ConfigInput) => {
+      try {
+        new Gateway({ config });
+      } catch (error) {
+        return (error as ConfigError).issues.map(({ at, message }) => `${at.join(".")}: ${message}`);
+      }
+      return [];
+    };
+    expect(issuesOf(terminating)).toEqual([`services.0.plugins.0.config: the plugin kind "request_termination" ${NOT_LOADED}`]);
+    expect(issuesOf(withPlugins({ name: "request_terminatio" }))).toEqual([expect.stringContaining('did you mean "request_termination"?')]);
+  });
+
+  it("loads what a reload needs, a value or a file, without a further call", async () => {
+    const gateway = new Gateway({ config: { services: [service] } });
+    await gateway.reload(terminating);
+    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    await gateway.reload({ services: [{ ...service, protocol: "h2c" }] });
+    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 502 });
+    await gateway.close(0);
+  });
+
+  it("loads what the text of a dry run needs", async () => {
+    const gateway = new Gateway({ config: { services: [service] } });
+    expect(await gateway.dryRun(Buffer.from(JSON.stringify(terminating)))).toMatchObject({ outcome: "accepted", issues: [] });
+    expect(await gateway.dryRun(Buffer.from(JSON.stringify({ services: [{ ...service, protocol: "h2c" }] })))).toMatchObject({ outcome: "accepted" });
+    await gateway.close(0);
+  });
+
+  it("explains a request and runs tests with the parts that these need", async () => {
+    const test = { name: "it is a teapot", request: { method: "GET", url: "http://localhost/" }, expect: { status: 418 } };
+    const config = { ...terminating, tests: [test] };
+    const gateway = new Gateway({ config, modules: await loadPluginModules(config) });
+    expect(await gateway.explain({ method: "GET", url: "http://localhost/" })).toMatchObject({ outcome: "matched" });
+    expect(await gateway.test()).toMatchObject({ passed: 1, failed: 0 });
+    await gateway.close(0);
+  });
+});
+
+describe("createGateway, for embedding", () => {
+  it("has all parts at once, whatever was loaded before", async () => {
+    const gateway = createGateway({ config: terminating, modules: await loadPluginModules({}) });
+    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    await gateway.close(0);
+  });
+
+  it("accepts only the built-in kinds of a list, and the host's own", async () => {
+    const kinds = ["request_termination"];
+    const gateway = createGateway({ config: terminating, kinds });
+    await expect(gateway.reload(withPlugins({ name: "acl" }))).rejects.toThrow("a plugin kind (request_termination)");
+    expect(await gateway.dryRun(Buffer.from(JSON.stringify(withPlugins({ name: "acl" }))))).toMatchObject({ outcome: "refused" });
+    await gateway.close(0);
+    expect(() => createGateway({ config: withPlugins({ name: "acl" }), kinds: [] })).toThrow(ConfigError);
+  });
+
+  it("refuses a list with a kind that is not built in", () => {
+    expect(() => createGateway({ config: terminating, kinds: ["key-auth"] })).toThrow(/^kinds: there is no built-in plugin kind "key-auth"; there are key_auth, rate_limit, /);
+  });
+});
