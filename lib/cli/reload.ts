@@ -56,7 +56,7 @@ function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null
     ...(untested === null ? [] : [untested]),
     ...(diff === null ? [] : diffLines(diff)),
     ...(requests === null ? [] : requestLines(requests)),
-    `${name} would be ${outcome}${untested === null ? "" : " if its tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
+    `${name} would be ${outcome}${untested === null || outcome === "refused" ? "" : " if its tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
   ];
   process[outcome === "accepted" ? "stdout" : "stderr"].write(printable(lines));
   return outcome === "accepted" ? 0 : 1;
