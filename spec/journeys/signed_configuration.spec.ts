@@ -6,7 +6,8 @@ import { ask } from "../support/raw_client.ts";
 import { fingerprintOf, signed, signingKeys } from "../support/signing_keys.ts";
 
 const [keys, next] = [signingKeys(), signingKeys()];
-const CREDENTIALS = { ADMIN_USER: "a", ADMIN_PASSWORD: "b" };
+const TOKEN = "a token for metrics".replaceAll(" ", "-");
+const CREDENTIALS = { ADMIN_USER: "a", ADMIN_PASSWORD: "b", METRICS_TOKEN: TOKEN };
 const REFUSED = /"message":"reload refused, configuration [0-9a-f]{12} stays in force"/;
 const RELOADED = '"message":"configuration reloaded"';
 
@@ -23,6 +24,7 @@ async function started(more: object = {}) {
     write: (basePath: string) => writeFileSync(file, textOf(config(basePath))),
     reload: (...words: string[]) => program(["reload", ...words], { environment }).ended,
     status: async (path: string) => (await ask(running.port, { path })).status,
+    metrics: async () => (await fetch(`${environment.ADMIN_URL}/metrics`, { headers: { Authorization: `Bearer ${TOKEN}` } })).text(),
     last: () => logLines(running.stderr()).at(-1)!,
   };
 }
@@ -41,10 +43,12 @@ describe("a running gateway whose configuration must be signed", () => {
     expect(line.signed_by).toBe(fingerprintOf(keys));
   });
 
-  it("refuses a changed file, reports that in log, metric and status, and takes it when its signature is there", async () => {
-    const { file, write, says, last, status, reload } = await started();
+  it("refuses a changed file, reports that in log, metric and edge-gateway reload, and takes it when its signature is there", async () => {
+    const { file, write, says, last, status, metrics, reload } = await started();
+    expect(await metrics()).toContain("\nedge_gateway_config_last_reload_successful 1\n");
     write("/b");
     await says(REFUSED);
+    expect(await metrics()).toContain("\nedge_gateway_config_last_reload_successful 0\n");
     expect(last()).toMatchObject({ by: "file", issues: [expect.stringMatching(/gw\.json is not signed by the public key: it was changed after signing, .*; sign it: edge-gateway sign \S+gw\.json --key private\.pem$/)] });
     expect(await reload()).toMatchObject({ code: 2, stderr: expect.stringMatching(/is not signed by the public key[^]*The configuration was refused; [0-9a-f]{12} stays in force\.\n$/) as unknown });
     expect([await status("/a/x"), await status("/b/x")]).toEqual([200, 404]);
