@@ -38,7 +38,7 @@ export const MARKS = 1;
 export const OVERFLOW = 0;
 /** In the second cell: the lock, the first cell that was never taken, the first free cell, words of free cells, callers, buckets. */
 const LOCK = 11;
-const TAKEN = 12;
+export const TAKEN = 12;
 const FREE = 13;
 const FREED = 14;
 export const SIZE = 15;

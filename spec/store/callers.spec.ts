@@ -1,3 +1,4 @@
+/** One shard and several of them; a thread that dies is a write that throws. */
 import { describe, expect, it } from "vitest";
 import type { Window } from "../../lib/store/counters.ts";
 import { CallerTable, MemoryLimiter } from "../../lib/store/memory.ts";
