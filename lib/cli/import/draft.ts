@@ -7,6 +7,7 @@ import { messageOf } from "../../base/errors.ts";
 import { formatPath, type Issue, type Path } from "../../config/json.ts";
 import { hasReference } from "../../config/references.ts";
 import { ConfigError } from "../../gateway/gateway.ts";
+import { loadPluginModules } from "../../gateway/plugin_modules.ts";
 import { Candidate } from "../../gateway/proof/candidate.ts";
 import { builtinPlugins } from "../../plugins/builtin.ts";
 import { Failure } from "../failure.ts";
@@ -100,7 +101,8 @@ export class Draft {
     if (issues.length > 0) return issues;
     const environment = Object.fromEntries([...this.#variables].map((name) => [name, name.padEnd(64, "x")]));
     try {
-      await new Candidate({ config: this.config as never, environment }).close();
+      const modules = await loadPluginModules(this.config, environment);
+      await new Candidate({ config: this.config as never, environment, modules }).close();
       return [];
     } catch (error) {
       if (error instanceof ConfigError) return error.issues;
