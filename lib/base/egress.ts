@@ -85,6 +85,15 @@ export function lookUp(host: string): Promise<LookupAddress[]> {
   return dns.promises.lookup(host, { all: true, hints: dns.ADDRCONFIG });
 }
 
+/** The name servers of the system that `lookUp` asks. */
+export function nameServers(): readonly Destination[] {
+  return dns.getServers().map((server) => {
+    // "10.0.0.2", "10.0.0.2:5353", "::1" or "[::1]:5353".
+    const [, host = server, port = "53"] = /^\[(.+)\]:(\d+)$/.exec(server) ?? /^([\d.]+):(\d+)$/.exec(server) ?? [];
+    return { host, port: Number(port), why: "dns" };
+  });
+}
+
 function keyOf({ why, host, port }: Destination): string {
   return `${why} ${host} ${port}`;
 }
