@@ -6,7 +6,7 @@ import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settin
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  const verbs = ["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "schema", "hash-password", "sign", "verify", "help"];
+  const verbs = ["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "audit", "schema", "hash-password", "sign", "verify", "help"];
   it.each(verbs)("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
@@ -33,6 +33,7 @@ describe("--help", () => {
     ["diff", ["OLD NEW", "--json", "Exit codes: 0 nothing differs, 1 something differs, 2 "], ["--config"]],
     ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["healthcheck", ["--live\n", "--probe-port", "--probe-host", "--admin-port", "Exit codes: 0 ready, 1 not ready, or no answer within 3 s, 2 "], ["--config", "--http-port", "--admin-url", "METRICS_TOKEN"]],
+    ["audit", ["--config", "--http-port", "--json", "--systemd", "--network-policy", "--permission", "Exit codes: 0 printed, 2 "], ["--strict", "--admin-url"]],
     ["schema", ["--config"], ["--http-port"]],
     ["hash-password", ["standard input"], ["--"]],
     ["sign", ["FILE [FLAGS]", "--key PEM", "private", "Exit codes: 0 signed, 1 FILE.sig cannot be written, 2 "], ["--config"]],
