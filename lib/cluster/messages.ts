@@ -46,9 +46,6 @@ export type ToMain =
   | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
 
-/** The answers of one type. */
-export type FromWorker<T extends ToMain["type"]> = Extract<ToMain, { readonly type: T }>;
-
 /** One address on which every worker listens. */
 export interface Address {
   readonly host: string;

@@ -68,8 +68,6 @@ export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing"> 
 export class Supervisor implements Followers {
   /** For the gateway of the main thread. */
   readonly threads: Threads;
-  /** Called after a worker has ended, with its place and its `Threads.id`: to free what it holds in shared memory. */
-  readonly onDeath: ((place: number, id: number) => void)[] = [];
   readonly #options: SupervisorOptions;
   readonly #words: Int32Array;
   readonly #places: readonly Place[];
@@ -109,11 +107,10 @@ export class Supervisor implements Followers {
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
   async start(gateway: Gateway, addresses: readonly Address[], tls: TlsFiles | null): Promise<void> {
-    const { configuration, runtime } = (this.#parts = Gateway.partsOf(gateway));
+    const { configuration } = (this.#parts = Gateway.partsOf(gateway));
     this.#addresses = addresses;
     this.#tls = tls;
     configuration.followers = this;
-    this.onDeath.push((place, id) => runtime.forget(id, place));
     Atomics.store(this.#words, VERSION, configuration.bundle.version);
     // This interval keeps the program running while no worker does.
     this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
@@ -130,8 +127,7 @@ export class Supervisor implements Followers {
     }
   }
 
-  /** Sends a message to every worker. */
-  broadcast(message: ToWorker): void {
+  #broadcast(message: ToWorker): void {
     for (const { worker } of this.#places) worker?.postMessage(message);
   }
 
@@ -172,7 +168,7 @@ export class Supervisor implements Followers {
 
   renewTls(files: TlsFiles): void {
     this.#tls = files;
-    this.broadcast({ type: "tls", files });
+    this.#broadcast({ type: "tls", files });
   }
 
   get configured(): number {
@@ -189,7 +185,7 @@ export class Supervisor implements Followers {
 
   announceStop(): void {
     this.#isStopAnnounced = true;
-    this.broadcast({ type: "announceStop" });
+    this.#broadcast({ type: "announceStop" });
   }
 
   async close(graceMs: number): Promise<"drained" | "cut"> {
@@ -277,7 +273,7 @@ export class Supervisor implements Followers {
     const reason = place.reason ?? `it exited with code ${code}`;
     place.worker = null;
     place.state = "none";
-    for (const act of this.onDeath) act(index, id);
+    this.#parts!.runtime.forget(id, index);
     this.#parts!.reports.forget(index);
     for (const resolve of place.awaited.splice(0)) resolve();
     this.#changed();
@@ -316,7 +312,7 @@ export class Supervisor implements Followers {
 
   #renewTicketKey(): void {
     this.#ticketKey = randomBytes(TICKET_KEY_BYTES);
-    this.broadcast({ type: "ticketKey", key: this.#ticketKey });
+    this.#broadcast({ type: "ticketKey", key: this.#ticketKey });
   }
 }
 

@@ -284,8 +284,9 @@ export class Listener {
     for (let pause = 0, before = -1; pause < maxPauses && before !== this.#accepted; pause++) {
       before = this.#accepted;
       if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
-      // Node accepts one connection in a turn of the event loop; the first of two turns comes before it looks at sockets.
-      else for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
+      // Node accepts one connection in a turn of the event loop; the first of two turns comes before it looks at sockets. A timer, too, may
+      // come late, and before those that wait by then.
+      for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
     }
   }
 }

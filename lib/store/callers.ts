@@ -38,7 +38,7 @@ export const MARKS = 1;
 export const OVERFLOW = 0;
 /** In the second cell: the lock, the first cell that was never taken, the first free cell, words of free cells, callers, buckets. */
 const LOCK = 11;
-const TAKEN = 12;
+export const TAKEN = 12;
 const FREE = 13;
 const FREED = 14;
 export const SIZE = 15;
@@ -100,7 +100,7 @@ export class Callers {
 
   /** Whether all windows of all callers are empty. */
   hasRunOut(now: number): boolean {
-    return this.#isOver(this.words[OLDER]!, now) && this.#isOver(OVERFLOW, now);
+    return this.#isOver(this.words[OLDER]!, now, 0) && this.#isOver(OVERFLOW, now, 0);
   }
 
   /** The caller of this turn, or the overflow. */
@@ -139,7 +139,7 @@ export class Callers {
   /** Forgets callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground. */
   makeRoom(now: number, plan: Plan): void {
     const { words } = this;
-    for (let i = 0; i < 2 && words[NEWER] !== OVERFLOW && this.#isOver(words[NEWER]!, now); i++) this.#remove(words[NEWER]!);
+    for (let i = 0; i < 2 && words[NEWER] !== OVERFLOW && this.#isOver(words[NEWER]!, now, plan.life); i++) this.#remove(words[NEWER]!);
     // Only after a reload, where more callers, or callers with more marks, are allowed than before.
     while (this.#owner !== 0 && words.length - words[TAKEN]! + words[FREED]! < SPARE_CALLERS * CELL * plan.cells && words[NEWER] !== OVERFLOW) {
       this.evict(words[NEWER]!, plan);
@@ -204,7 +204,6 @@ export class Callers {
    * Admissions beyond a lowered limit are dropped: they do not count if the limit is raised again within the window.
    */
   convert(caller: number, plan: Plan): void {
-    this.words[caller + LIFE] = Math.max(this.words[caller + LIFE]!, plan.life);
     this.#replaceWindows(caller, this.#merged(plan, [caller]));
   }
 
@@ -251,8 +250,8 @@ export class Callers {
     if (needed > marks) numbers[window / 2 + USED] = (marks - words[window + BEGIN]!) * batch;
   }
 
-  #isOver(caller: number, now: number): boolean {
-    return now - this.numbers[caller / 2 + LAST]! >= 1000 * this.words[caller + LIFE]!;
+  #isOver(caller: number, now: number, life: number): boolean {
+    return now - this.numbers[caller / 2 + LAST]! >= 1000 * Math.max(life, this.words[caller + LIFE]!);
   }
 
   /** 32 bits. */

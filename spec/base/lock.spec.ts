@@ -43,7 +43,7 @@ describe("a lock", () => {
     expect(tryAcquire(memory, 1, 6)).toBe(true);
   });
 
-  it("a lock wakes the thread that sleeps until it is released", { timeout: 30_000 }, async () => {
+  it("a lock lets a thread that sleeps go on once it is released", { timeout: 30_000 }, async () => {
     const memory = words();
     acquire(memory, 1, 5);
     const worker = thread(memory, 1);

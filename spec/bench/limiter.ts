@@ -31,6 +31,7 @@ const REFUSED = "one caller, refused";
 /** Otherwise time runs at a million decisions a second: 50 requests a second from each of 20000 callers. */
 const PACED = ", thirty thousand requests a second";
 const NO_CLOCK = PACED + ", the clock left out";
+const SHARED = PACED + ", in memory that threads share";
 const QUIET = "one request each";
 const MIXED = "ten requests each on average, unevenly";
 const EVEN = "ten requests each, within ten minutes";
@@ -72,12 +73,14 @@ function inOwnProcess(): Promise<Figures> {
 }
 
 async function measure(): Promise<Figures> {
-  const { memoryCounters } = await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
+  const { CallerTable, memoryCounters, MemoryLimiter } = await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
+  const { TAKEN } = await builtModule<typeof import("../../lib/store/callers.ts")>("store/callers");
   const { systemClock } = await builtModule<typeof import("../../lib/base/clock.ts")>("base/clock");
   let time = 0;
   const hand: Clock = { ...systemClock, now: () => time };
   const paced: Clock = { ...systemClock, now: () => (systemClock.now() < 0 ? 0 : time) };
   const clocks = new Map([[systemClock, ""], [paced, PACED], [hand, NO_CLOCK]]);
+  const shared = (_name: string, size: number) => new SharedArrayBuffer(size);
   /** Limits that no measured request reaches. */
   const high = windows(64, 1_000_000, 1_000_000_000);
   const one = () => "192.0.2.1";
@@ -91,8 +94,9 @@ async function measure(): Promise<Figures> {
     { what: REFUSED, limits: windows(1, 1, 1), caller: one },
   ];
   for (const { what, limits, caller } of cases) {
-    for (const [clock, how] of clocks) {
-      const limiter = memoryCounters(clock).limiter("k", { windows: limits, maxCallers: 1_000_000 });
+    for (const [clock, how] of [...clocks, [paced, SHARED] as const]) {
+      const options = { windows: limits, maxCallers: 1_000_000 };
+      const limiter = how === SHARED ? memoryCounters(clock, undefined, { id: 2, count: 2 }).limiter("k", options, shared) : memoryCounters(clock).limiter("k", options);
       const slices: number[] = [];
       const names = new Array<string>(SLICE);
       for (let round = 0; round < WARM_UP + 5; round++) {
@@ -113,13 +117,16 @@ async function measure(): Promise<Figures> {
   const limits = windows(10, 100, 1_000);
   /** Keeps all of them until the last is measured, so that freed memory does not count for the next. */
   const weighed: unknown[] = [];
+  /** Of its memory, which doubles as it fills, the system gives what was written. */
   const remembered = (fill: (decide: (caller: number) => void) => void) => {
-    const limiter = memoryCounters(hand).limiter("k", { windows: limits, maxCallers: 1_000_000 });
+    const table = new CallerTable([1, 2], null);
+    const limiter = new MemoryLimiter(hand, table, { windows: limits, maxCallers: 1_000_000 });
     const before = heap();
     // Joined from pieces, as in the plugin.
     fill((caller) => void limiter.decide("ip:" + `203.0.${caller >> 8}.${caller & 255}`));
     weighed.push(limiter);
-    return (heap() - before) / CALLERS;
+    const { words } = table.shards[0]!;
+    return (heap() - before - (words.byteLength - 4 * words[TAKEN]!)) / CALLERS;
   };
   remembered((decide) => decide(0)); // compiled
   return {

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { nodeOf } from "../peers/nodes.ts";
 import { brief, markdown, median } from "./figures.ts";
-import { simulate, type LockModel } from "./lock_model.ts";
+import { simulate, type LockFigures } from "./lock_model.ts";
 import { pause } from "./load.ts";
 import { backend, competitors, type Place } from "./peers/competitors.ts";
 import { faultOf, fullLoad } from "./peers/gauge.ts";
@@ -100,21 +100,22 @@ type Figures = Readonly<Record<string, { readonly alone: number; readonly both: 
 function waiting(figures: Figures, cpuMicros: number): void {
   console.log("shared memory: one operation, ns\n");
   console.log(`${markdown(["", "one thread", "each of two threads"], Object.entries(figures).map(([what, { alone, both }]) => [what, brief(alone), brief(both)]))}\n`);
-  const model = (name: string, shards: number): Omit<LockModel, "processors"> => {
+  const model = (name: string, shards: (processors: number) => number) => {
     const { alone, both } = figures[name]!;
     const holdMicros = alone / 1_000;
     // Two threads at the same lock make two operations in the time of `both`.
-    return { shards, workMicros: cpuMicros, holdMicros, movedMicros: Math.max(holdMicros, both / 2_000), spinMicros: SPIN_MICROS, wakeMicros: WAKE_MICROS, requests: 200_000 };
+    const times = { workMicros: cpuMicros, holdMicros, movedMicros: Math.max(holdMicros, both / 2_000), spinMicros: SPIN_MICROS, wakeMicros: WAKE_MICROS };
+    return (processors: number, requests: number) => simulate({ ...times, processors, shards: shards(processors), requests });
   };
   const models = [
-    ["limiter, many callers: 64 locks", model("limiter, other callers", 64)],
-    ["limiter, one caller: one lock", model("limiter, one caller", 1)],
-    ["circuit breaker of one service: one lock", model("circuit breaker", 1)],
+    ["limiter, many callers: locks for parts", model("limiter, other callers", shardsOf)],
+    ["limiter, one caller: one lock", model("limiter, one caller", () => 1)],
+    ["circuit breaker of one service: one lock", model("circuit breaker", () => 1)],
   ] as const;
   console.log(`model: every processor answers requests of ${brief(cpuMicros)} µs without pause, each of which takes one lock\n`);
   const rows = models.flatMap(([what, each]) =>
     PROCESSORS.map((processors) => {
-      const { share, meanWait, p99Wait, slept, busy } = simulate({ ...each, processors });
+      const { share, meanWait, p99Wait, slept, busy } = each(processors, 200_000);
       return [what, processors, `${(busy * 100).toFixed(1)} %`, brief(meanWait), brief(p99Wait), `${(slept * 100).toFixed(2)} %`, `${(share * 100).toFixed(1)} %`];
     }),
   );
@@ -123,10 +124,15 @@ function waiting(figures: Figures, cpuMicros: number): void {
   console.log("");
 }
 
+/** The locks of a limiter with 100,000 callers, see `sharedTable` in `lib/store/memory.ts`. */
+function shardsOf(workers: number): number {
+  return Math.min(256, 2 ** Math.ceil(Math.log2(8 * workers)));
+}
+
 /** The fewest processors that lose a twentieth to waiting. */
-function firstToLose(model: Omit<LockModel, "processors">): string {
+function firstToLose(model: (processors: number, requests: number) => LockFigures): string {
   for (let processors = 2; processors <= 512; processors = Math.ceil(processors * 1.1)) {
-    if (simulate({ ...model, processors, requests: 50_000 }).share < 0.95) return `a twentieth is lost from ${processors} processors on`;
+    if (model(processors, 50_000).share < 0.95) return `a twentieth is lost from ${processors} processors on`;
   }
   return "less than a twentieth is lost up to 512 processors";
 }

@@ -40,7 +40,7 @@ function operation(what, threads) {
 }
 
 function limiterOf(threads) {
-  const counters = memoryCounters(systemClock, undefined, threads.id);
+  const counters = memoryCounters(systemClock, undefined, threads);
   return counters.limiter("k", { windows: WINDOWS, maxCallers: 100_000 }, (name, bytes) => threads.memory(name, bytes));
 }
 

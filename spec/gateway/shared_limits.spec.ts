@@ -1,6 +1,7 @@
 /** Gateways as the threads of one program have them: each compiles the same configuration, with the memory that the main one has made. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
+import { withAllParts } from "../../lib/gateway/all_parts.ts";
 import { Gateway } from "../../lib/gateway/gateway.ts";
 import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -26,7 +27,7 @@ function program(clock: ManualClock, source: object) {
   const made = new Map<string, SharedArrayBuffer>();
   const errors: unknown[] = [];
   const log = { ...silentLog, error: (_message: string, fields: unknown) => void errors.push(fields) };
-  const options = (value: object): GatewayOptions => ({ config: value as never, plugins: [late, answer], clock, log });
+  const options = (value: object): GatewayOptions => ({ config: value as never, plugins: [late, answer], modules: withAllParts(), clock, log });
   const main = new Gateway(options(source), {
     ...{ id: 1, place: -1, count: 2 },
     memory(name, bytes) {

@@ -105,6 +105,23 @@ describe("a reload", () => {
     expect(headers["x-set"]).toBe("2");
   });
 
+  it("waits for a worker that hangs until it is ended after ten seconds, and is taken by all others", { timeout: 40_000 }, async () => {
+    const { port } = await backend();
+    const plugin_modules = [probeModule()];
+    const config = (set: number) => oneService(port, { plugins: [{ name: "probe", config: { set } }] }, { plugin_modules });
+    const running = await withWorkers(config(1));
+    const [victim, other] = (await workersOn(running.port, 2)) as [number, number];
+    const [hanging, healthy] = await Promise.all([victim, other].map((thread) => clientOn(running.port, (worker) => worker === thread)));
+    const lost = expect(hanging!.ask("/a/x?hang")).rejects.toThrow();
+    replaced(running.file, JSON.stringify(config(2)));
+    const taken = running.says('"message":"configuration reloaded"');
+    expect((await healthy!.ask("/a/x")).headers["x-set"]).toBe("1");
+    await Promise.all([lost, taken]);
+    expect((await healthy!.ask("/a/x")).headers["x-set"]).toBe("2");
+    const successor = await clientOn(running.port, (worker) => worker > 0 && worker !== victim && worker !== other);
+    expect((await successor.ask("/a/x")).headers["x-set"]).toBe("2");
+  });
+
   it("that was refused leaves a worker that starts later with the configuration in force, whatever the file has by then", async () => {
     const { port } = await backend();
     const plugin_modules = [probeModule()];

@@ -70,4 +70,19 @@ describe.each(RELEASES)("reloads of two workers on Node %i", (release) => {
     expect(answers.filter(({ version }) => refused.includes(version))).toEqual([]);
     expect(stale(answers)).toEqual([]);
   });
+
+  it("every worker loads the plugin kinds and the client for HTTP/2 that only the new configuration names, before it serves with it", async () => {
+    const { port } = await backend();
+    const plugin_modules = [probeModule()];
+    const probe = { name: "probe", config: { set: 1, refused_in: -1 } };
+    const running = await withWorkers(oneService(port, { plugins: [probe] }, { plugin_modules }), { release });
+    const teapot = { name: "request_termination", config: { status: 418 } };
+    const next = oneService(port, { protocol: "h2c", plugins: [probe, teapot] }, { plugin_modules });
+    const threads = await workersOn(running.port, 2);
+    const clients = await Promise.all(threads.map((thread) => clientOn(running.port, (worker) => worker === thread)));
+    writeFileSync(running.file, JSON.stringify(next));
+    expect(await running.admin("/gateway/reload", "POST")).toContain('"changed":true');
+    expect(await Promise.all(clients.map(async (client) => (await client.ask("/a/x")).status))).toEqual([418, 418]);
+    for (const client of clients) client.close();
+  });
 });

@@ -488,6 +488,17 @@ describe("a reload", () => {
     expect(admitted(limiter, "a", 9)).toBe(3);
   });
 
+  it("a reload keeps the admissions of a window that becomes longer", () => {
+    const { clock, counters, limiter } = limiterOf([{ name: "w", limit: 2, ms: 1_000 }]);
+    for (const name of ["a", "b"]) admitted(limiter, name, 2);
+    const after = counters.limiter("k", { windows: [{ name: "w", limit: 2, ms: 60_000 }], maxCallers: 100 });
+    expect(after.decide("a").admitted).toBe(false);
+    clock.advance(2_000);
+    expect(after.decide("c").admitted).toBe(true);
+    expect(after.decide("b").admitted).toBe(false);
+    expect(after.decide("a").admitted).toBe(false);
+  });
+
   it("a reload converts the shared allowance", () => {
     const { counters, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 4);
