@@ -79,8 +79,8 @@ function programFiles({ admin, probe, manager }: Settings): string[] {
   const files = [fileURLToPath(new URL("package.json", PACKAGE))];
   if (manager !== null && manager.backendCaPath !== null) files.push(resolve(manager.backendCaPath));
   if (manager !== null) files.push(fileURLToPath(new URL("lib/manager/assets/", PROGRAM)));
-  // For the metric of open files.
-  if (admin !== null || probe !== null) files.push("/proc/self/fd/");
+  // For metrics of open files and memory.
+  if (admin !== null || probe !== null) files.push("/proc/self/fd/", "/proc/self/stat");
   return files;
 }
 
