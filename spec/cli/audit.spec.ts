@@ -27,7 +27,7 @@ async function printed(form: string, file: string, environment: Record<string, s
 describe("edge-gateway audit --json", () => {
   it.each<readonly [string, object, Record<string, string>]>([
     ["a service alone", { services: [service()] }, {}],
-    ["plugins, HTTP/2, shared counters and traces", { global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } }, services: [service({ protocol: "h2c", plugins: [{ name: "cors", config: {} }, { name: "rate_limit", config: { minute: 9, limit_by: "client_ip" } }] })] }, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
+    ["plugins, HTTP/2, shared counters and traces", { global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } }, services: [service({ protocol: "h2c", plugins: [{ name: "cors", config: { allow_origins: ["*"] } }, { name: "rate_limit", config: { limit_min: 9 } }] })] }, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
     ["tests and probes", { services: [service()], tests: [{ name: "t", request: { url: "/b" }, expect: { status: 404 } }] }, { PROBE_PORT: "0" }],
   ])("lists the very modules that a start loads: %s", async (_title, config, environment) => {
     const { environment: recording, modules } = recorder();
@@ -99,8 +99,6 @@ describe("the printed forms", () => {
   const file = () => fileWith({ global: { access_log: { file: "/var/log/gw/access.log" } }, services: [service({ upstreams: [{ host: "10.0.0.5", port: 8080 }, { host: "fd00::1", port: 81 }] }), service({ name: "t", base_path: "/t", upstreams: [{ host: "orders.shop.svc.cluster.local", port: 80 }, { host: "a.example", port: 443 }] })] });
 
   it("without a flag, audit prints the lists for a reader", async () => {
-    const text = await printed("--config", fileWith({ services: [service()] })).catch(() => "");
-    expect(text).toBe(""); // --config twice is an error: the form is left out below
     const path = fileWith({ services: [service()] });
     const { stdout } = await program(["audit", "--config", path], { environment: QUIET }).ended;
     expect(stdout).toMatch(new RegExp(`^Reads:\n  ${path}\n.*Writes:\n  standard output\n  standard error\nListens on:\n  127.0.0.1:8008  http\nConnects to:\n  10.0.0.5:8080  upstream\nUses the secrets:\n  nothing\nLoads \\d+ modules with \\d+ lines; audit --json lists them with their SHA-256.\n$`, "s"));
