@@ -186,6 +186,29 @@ describe("what an auditor has to trust", () => {
     expect(loader).toContain("await import(/* @vite-ignore */ url)");
   });
 
+  it("one file opens connections: no other one has Node's functions for it, and none starts programs", () => {
+    const dialling = [
+      /\b(?:net|tls|https?|http2)\.(?:connect|createConnection|request|get)\b(?!\.)/,
+      /\bnew\s+(?:(?:net|tls|https?)\.)?(?:Socket|TLSSocket|Agent|WebSocket|EventSource|XMLHttpRequest)\b/,
+      /(?<![.\w#])fetch\s*\(/,
+      /["']node:(?:dns(?:\/promises)?|dgram|child_process|cluster|inspector|wasi)["']|process\.binding/,
+      /import\s(?!type)[^;]*\{[^}]*\b(?<!type )(?:connect|createConnection|request|get)\b[^}]*\}\s+from "node:(?:net|tls|https?|http2)"/,
+    ];
+    const examples = ["net.connect(1)", "new http.Agent()", 'await fetch("http://x")', 'import dns from "node:dns";', 'import net, { isIP, connect } from "node:net";'];
+    expect(examples.map((example, i) => dialling[i]!.test(example))).toEqual(examples.map(() => true));
+    const gateway = sources.filter(({ path }) => !path.startsWith("lib/manager/assets/")); // runs in browsers, which its Content-Security-Policy restricts
+    expect(gateway.filter(({ code }) => dialling.some((each) => each.test(code.replace(/import type [^;]*;/g, "")))).map(({ path }) => path)).toEqual(["lib/base/egress.ts"]);
+    const { code } = known.get("lib/base/egress.ts")!;
+    // Beside an open connection and a look-up, everything is behind `check`.
+    expect(code.match(/\b(?:net|tls|http2|dns\.promises)\.(?:connect|lookup)\(|\bnew https?\.Agent|\.request\(/g)).toHaveLength(8);
+  });
+
+  it("every plugin kind that asks servers says which: tools.client opens no connection to others", () => {
+    const asking = sources.filter(({ path, code }) => path.startsWith("lib/plugins/") && /\bclient\(\{/.test(code));
+    expect(asking.map(({ path }) => path).sort()).toEqual(["lib/plugins/forward_auth.ts", "lib/plugins/http_log.ts", "lib/plugins/jwt.ts"]);
+    expect(asking.filter(({ code }) => !/^  dials: \{ why: /m.test(code))).toEqual([]);
+  });
+
   it("what is loaded on demand is named in two tables, by the literal names of files of this project", () => {
     for (const path of TABLES_OF_PARTS) {
       const { code } = known.get(path)!;

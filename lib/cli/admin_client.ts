@@ -2,6 +2,7 @@
  * Asks the admin interface of a running gateway: logs in, sends the requests of a command, logs out. Every failure becomes one sentence.
  */
 import { systemClock } from "../base/clock.ts";
+import { destinationOf, Egress } from "../base/egress.ts";
 import { HttpClient, type ClientFailure } from "../http/client.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { Failure } from "./failure.ts";
@@ -32,7 +33,7 @@ export type Ask = (method: string, path: string, json?: string | Buffer) => Prom
 /** Throws a `Failure` with exit code 1 when the gateway cannot be asked, or refuses the user. */
 export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise<T>): Promise<T> {
   const { url, user, password, ca, timeoutMs = 30_000, maxBytes = 16 * 1024 * 1024 } = target;
-  const client = new HttpClient({ clock: systemClock, tls: ca === null ? undefined : { ca } });
+  const client = new HttpClient({ clock: systemClock, egress: new Egress([destinationOf(new URL(url), "admin")]), why: "admin", tls: ca === null ? undefined : { ca } });
   const ask = async (method: string, path: string, headers: HeaderList, json?: string | Buffer, ms = timeoutMs): Promise<AdminAnswer> => {
     const body = json === undefined ? {} : { body: typeof json === "string" ? Buffer.from(json) : json };
     try {

@@ -87,6 +87,19 @@ export const COMMANDS = {
     exits: "0 ready, 1 not ready, or no answer within 3 s",
     load: async () => (await import("./healthcheck.ts")).healthcheck,
   },
+  audit: {
+    about: "Print what a gateway with this configuration and these settings can do: modules, files, ports, servers, secrets",
+    settings: SETTINGS,
+    flags: {
+      ...JSON_FLAG,
+      systemd: { value: null, help: "Print directives for a systemd unit." },
+      "network-policy": { value: null, help: "Print a Kubernetes NetworkPolicy." },
+      permission: { value: null, help: "Print flags of Node's permission model, for the Node that runs this command." },
+    },
+    remedy: "name the configuration with --config FILE",
+    exits: "0 printed",
+    load: async () => (await import("./audit.ts")).audit,
+  },
   schema: {
     about: "Print the JSON Schema of the configuration, for editors; with --config FILE also of its plugin modules",
     settings: { configPath, configKey },

@@ -2,6 +2,7 @@
  * `edge-gateway healthcheck`: asks the gateway of this machine whether it is ready, for containers that have neither a shell nor curl.
  */
 import { systemClock } from "../base/clock.ts";
+import { destinationOf, Egress } from "../base/egress.ts";
 import { readHealthcheckSettings } from "../config/settings.ts";
 import { HttpClient, type ClientFailure } from "../http/client.ts";
 import type { RunCommand } from "./arguments.ts";
@@ -12,7 +13,7 @@ export const healthcheck: RunCommand = async (given) => {
   const { live, ...shared } = given.flags;
   const { url } = accepted(readHealthcheckSettings(shared, process.env));
   const asked = `${url}${live === undefined ? "/readyz" : "/healthz"}`;
-  const client = new HttpClient({ clock: systemClock });
+  const client = new HttpClient({ clock: systemClock, egress: new Egress([destinationOf(new URL(asked), "admin")]), why: "admin" });
   try {
     const { status } = await client.ask({ url: new URL(asked), timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
     if (status !== 200) throw new Failure(`${asked} answered ${status}${status === 503 ? ": it is not ready" : ", which is no answer of a gateway"}`, 1);

@@ -49,7 +49,11 @@ async function serve(settings: Settings): Promise<ExitCode> {
   }));
   const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
   reloading.follow(reloadingFiles(settings, []));
-  const onHangup = whenStarted((started) => reloadAll(started, "signal"));
+  const onHangup = whenStarted((started) => {
+    // Under Node's permission model SIGUSR1 does not arrive.
+    started.gateway.reopenAccessLog();
+    return reloadAll(started, "signal");
+  });
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });

@@ -2,6 +2,7 @@
  * Replaces `${env:NAME}` and `${file:/path}` in a string by their values.
  */
 import { resolve } from "node:path";
+import { missingPermission } from "../base/errors.ts";
 
 /** The sources of reference values. */
 export interface Sources {
@@ -61,7 +62,7 @@ export function whyUnreadable(error: unknown): string {
   if (code === "ENOENT" || code === "ENOTDIR") return "no such file";
   if (code === "EACCES" || code === "EPERM") return "permission denied";
   if (code === "EISDIR") return "it is a folder";
-  return message;
+  return missingPermission(error) ?? message;
 }
 
 /** Whether a text that should be a path is a certificate, a key or a set of keys, which no message may quote. */

@@ -2,13 +2,14 @@
  * Runs one plugin without sockets and without a gateway, for its author's tests: with a checked configuration, made-up requests, an
  * upstream that is a value or a function, and a clock that the test moves.
  */
+import { destinationOf, Egress } from "../base/egress.ts";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
 import { loadConfig } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import type { Infer, InputOf, Schema } from "../config/schema.ts";
-import { HttpClient } from "../http/client.ts";
+import { HttpClient, type HttpClientOptions } from "../http/client.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -20,6 +21,7 @@ import { readTarget } from "../route/path.ts";
 import type { Inbound } from "../server/receive.ts";
 import { memoryCounters } from "../store/memory.ts";
 import { ConfigError } from "./config_reader.ts";
+import { urlsOf, whyOf } from "./destinations.ts";
 import { serversOf, type Answer } from "./proof/stand_ins.ts";
 import { collected, headerListOf, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 
@@ -89,7 +91,8 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
   const lines: LogLine[] = [];
   const kept = new Map<string, KeptState>();
   const { plugins, limits } = loadGlobal(plugin, config, options.environment);
-  const middleware = plugin.create(plugins[0]!.config as Infer<S>, toolsFor(options, clock, lines, kept));
+  const egress = new Egress(urlsOf(plugin, plugins[0]!.config).map((url) => destinationOf(new URL(url), whyOf(plugin))));
+  const middleware = plugin.create(plugins[0]!.config as Infer<S>, toolsFor(options, { clock, lines, kept, egress, why: whyOf(plugin) }));
   const tracks = new WeakMap<Call, Track>();
   const answer = upstreamOf(options.upstream);
   const handler = middleware((exchange) => {
@@ -139,7 +142,13 @@ function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: E
 
 const PLUGIN_AT = ["global", "plugins", 0];
 
-function toolsFor(options: ExerciseOptions, clock: ManualClock, lines: LogLine[], kept: Map<string, KeptState>): Tools {
+interface ToolParts extends Pick<HttpClientOptions, "egress" | "why"> {
+  readonly clock: ManualClock;
+  readonly lines: LogLine[];
+  readonly kept: Map<string, KeptState>;
+}
+
+function toolsFor(options: ExerciseOptions, { clock, lines, kept, ...dialling }: ToolParts): Tools {
   const { id = null, level = "route", gatewayName = "edge-gateway", answers, verifiedClaims = null } = options;
   const ask = answers && serversOf(answers.map((answer) => ({ status: 200, headers: {}, body: "", ...answer })));
   const to = (at: LogLine["level"]) => (message: string, fields: LogFields = {}) => void lines.push({ level: at, message, fields });
@@ -155,7 +164,7 @@ function toolsFor(options: ExerciseOptions, clock: ManualClock, lines: LogLine[]
       return kept.get(key) as T;
     },
     verdicts: new SharedMemory(MOST_VERDICT_BYTES),
-    client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings }) : { ask, close() {} }),
+    client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings, ...dialling }) : { ask, close() {} }),
     verifiedClaims,
   };
 }

@@ -58,6 +58,8 @@ export interface LoadedParts extends PartsByName {
 
 /** The parts that have been loaded for one gateway, by all configurations that it has had. */
 export class Parts {
+  /** The functions of the tables that have been called. */
+  readonly called = new Set<() => Promise<unknown>>();
   readonly #kinds = new Map<string, AnyPlugin>();
   readonly #parts: { -readonly [Name in PartName]?: PartsByName[Name] } = {};
 
@@ -71,11 +73,16 @@ export class Parts {
     const quotes = quotesIn(source);
     const kinds = Object.entries(KINDS).filter(([name]) => !this.#kinds.has(name) && quotes(name));
     const parts = (["http2", "redis"] as const).filter((name) => NAMED_BY[name].some(quotes));
-    await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await load())), ...parts.map((name) => this.loadPart(name))]);
+    await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map((name) => this.loadPart(name))]);
   }
 
   async loadPart<Name extends PartName>(name: Name): Promise<void> {
-    this.#parts[name] ??= (await PARTS[name]()) as PartsByName[Name];
+    this.#parts[name] ??= (await this.#call<PartsByName[PartName]>(PARTS[name])) as PartsByName[Name];
+  }
+
+  #call<T>(load: () => Promise<T>): Promise<T> {
+    this.called.add(load);
+    return load();
   }
 
   /** Takes over parts that are there already. */

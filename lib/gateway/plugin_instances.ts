@@ -2,6 +2,7 @@
  * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains the instances of a route.
  */
 import { hash, randomUUID } from "node:crypto";
+import type { Egress } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
@@ -12,6 +13,7 @@ import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
+import { urlsOf, whyOf } from "./destinations.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
 /** The parts of a gateway that a configuration is compiled with. */
@@ -43,6 +45,7 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];
+  readonly egress: Egress;
   readonly inUse: InUse;
   readonly plan: MetricsPlan;
   /** Gets the keys of all instances that are created. */
@@ -89,12 +92,12 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     },
   };
   const keep: Tools["keep"] = (what, settings, make) =>
-    // Compared by digest: settings may hold whole files.
-    runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify(settings) ?? ""), make, inUse);
+    // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
+    runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urlsOf(kind, config)])), make, inUse);
   const { clock, verdicts } = runtime;
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts },
-    client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options }),
+    client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress: context.egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
   };
   const middleware = kind.create(config, tools);

@@ -272,7 +272,7 @@ export class Runtime {
       // In a worker: the main thread checks.
       if (!(health instanceof Health)) continue;
       const check = startHealthCheck({
-        target: { ...peer.pool.options, authority: peer.authority },
+        target: { ...peer.pool.options, why: "health", authority: peer.authority },
         settings,
         clock: this.clock,
         random: Math.random,

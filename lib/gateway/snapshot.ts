@@ -3,6 +3,7 @@
  */
 import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
+import { Egress } from "../base/egress.ts";
 import { factsOf } from "../base/pem.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config, Route, Service } from "../config/model.ts";
@@ -22,6 +23,7 @@ import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Member } from "../upstream/upstream_set.ts";
+import { destinationsOf } from "./destinations.ts";
 import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink, type RouteChain } from "./plugin_instances.ts";
 import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
 import { sharedCounters } from "./shared_counters.ts";
@@ -68,10 +70,11 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
 function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapshot {
   const { global, services } = loaded.config;
   const { runtime, log } = tools;
-  inUse.shared = sharedCounters(global.counters, inUse, tools);
+  const egress = new Egress(destinationsOf(loaded.config, loaded.kinds));
+  inUse.shared = sharedCounters(global.counters, inUse, egress, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, inUse, plan, instances };
+  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, context));
   return Object.freeze({
@@ -121,13 +124,13 @@ export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Confi
 }
 
 /** The innermost handler of a service: forwards a request to one of its upstreams. */
-function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, inUse, gatewayName }: PluginContext): Handler {
+function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
   const { name, protocol, pool, retries, circuitBreaker } = service;
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
   const members = service.upstreams.map(({ id, host, port, weight }): Member => {
-    const options = { protocol, host, port, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
+    const options = { protocol, host, port, why: "upstream", egress, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
     const memory = runtime.healthMemory(name, id, options, inUse);
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse), memory);
     return { peer, weight, health: healthSettings(service) };

@@ -2,16 +2,21 @@
  * An HTTP/1.1 client for requests of the gateway's own: one request, one whole answer, within a time and a size. HTTPS is verified, redirects
  * are not followed.
  */
-import http, { type ClientRequest, type IncomingMessage } from "node:http";
-import https from "node:https";
+import type { Agent, AgentOptions, ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
+import type { AgentOptions as TlsAgentOptions } from "node:https";
 import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
+import { destinationOf, requestBy, type Egress } from "../base/egress.ts";
 import { BODILESS } from "./body.ts";
 import type { HeaderList } from "./headers.ts";
 
 export interface HttpClientOptions {
   readonly clock: Clock;
+  /** Where it may connect to; a request to another server fails. */
+  readonly egress: Egress;
+  /** As in `Destination`. */
+  readonly why: string;
   /** Most connections to one host; requests beyond wait within their time. Default 256. */
   readonly maxConnections?: number;
   /** For HTTPS. Default: servers are verified against the system's CA certificates, and no client certificate is presented. */
@@ -83,14 +88,18 @@ export interface Client {
 
 export class HttpClient implements Client {
   readonly #clock: Clock;
-  readonly #options: http.AgentOptions;
+  readonly #egress: Egress;
+  readonly #why: string;
+  readonly #options: AgentOptions;
   readonly #tls: ClientTls | undefined;
-  readonly #agents: { "http:"?: http.Agent; "https:"?: https.Agent } = {};
+  readonly #agents: { "http:"?: Agent; "https:"?: Agent } = {};
   #pending = 0;
   #isClosed = false;
 
-  constructor({ clock, maxConnections = 256, tls }: HttpClientOptions) {
+  constructor({ clock, egress, why, maxConnections = 256, tls }: HttpClientOptions) {
     this.#clock = clock;
+    this.#egress = egress;
+    this.#why = why;
     this.#tls = tls;
     this.#options = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS };
   }
@@ -173,21 +182,19 @@ export class HttpClient implements Client {
   #request({ headers = [], body }: ClientRequestOptions, url: URL, method: string): ClientRequest {
     const list = ["Host", url.host, ...headers];
     if (body !== undefined || !BODILESS.has(method)) list.push("Content-Length", String(body?.length ?? 0));
-    const common = {
+    const { host, port } = destinationOf(url, this.#why);
+    const scheme = url.protocol === "https:" ? "https:" : "http:";
+    const agent = (this.#agents[scheme] ??= this.#egress.agent(this.#why, scheme, scheme === "https:" ? { ...this.#options, ...agentTls(this.#tls) } : this.#options));
+    return requestBy(agent, {
       method,
-      hostname: url.hostname.startsWith("[") ? url.hostname.slice(1, -1) : url.hostname,
+      host,
+      port,
       path: url.pathname + url.search,
       // Flat, as node takes them too.
-      headers: list as unknown as http.OutgoingHttpHeaders,
+      headers: list as unknown as OutgoingHttpHeaders,
       setHost: false,
       maxHeaderSize: MAX_HEAD_BYTES,
-    };
-    if (url.protocol === "https:") {
-      const agent = (this.#agents["https:"] ??= new https.Agent({ ...this.#options, ...agentTls(this.#tls) }));
-      return https.request({ ...common, port: url.port === "" ? 443 : url.port, agent });
-    }
-    const agent = (this.#agents["http:"] ??= new http.Agent(this.#options));
-    return http.request({ ...common, port: url.port === "" ? 80 : url.port, agent });
+    });
   }
 
   #dropIdle(): void {
@@ -201,7 +208,7 @@ export class HttpClient implements Client {
   }
 }
 
-function agentTls(settings: ClientTls | undefined): https.AgentOptions {
+function agentTls(settings: ClientTls | undefined): TlsAgentOptions {
   // Set in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
   const always = { rejectUnauthorized: true };
   if (settings === undefined) return always;

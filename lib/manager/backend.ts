@@ -1,9 +1,9 @@
 /**
  * Connects to the admin interface of another process, plain or over verified TLS, and explains to an operator why that fails.
  */
-import http from "node:http";
-import https from "node:https";
+import type { Agent, RequestOptions } from "node:http";
 import { isIP } from "node:net";
+import { destinationOf, Egress } from "../base/egress.ts";
 import type { ErrorCode } from "../base/errors.ts";
 
 export interface Backend {
@@ -17,21 +17,21 @@ export interface Backend {
  * One connection per request: the other end may close an idle connection just as a request is sent, and a login cannot be repeated. The
  * request rate of a UI is too low for the cost to matter.
  */
-export function createAgent({ url, ca }: Backend): http.Agent {
-  if (url.protocol === "http:") return new http.Agent({ keepAlive: false, maxSockets: MAX_CONNECTIONS });
+export function createAgent({ url, ca }: Backend): Agent {
+  const egress = new Egress([destinationOf(url, "manager")]);
+  if (url.protocol === "http:") return egress.agent("manager", "http:", { keepAlive: false, maxSockets: MAX_CONNECTIONS });
   // Always set, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
   const options = { keepAlive: false, maxSockets: MAX_CONNECTIONS, rejectUnauthorized: true, minVersion: "TLSv1.2" } as const;
-  return new https.Agent({ ...options, ...(ca === null ? {} : { ca }) });
+  return egress.agent("manager", "https:", { ...options, ...(ca === null ? {} : { ca }) });
 }
 
 /** Further requests wait until their deadline. */
 const MAX_CONNECTIONS = 256;
 
-/** The connection options of `http.request`. */
-export function addressOf({ url }: Backend): http.RequestOptions {
+/** The connection options of a request. */
+export function addressOf({ url }: Backend): RequestOptions {
   const secure = url.protocol === "https:";
-  const hostname = url.hostname.startsWith("[") ? url.hostname.slice(1, -1) : url.hostname;
-  const port = url.port === "" ? (secure ? 443 : 80) : url.port;
+  const { host: hostname, port } = destinationOf(url, "manager");
   // An IP address is not a valid server name (RFC 6066 §3).
   return { protocol: url.protocol, hostname, port, ...(secure && isIP(hostname) === 0 ? { servername: hostname } : {}) };
 }

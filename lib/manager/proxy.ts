@@ -2,9 +2,9 @@
  * Forwards a request to an admin interface in another process and streams the reply back.
  */
 import { randomUUID } from "node:crypto";
-import http, { type IncomingMessage } from "node:http";
-import https from "node:https";
+import type { Agent, IncomingMessage, OutgoingHttpHeaders, RequestOptions } from "node:http";
 import type { Clock } from "../base/clock.ts";
+import { requestBy } from "../base/egress.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { endToEnd, headerValue, headerValues, nameSet, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
@@ -29,7 +29,8 @@ export class AdminProxy {
   readonly #clock: Clock;
   readonly #log: Log;
   /** The options shared by all requests. */
-  readonly #target: http.RequestOptions;
+  readonly #target: RequestOptions;
+  readonly #agent: Agent;
   /** Open event streams, which do not end by themselves. */
   readonly #streams = new Set<IncomingMessage>();
   /** Identifies requests that loop back here (RFC 9110 §7.6.3), which would use up all connections. */
@@ -40,7 +41,8 @@ export class AdminProxy {
     this.#backend = backend;
     this.#clock = clock;
     this.#log = log;
-    this.#target = { ...addressOf(backend), agent: createAgent(backend), setHost: false, maxHeaderSize: MAX_HEAD_BYTES };
+    this.#target = { ...addressOf(backend), setHost: false, maxHeaderSize: MAX_HEAD_BYTES };
+    this.#agent = createAgent(backend);
   }
 
   endStreams(): void {
@@ -76,12 +78,11 @@ export class AdminProxy {
     const { url } = this.#backend;
     const fields = ["Host", url.host, "Via", `1.1 ${this.#via}`, ...forwardedHeaders(headers)];
     if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
-    const list = fields as unknown as http.OutgoingHttpHeaders; // Node also accepts a flat list
+    const list = fields as unknown as OutgoingHttpHeaders; // Node also accepts a flat list
     const waitMs = method === "POST" ? REPLY_TO_POST_MS : REPLY_MS;
     return new Promise((resolve, reject) => {
       if (headerValues(headers, "via").some((value) => value.includes(this.#via))) throw new Failure("upstream_invalid", LEADS_BACK);
-      const send = url.protocol === "https:" ? https.request : http.request;
-      const request = send({ ...this.#target, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });
+      const request = requestBy(this.#agent, { ...this.#target, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });
       const fail = (failure: Failure) => {
         reject(failure);
         request.destroy();

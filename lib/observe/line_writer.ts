@@ -5,7 +5,7 @@
 import { accessSync, close, constants, openSync, statSync, write } from "node:fs";
 import { dirname } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
-import { ignore } from "../base/errors.ts";
+import { ignore, missingPermission } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 
 /** A file by its path, or one that is open and stays open: `{ fd: 1 }`. */
@@ -157,7 +157,7 @@ export function whyUnwritable(error: unknown): string {
   if (code === "ENOENT" || code === "ENOTDIR") return "there is no such folder";
   if (code === "EACCES" || code === "EPERM") return "permission denied";
   if (code === "EISDIR") return "it is a folder";
-  return code === "ENXIO" ? "it is a pipe without a reader" : message;
+  return code === "ENXIO" ? "it is a pipe without a reader" : (missingPermission(error) ?? message);
 }
 
 /** For the owner and its group to read. Without a reader a pipe is an error (O_NONBLOCK), and not a wait. */

@@ -4,6 +4,7 @@
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { Clock } from "../base/clock.ts";
+import { destinationOf, Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 import { DEFAULT_TIMEOUT_MS, type TracingSettings } from "../config/tracing.ts";
 import { HttpClient } from "../http/client.ts";
@@ -31,7 +32,7 @@ export class OtlpExporter implements SpanSink {
     this.#queue = new DeliveryQueue({
       clock,
       request: { url, method: "POST", headers: ["Content-Type", "application/json", ...coding, ...Object.entries(headers).flat()], timeoutMs },
-      client: new HttpClient({ clock, maxConnections: 1, tls: { ca } }),
+      client: new HttpClient({ clock, egress: new Egress([destinationOf(url, "otlp")]), why: "otlp", maxConnections: 1, tls: { ca } }),
       receiver: "the collector",
       // Asynchronous, on Node's threads: a batch may have megabytes.
       encode: compression === "gzip" ? (texts) => promisify(gzip)(encode(texts)) : encode,

@@ -53,6 +53,7 @@ const OWN = /^(content-type|content-length|host|connection|transfer-encoding|exp
 export const httpLog = definePlugin({
   name: "http_log",
   schema,
+  dials: { why: "http_log", urls: ({ httpEndpoint }) => [httpEndpoint] },
   create(config, tools) {
     const queue = tools.keep("queue", config, () => queueFor(config, tools));
     const observe = (exchange: Exchange, reply: Reply | null) => {

@@ -117,6 +117,7 @@ export const jwt = definePlugin({
   schema: schema as Schema<Config>,
   guards: true,
   identifies: true,
+  dials: { why: "jwks", urls: ({ jwksUri }) => (jwksUri === undefined ? [] : [jwksUri]) },
   create(config, tools) {
     const algorithms = algorithmsOf(config);
     const source = keySource(config, algorithms, tools);

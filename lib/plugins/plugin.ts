@@ -41,9 +41,9 @@ export interface Tools {
   readonly verdicts: SharedMemory;
   /**
    * A new client for requests of the plugin's own. A plugin must use it for all of them: in tests of a configuration it gets their
-   * `answers`, and nothing is dialled. Use `keep("client", settings, () => client(settings))`, so that its connections are closed.
+   * `answers`, and nothing is dialled. It asks only the servers that `dials` of its kind names. Use `keep("client", settings, () => client(settings))`, so that its connections are closed.
    */
-  client(options?: Omit<HttpClientOptions, "clock">): Client;
+  client(options?: Omit<HttpClientOptions, "clock" | "egress" | "why">): Client;
   /** In a test with `as.jwt`: the claims of a token whose signature counts as valid. Null otherwise, and always in a running gateway. */
   readonly verifiedClaims: Readonly<Record<string, unknown>> | null;
 }
@@ -78,7 +78,16 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
    * admitted clients get stored replies. A kind cannot both guard and store. Default: false.
    */
   readonly stores?: boolean;
+  /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */
+  readonly dials?: Dials<S>;
   create(config: Infer<S>, tools: Tools): Middleware;
+}
+
+export interface Dials<S extends Schema<unknown> = Schema<any>> {
+  /** For `edge-gateway audit`: "jwks". */
+  readonly why: string;
+  /** The http: or https: URLs of an instance with this configuration; of each, scheme, host and port count. */
+  urls(config: Infer<S>): readonly string[];
 }
 
 /** A plugin kind with any configuration. */

@@ -1,9 +1,9 @@
 /**
  * The addresses behind host names, looked up through the system and again as they age; all users of a name share one look-up.
  */
-import dns from "node:dns";
 import net from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
+import { lookUp } from "../base/egress.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 
@@ -39,7 +39,7 @@ export class Names {
   readonly #names = new Map<string, LookedUp>();
   #ttlMs: number;
 
-  constructor({ clock, log, lookup = systemLookup, random = Math.random, ttlMs = 30_000 }: NamesOptions) {
+  constructor({ clock, log, lookup = lookUp, random = Math.random, ttlMs = 30_000 }: NamesOptions) {
     this.options = { clock, log, lookup, random, ttlMs };
     this.#ttlMs = ttlMs;
   }
@@ -187,10 +187,6 @@ class LookedUp implements Name {
     const meaning = this.addresses.length > 0 ? "its last addresses stay in use" : "there are no addresses yet";
     log.warn(`a name could not be looked up: ${meaning}`, { host: this.host, error: error.message });
   }
-}
-
-function systemLookup(host: string): Promise<readonly Address[]> {
-  return dns.promises.lookup(host, { all: true, hints: dns.ADDRCONFIG });
 }
 
 const FIRST_RETRY_MS = 1000;

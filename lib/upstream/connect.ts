@@ -3,25 +3,26 @@
  */
 import { createHash } from "node:crypto";
 import type { LookupAddress } from "node:dns";
-import net, { isIP, type LookupFunction, type Socket } from "node:net";
+import { isIP, type LookupFunction, type Socket } from "node:net";
 import tls, { type ConnectionOptions, type PeerCertificate } from "node:tls";
+import type { Destination, Egress } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Address, Name } from "./addresses.ts";
 
-export interface ConnectTarget {
-  readonly host: string;
-  readonly port: number;
+export interface ConnectTarget extends Destination {
+  readonly egress: Egress;
   /** The addresses of `host`, if it is a name. Default: Node looks the name up for every connection. */
   readonly name?: Name;
 }
 
 /**
  * Connects to the address `first`, and if that is unreachable to the other addresses of the name; without `first` it waits for the first
- * look-up. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used.
+ * look-up. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used. Throws when the target's
+ * egress does not permit it.
  */
 export function connect(to: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more: object = {}): Socket {
-  const options = { host: to.host, port: to.port, ...lookupOptions(to.name, first), ...more };
-  const socket = secure === null ? net.connect(options) : tls.connect({ ...secure, ...options });
+  const { host, port, why } = to;
+  const socket = to.egress.dial({ host, port, why, ...lookupOptions(to.name, first), ...more }, secure);
   // Nagle's algorithm would hold back the last small segment of each message.
   return socket.setNoDelay(true);
 }

@@ -39,8 +39,9 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   protected limit: number;
   #unfollow: (() => void) | null = null;
 
-  /** Throws when the client certificate and its key do not fit. */
+  /** Throws when the client certificate and its key do not fit, or when no connection may be opened. */
   constructor(options: Options, maxConnections: number, clock: Clock) {
+    options.egress.check(options);
     const { protocol, host, tls } = options;
     this.options = options;
     this.clock = clock;

@@ -1,11 +1,11 @@
 /**
  * Checks one upstream at intervals, each time on a separate connection, and reports whether the check passed.
  */
-import http from "node:http";
-import http2 from "node:http2";
+import type { OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
+import { http2Over, requestOver } from "../base/egress.ts";
 import { ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import { connect, connectFailure, readyEvent, tlsOptions } from "./connect.ts";
@@ -110,10 +110,9 @@ type Ask = (socket: Socket, target: HealthCheckTarget, path: string, answered: (
 type Fail = (failure: string) => void;
 
 const askHttp1: Ask = (socket, { authority }, path, answered, fail) => {
-  const request = http.request({
-    createConnection: () => socket,
+  const request = requestOver(socket, {
     path,
-    headers: ["Host", authority, "User-Agent", USER_AGENT, "Connection", "close"] as unknown as http.OutgoingHttpHeaders,
+    headers: ["Host", authority, "User-Agent", USER_AGENT, "Connection", "close"] as unknown as OutgoingHttpHeaders,
     setHost: false,
     maxHeaderSize: MAX_RESPONSE_HEAD_BYTES,
   });
@@ -138,8 +137,7 @@ const askHttp2: Ask = (socket, { protocol, authority }, path, answered, fail) =>
     fail("the upstream does not offer HTTP/2 (ALPN h2)");
     return ignore;
   }
-  const session = http2.connect("http://upstream", {
-    createConnection: () => socket,
+  const session = http2Over(socket, {
     maxHeaderListPairs: MAX_HEADER_PAIRS,
     settings: { enablePush: false, maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES },
   });

@@ -1,8 +1,9 @@
 /**
  * Parses responses with Node's lenient HTTP/1.1 parser, for upstreams whose responses `response_parser.ts` refuses.
  */
-import http, { type IncomingMessage } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
+import { requestOver } from "../base/egress.ts";
 import { ignore } from "../base/errors.ts";
 import { hasToken, headerValue, headerValues } from "../http/headers.ts";
 import { invalidity } from "./heads.ts";
@@ -30,7 +31,7 @@ export class NodeResponseParser {
     this.#response = this.#invalidHead = this.#malformed = null;
     // Other methods make no difference, except CONNECT, which is not sent.
     const parsedAs = method === "HEAD" ? "HEAD" : "GET";
-    const request = http.request({ method: parsedAs, createConnection: () => stream, maxHeaderSize: MAX_RESPONSE_HEAD_BYTES });
+    const request = requestOver(stream, { method: parsedAs, maxHeaderSize: MAX_RESPONSE_HEAD_BYTES });
     // Beyond Node's default of 1000, headers would be dropped silently; their size is limited all the same.
     request.maxHeadersCount = 0;
     request.on("information", (head) => sink.informed(head));

@@ -5,6 +5,7 @@ import http2, { type ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
+import { http2Over } from "../base/egress.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Address } from "./addresses.ts";
@@ -255,9 +256,7 @@ export class Session {
     if (socket instanceof tls.TLSSocket && socket.alpnProtocol !== "h2") {
       return this.destroy(new Fault("upstream_connect_failed", "the upstream does not offer HTTP/2 (ALPN h2)"));
     }
-    // The address is for Node's defaults, which are not used: each request names its own authority and scheme.
-    const session = http2.connect("http://upstream", {
-      createConnection: () => socket,
+    const session = http2Over(socket, {
       maxSessionMemory: MAX_SESSION_MEGABYTES,
       maxHeaderListPairs: MAX_HEADER_PAIRS,
       settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES, maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES },

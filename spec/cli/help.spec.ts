@@ -6,7 +6,9 @@ import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settin
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  const verbs = ["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "schema", "import", "hash-password", "sign", "verify", "help"];
+  const verbs = [
+    ...["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "audit", "schema", "import", "hash-password", "sign", "verify", "help"],
+  ];
   it.each(verbs)("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
@@ -33,6 +35,7 @@ describe("--help", () => {
     ["diff", ["OLD NEW", "--json", "--config-key PATH", "Exit codes: 0 nothing differs, 1 something differs, 2 "], ["--config PATH"]],
     ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["healthcheck", ["--live\n", "--probe-port", "--probe-host", "--admin-port", "Exit codes: 0 ready, 1 not ready, or no answer within 3 s, 2 "], ["--config", "--http-port", "--admin-url", "METRICS_TOKEN"]],
+    ["audit", ["--config", "--http-port", "--json", "--systemd", "--network-policy", "--permission", "Exit codes: 0 printed, 2 "], ["--strict", "--admin-url"]],
     ["schema", ["--config"], ["--http-port"]],
     ["import", ["SOURCE FILE", "--upstream URL", "--output FILE", "--force\n", "--all\n"], ["--config"]],
     ["hash-password", ["standard input"], ["--"]],

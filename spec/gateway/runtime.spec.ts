@@ -2,13 +2,14 @@ import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
+import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { threadsOf } from "../support/threads.ts";
 
 const made = () => new Runtime(manualClock(), silentLog);
-const OPTIONS = { protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
+const OPTIONS = { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
 describe("Runtime", () => {
   it("an upstream of a service keeps its pool in the next configuration", () => {

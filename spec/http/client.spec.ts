@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { ClientFailure, HttpClient, type ClientRequestOptions } from "../../lib/http/client.ts";
 import { backend, byteBackend, gate, rawBackend } from "../journeys/harness.ts";
+import { ANYWHERE } from "../support/anywhere.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { OTHER_CA } from "../support/more_certs.ts";
 import { manualClock } from "../support/clock.ts";
@@ -12,7 +13,7 @@ import { closedPort } from "../support/origin.ts";
 import { eventually } from "../support/raw_client.ts";
 
 function client(options: Partial<ConstructorParameters<typeof HttpClient>[0]> = {}): HttpClient {
-  const made = new HttpClient({ clock: systemClock, ...options });
+  const made = new HttpClient({ clock: systemClock, ...ANYWHERE, ...options });
   onTestFinished(() => made.close());
   return made;
 }

@@ -3,6 +3,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { HttpClient } from "../../lib/http/client.ts";
 import { DeliveryQueue, type DeliveryQueueOptions } from "../../lib/http/delivery_queue.ts";
 import { backend, gate } from "../journeys/harness.ts";
+import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";
 import { LINEAR, processorTime } from "../support/growth.ts";
 import { closedPort, type Origin } from "../support/origin.ts";
@@ -22,7 +23,7 @@ function outbox(port: number, options: Partial<DeliveryQueueOptions> = {}) {
   const told: [lost: number, why: string][] = [];
   const made = new DeliveryQueue({
     clock: { ...clock, after },
-    client: new HttpClient({ clock: { ...clock, after }, maxConnections: 1 }),
+    client: new HttpClient({ clock: { ...clock, after }, ...ANYWHERE, maxConnections: 1 }),
     request: { url: new URL(`http://127.0.0.1:${port}/in`), method: "POST", timeoutMs: TIMEOUT_MS },
     receiver: "the server",
     encode: (texts) => Buffer.from(texts.join(",")),

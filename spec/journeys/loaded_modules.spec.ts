@@ -1,27 +1,11 @@
 /** Which modules of the program a start loads, as Node's loader reports them: those that the configuration and the settings need, and no more. */
-import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { emptyFolder, program, runningProgram } from "../support/process.ts";
+import { program, runningProgram } from "../support/process.ts";
+import { recorder } from "../support/recorder.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as { readonly services: readonly [Record<string, unknown>] };
-
-/** Writes the address of every module to a file before it is loaded, in every thread. */
-function recorder() {
-  const file = join(emptyFolder(), "modules.txt");
-  appendFileSync(file, "");
-  const hook = `import { appendFileSync } from "node:fs";
-export const load = (url, context, next) => (appendFileSync(${JSON.stringify(file)}, url + "\\n"), next(url, context));`;
-  const dataUrl = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`;
-  const register = dataUrl(`import { register } from "node:module"; register(${JSON.stringify(dataUrl(hook))});`);
-  /** Below `dist/`, without `.js`: "lib/plugins/jwt". */
-  const modules = () => {
-    const dist = new URL("dist/", ROOT).href;
-    return readFileSync(file, "utf8").split("\n").filter((url) => url.startsWith(dist)).map((url) => url.slice(dist.length).replace(/\.js$/, ""));
-  };
-  return { environment: { NODE_OPTIONS: `--import ${register}` }, modules };
-}
 
 /** The modules that are loaded when the program has started. */
 async function loadedBy(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}): Promise<string[]> {

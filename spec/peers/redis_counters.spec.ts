@@ -12,6 +12,7 @@ import { RedisCounters, type RedisSettings } from "../../lib/store/redis.ts";
 import { slotOf } from "../../lib/store/redis_cluster.ts";
 import { SCRIPT } from "../../lib/store/redis_script.ts";
 import { connect, readyEvent, tlsOptions, type UpstreamTls } from "../../lib/upstream/connect.ts";
+import { ANYWHERE } from "../support/anywhere.ts";
 import { counting, Model } from "../contracts/counters.ts";
 import { random } from "../support/random.ts";
 import { cluster, proxy, redis, until, type Redis } from "./redis.ts";
@@ -39,7 +40,7 @@ function countersOn(ports: number | readonly number[], settings: Partial<RedisSe
       writeBatch: new WriteBatch(),
       random: Math.random,
       connect(server) {
-        const socket = connect(server, tls === null ? null : tlsOptions(server.host, tls), undefined);
+        const socket = connect({ ...server, ...ANYWHERE }, tls === null ? null : tlsOptions(server.host, tls), undefined);
         return { socket, ready: readyEvent(socket) };
       },
       ...(script === undefined ? {} : { script }),

@@ -9,6 +9,7 @@ import { nodeFrom } from "../../lib/config/json.ts";
 import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { manualClock } from "./clock.ts";
+import { ANYWHERE } from "./anywhere.ts";
 
 /** An exchange without a socket: GET /a/b of service "a", from 192.0.2.1. */
 export function madeUpExchange(parts: Partial<ExchangeParts> = {}): Exchange {
@@ -50,7 +51,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     counters: memoryCounters(clock),
     keep: (_name, _settings, make) => make(),
     verdicts: new SharedMemory(1024 * 1024),
-    client: (options) => new HttpClient({ clock, ...options }),
+    client: (options) => new HttpClient({ clock, ...ANYWHERE, ...options }),
     verifiedClaims: null,
     gatewayName: "edge-gateway",
     scope: { level: "route", key, id, service: "a", route: "b" },

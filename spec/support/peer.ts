@@ -4,6 +4,7 @@ import { Health } from "../../lib/upstream/health.ts";
 import { Peer, type Connections } from "../../lib/upstream/upstream_set.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
 import { manualClock } from "./clock.ts";
+import { ANYWHERE } from "./anywhere.ts";
 
 /** An upstream of no service; it is never ejected. */
 export function madeUpPeer(id: string, pool: Connections = madeUpPool(), clock: Clock = manualClock()): Peer {
@@ -13,5 +14,5 @@ export function madeUpPeer(id: string, pool: Connections = madeUpPool(), clock: 
 
 /** A pool of connections to a port without a server, unless `options` set another. */
 export function madeUpPool(options: Partial<PoolOptions> = {}, maxConnections = 1, clock: Clock = manualClock()): Pool {
-  return new Pool({ protocol: "http", host: "127.0.0.1", port: 80, keepaliveIdleMs: 1000, ...options }, maxConnections, clock);
+  return new Pool({ ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 80, keepaliveIdleMs: 1000, ...options }, maxConnections, clock);
 }

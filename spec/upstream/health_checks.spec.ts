@@ -7,6 +7,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { version } from "../../lib/base/version.ts";
 import { startHealthCheck, type HealthCheckSettings, type HealthCheckTarget } from "../../lib/upstream/health_checks.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site, turn } from "../support/addresses.ts";
+import { ANYWHERE } from "../support/anywhere.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { closedPort } from "../support/origin.ts";
@@ -25,7 +26,7 @@ function check(port: number, { target = {}, settings = {}, random = () => 0 }: P
   const clock = manualClock();
   const reports: (string | null)[] = [];
   const running = startHealthCheck({
-    target: { protocol: "http", host: "127.0.0.1", port, authority: `upstream.example:${port}`, ...target },
+    target: { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port, authority: `upstream.example:${port}`, ...target },
     settings: { path: "/", intervalMs: 5000, timeoutMs: 2000, expects: (status) => status >= 200 && status < 400, ...settings },
     clock,
     random,
@@ -206,7 +207,7 @@ describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
     const clock = manualClock();
     let heard = 0;
     const running = startHealthCheck({
-      target: { host: "127.0.0.1", port: origin.port, authority: "a", protocol: "http", ...targetOf(protocol) },
+      target: { ...ANYWHERE, host: "127.0.0.1", port: origin.port, authority: "a", protocol: "http", ...targetOf(protocol) },
       settings: { path: "/", intervalMs: 1000, timeoutMs: 500, expects: () => true },
       clock,
       random: () => 0,
@@ -352,7 +353,7 @@ describe("the schedule of checks", () => {
     let reports = 0;
     let asked = 0;
     const running = startHealthCheck({
-      target: { protocol: "http", host: "127.0.0.1", port, authority: "a" },
+      target: { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port, authority: "a" },
       settings: { path: "/", intervalMs: 5000, timeoutMs: 2000, expects: () => true, ...settings },
       clock,
       // The first number is for the first probe, each later one is taken at the start of a probe.

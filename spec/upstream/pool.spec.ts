@@ -6,6 +6,7 @@ import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../../lib/upstream/pool.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
+import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { OTHER_CA, SHOP } from "../support/more_certs.ts";
@@ -17,7 +18,7 @@ const never = () => {};
 
 function made(maxConnections: number, port = 1) {
   const clock = manualClock();
-  const pool = new Pool({ protocol: "http", host: "127.0.0.1", port, keepaliveIdleMs: 30_000 }, maxConnections, clock);
+  const pool = new Pool({ ...ANYWHERE, protocol: "http", host: "127.0.0.1", port, keepaliveIdleMs: 30_000 }, maxConnections, clock);
   onTestFinished(() => pool.destroy());
   return { clock, pool };
 }
@@ -149,7 +150,7 @@ describe("the addresses of a name", () => {
     const host = parts.host ?? "upstream.invalid";
     const resolver = madeUpNames(answer);
     const name = await resolver.named(host);
-    const pool = new Pool({ protocol: "http", host, port: origin.port, keepaliveIdleMs: 30_000, name, ...parts }, 100, manualClock());
+    const pool = new Pool({ ...ANYWHERE, protocol: "http", host, port: origin.port, keepaliveIdleMs: 30_000, name, ...parts }, 100, manualClock());
     onTestFinished(() => pool.destroy());
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
     /** The body of a response: the address that has answered. */
@@ -284,7 +285,7 @@ describe("the addresses of a name", () => {
         };
       },
     };
-    const make = () => new Pool({ protocol: "http", host: name.host, port: 1, keepaliveIdleMs: 1, name: counted }, 1, manualClock());
+    const make = () => new Pool({ ...ANYWHERE, protocol: "http", host: name.host, port: 1, keepaliveIdleMs: 1, name: counted }, 1, manualClock());
     const [retired, destroyed] = [make(), make()];
     expect(following).toBe(0);
     void [retired.connection(), retired.connection(), destroyed.connection()];
@@ -366,7 +367,7 @@ function asking(pool: Pool) {
 
 async function withBackend(answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", parts: Partial<PoolOptions> = {}) {
   const upstream = await socketOrigin((socket) => socket.on("data", () => socket.write(answer)));
-  const pool = new Pool({ protocol: "http", host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000, ...parts }, 5, manualClock());
+  const pool = new Pool({ ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000, ...parts }, 5, manualClock());
   onTestFinished(async () => {
     pool.destroy();
     await upstream.close();

@@ -13,6 +13,7 @@ import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
 import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
 import type { UpstreamTls } from "../../lib/upstream/connect.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
+import { ANYWHERE } from "../support/anywhere.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, problemOf } from "../support/exercise.ts";
@@ -105,7 +106,7 @@ const maxStreams = (most: number) => Buffer.concat([Buffer.from([0, 3]), words(m
 
 function bench(port: number, parts: Partial<SessionsOptions> = {}, maxConnections = 1) {
   const clock = manualClock();
-  const pool = new Sessions({ protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts }, maxConnections, clock, forwardHttp2);
+  const pool = new Sessions({ ...ANYWHERE, protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts }, maxConnections, clock, forwardHttp2);
   onTestFinished(() => pool.destroy());
   const peer = madeUpPeer("u", pool);
   const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, tryMs: 0, preserveHost: false, viaName: "gw" };

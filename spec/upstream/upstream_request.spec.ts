@@ -8,6 +8,7 @@ import type { Connections } from "../../lib/upstream/upstream_set.ts";
 import { Pool } from "../../lib/upstream/pool.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
 import { Sessions } from "../../lib/upstream/sessions.ts";
+import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { socketOrigin } from "../support/origin.ts";
@@ -25,7 +26,7 @@ async function bench(protocol: Protocol, { reads = true } = {}) {
     if (reads) socket.on("data", (chunk: Buffer) => void (heard.text += chunk.toString("latin1")));
   });
   const clock = manualClock();
-  const options = { host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000 };
+  const options = { ...ANYWHERE, host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000 };
   const pool: Connections =
     protocol === "http" || protocol === "https" ? new Pool({ ...options, protocol }, 1, clock) : new Sessions({ ...options, protocol }, 1, clock, forwardHttp2);
   onTestFinished(async () => {

@@ -2,6 +2,7 @@
  * Runs requests through a configuration with state of its own: nothing is dialled, logged, counted or stored outside of it.
  */
 import type { Clock } from "../../base/clock.ts";
+import { Egress } from "../../base/egress.ts";
 import { silentLog } from "../../base/log.ts";
 import type { Route, Service } from "../../config/model.ts";
 import type { ClientAnswer, ClientRequestOptions } from "../../http/client.ts";
@@ -77,6 +78,7 @@ export class Scratch {
       tracer: null,
       gatewayName: tried.config.global.name,
       kinds: tried.kinds,
+      egress: new Egress([]),
       onFault: () => {},
       standIns: {
         client: (plugin) => ({ ask: (request) => options.ask(request, plugin), close() {} }),

@@ -1,0 +1,36 @@
+/**
+ * `edge-gateway audit`: prints all that a gateway with this configuration and these settings can do: modules, files, ports, servers, secrets.
+ * Nothing is started.
+ */
+import type { Destination } from "../base/egress.ts";
+import type { RunCommand } from "./arguments.ts";
+import { networkPolicy, permissionFlags, systemdUnit } from "./audit_rules.ts";
+import { auditOf, type Audit, type Audited } from "./audit_sources.ts";
+import { Failure } from "./failure.ts";
+import { printable } from "./terminal.ts";
+
+const FORMS = { json: (audited: Audited) => `${JSON.stringify(audited.audit, null, 2)}\n`, systemd: systemdUnit, "network-policy": networkPolicy, permission: permissionFlags };
+
+export const audit: RunCommand = async (given) => {
+  const forms = Object.keys(FORMS).filter((name) => given.flags[name] !== undefined) as (keyof typeof FORMS)[];
+  const [form, second] = forms;
+  if (second !== undefined) throw new Failure(`choose one of --${form} and --${second}`, 2);
+  const shared = Object.fromEntries(Object.entries(given.flags).filter(([name]) => !(name in FORMS)));
+  const audited = await auditOf(shared);
+  process.stdout.write(form === undefined ? printable(textOf(audited.audit)) : FORMS[form](audited));
+  return 0;
+};
+
+function textOf({ modules, reads, writes, listens, dials, secrets }: Audit): string[] {
+  const lines = modules.reduce((sum, { lines }) => sum + lines, 0);
+  const server = ({ host, port, why }: Destination) => `${host.includes(":") ? `[${host}]` : host}:${port}  ${why}`;
+  const section = (title: string, items: readonly string[]) => [`${title}:`, ...(items.length === 0 ? ["  nothing"] : items.map((item) => `  ${item}`))];
+  return [
+    ...section("Reads", reads),
+    ...section("Writes", ["standard output", "standard error", ...writes]),
+    ...section("Listens on", listens.map(server)),
+    ...section("Connects to", dials.map(server)),
+    ...section("Uses the secrets", secrets),
+    `Loads ${modules.length} modules with ${lines} lines; audit --json lists them with their SHA-256.`,
+  ];
+}

@@ -1,0 +1,146 @@
+/**
+ * Collects what a gateway can do from its checked configuration and its settings, for `edge-gateway audit`.
+ */
+import { readFileSync, realpathSync } from "node:fs";
+import { isIP } from "node:net";
+import { dirname, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { destinationOf, nameServers, type Destination } from "../base/egress.ts";
+import { formatPath, type Json } from "../config/json.ts";
+import { readSettings, type Settings } from "../config/settings.ts";
+import { SETTINGS, type Flags } from "../config/settings_table.ts";
+import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
+import { destinationsOf } from "../gateway/destinations.ts";
+import { loadPluginModules } from "../gateway/plugin_modules.ts";
+import { auditedFile, modulesOf, PACKAGE, PROGRAM, type AuditedModule } from "./audit_modules.ts";
+import { accepted } from "./failure.ts";
+import { tlsPaths } from "./tls_files.ts";
+
+export interface Audit {
+  readonly modules: readonly AuditedModule[];
+  /** Absolute paths of files, and of folders with a slash at the end. Files that Node or the system reads for every program are not listed. */
+  readonly reads: readonly string[];
+  readonly writes: readonly string[];
+  readonly listens: readonly Destination[];
+  readonly dials: readonly Destination[];
+  /** "env:NAME", "file:/path", or the place of a secret that stands in the configuration itself. */
+  readonly secrets: readonly string[];
+}
+
+export interface Audited {
+  readonly audit: Audit;
+  readonly settings: Settings;
+  /** Those of `audit.reads` whose changes are noticed. */
+  readonly watched: readonly string[];
+}
+
+/** `flags` are those of `run`. Throws a `Failure` or a `ConfigError`. */
+export async function auditOf(flags: Flags): Promise<Audited> {
+  const bySettings: string[] = [];
+  const readFile = (path: string) => {
+    bySettings.push(resolve(path));
+    return readFileSync(path);
+  };
+  const settings = accepted(readSettings(flags, process.env, { readFile }));
+  const modules = await loadPluginModules(settings.configPath);
+  if (settings.tracing !== null) await modules.parts.loadPart("tracing");
+  const reader = new ConfigReader({ configFile: settings.configPath, modules }, (path) => readFileSync(path));
+  const read = reader.load(reader.source());
+  const { config, kinds, tests } = read.loaded;
+  const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
+  const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
+  const dials = dialsOf(settings, destinationsOf(config, kinds));
+  const watched = unique([resolve(settings.configPath), ...tlsPaths(settings).map((path) => resolve(path)), ...read.inputs.files.keys()]);
+  return {
+    audit: {
+      modules: [...modulesOf(settings, modules.parts, tests.length > 0), ...own],
+      reads: unique([...watched, ...watched.map(realPath), ...bySettings, ...programFiles(settings), ...(dials.some(isByName) ? NAME_FILES : [])]).sort(),
+      writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
+      listens: listensOf(settings),
+      dials: [...dials, ...(dials.some(isByName) ? nameServers() : [])],
+      secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
+    },
+    settings,
+    watched,
+  };
+}
+
+const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
+/** What a name look-up of the system (getaddrinfo) reads. */
+export const NAME_FILES = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
+
+/** `localhost` is never asked of a name server (RFC 6761 §6.3). */
+function isByName({ host }: Destination): boolean {
+  return isIP(host) === 0 && host !== "*" && host !== "localhost";
+}
+
+/** The files of the program that are not modules, and what it reads of the system while it runs. */
+function programFiles({ admin, probe, manager }: Settings): string[] {
+  const files = [fileURLToPath(new URL("package.json", PACKAGE))];
+  if (manager !== null && manager.backendCaPath !== null) files.push(resolve(manager.backendCaPath));
+  if (manager !== null) files.push(fileURLToPath(new URL("lib/manager/assets/", PROGRAM)));
+  // For metrics of open files and memory.
+  if (admin !== null || probe !== null) files.push("/proc/self/fd/", "/proc/self/stat");
+  return files;
+}
+
+/** The path itself while there is no such file. */
+export function realPath(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}
+
+function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, adminPort, probe, manager }: Settings): Destination[] {
+  const on = (hosts: readonly string[], port: number, why: string) => hosts.map((host) => ({ host, port, why }));
+  return [
+    ...on(listenHosts, httpPort, "http"),
+    ...(serverCertPath === null ? [] : on(listenHosts, httpsPort, "https")),
+    ...(admin === null ? [] : on([admin.host], adminPort, "admin")),
+    ...(probe === null ? [] : on([probe.host], probe.port, "probes")),
+    ...(manager === null ? [] : on([manager.host], manager.port, "manager")),
+  ];
+}
+
+function dialsOf({ tracing, manager }: Settings, configured: readonly Destination[]): Destination[] {
+  const backend = manager?.backendUrl ?? null;
+  const all = [
+    ...configured,
+    ...(tracing === null ? [] : [destinationOf(new URL(tracing.url), "otlp")]),
+    ...(backend === null ? [] : [destinationOf(new URL(backend), "manager")]),
+  ];
+  return [...new Map(all.map((each) => [JSON.stringify(each), each])).values()];
+}
+
+function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] {
+  const variables = [...Object.values(SETTINGS).flatMap(({ flag, variable }) => (flag === null ? [variable] : [])), "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+  const files = [SETTINGS.adminPasswordFile, SETTINGS.metricsTokenFile].flatMap(({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || []);
+  return [
+    ...variables.filter((name) => process.env[name] !== undefined && process.env[name] !== "").map((name) => `env:${name}`),
+    ...[...files, ...(serverKeyPath === null ? [] : [serverKeyPath])].map((path) => `file:${resolve(path)}`),
+  ];
+}
+
+/** References, and where secrets stand in the configuration itself: there, what is shown to viewers differs from what is written. */
+function secretsOf({ source, loaded }: ReadConfig): string[] {
+  const folder = "file" in source ? dirname(resolve(source.file)) : process.cwd();
+  const found: string[] = [];
+  const visit = (written: Json, masked: Json, at: readonly (string | number)[]) => {
+    if (typeof written === "string") {
+      const references = [...written.matchAll(/\$\{(env|file):([^}]*)\}/g)];
+      for (const [, kind, name = ""] of references) found.push(kind === "env" ? `env:${name}` : `file:${resolve(folder, name)}`);
+      if (references.length === 0 && written !== masked) found.push(formatPath(at));
+    } else if (written !== null && typeof written === "object") {
+      for (const [key, value] of Object.entries(written)) visit(value as Json, (masked as Record<string, Json>)[key]!, [...at, Array.isArray(written) ? Number(key) : key]);
+    }
+  };
+  visit(loaded.shown, loaded.masked(), []);
+  return found;
+}
+
+function unique(texts: readonly string[]): string[] {
+  return [...new Set(texts)];
+}
+

@@ -1,0 +1,38 @@
+/**
+ * Lists the servers that a configuration connects to: what `Egress` permits, and what `edge-gateway audit` prints.
+ */
+import { destinationOf, type Destination } from "../base/egress.ts";
+import type { Config, PluginInstance } from "../config/model.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
+
+/** May contain a destination twice. Throws what `dials` of a plugin kind throws. */
+export function destinationsOf({ global, services }: Config, kinds: readonly AnyPlugin[]): readonly Destination[] {
+  const byName = new Map(kinds.map((kind) => [kind.name, kind]));
+  const ofPlugins = (instances: readonly PluginInstance[]) =>
+    instances.flatMap(({ name, enabled, config }) => {
+      const kind = byName.get(name);
+      return enabled && kind !== undefined ? urlsOf(kind, config).map((url) => destinationOf(new URL(url), whyOf(kind))) : [];
+    });
+  const ofServices = services.flatMap(({ upstreams, health, plugins, routes }) => [
+    ...upstreams.flatMap(({ host, port }) => (health.enabled ? ["upstream", "health"] : ["upstream"]).map((why) => ({ host, port, why }))),
+    ...ofPlugins(plugins),
+    ...routes.flatMap((route) => ofPlugins(route.plugins)),
+  ]);
+  return [...ofServices, ...ofPlugins(global.plugins), ...ofCounters(global.counters)];
+}
+
+/** The URLs that an instance with this configuration asks. */
+export function urlsOf({ dials }: AnyPlugin, config: unknown): readonly string[] {
+  return dials?.urls(config) ?? [];
+}
+
+export function whyOf({ name, dials }: AnyPlugin): string {
+  return dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
+}
+
+/** A Cluster names its other servers itself: they may have any host, and one of the ports that are configured. */
+function ofCounters(counters: Config["global"]["counters"]): readonly Destination[] {
+  if (counters === undefined) return [];
+  const named = [counters.url].flat().map(({ host, port }) => ({ host, port, why: "redis" }));
+  return Array.isArray(counters.url) ? [...named, ...named.map(({ port }) => ({ host: "*", port, why: "redis" }))] : named;
+}

@@ -1,0 +1,161 @@
+/** `edge-gateway audit`: what it derives from a configuration and settings, and the rules that it prints. */
+import { createHash } from "node:crypto";
+import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { Audit } from "../../lib/cli/audit_sources.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { emptyFolder, fileWith, program, runningProgram } from "../support/process.ts";
+import { recorder } from "../support/recorder.ts";
+
+const ROOT = new URL("../../", import.meta.url);
+const service = (more: object = {}) => ({ name: "s", base_path: "/", protocol: "http", upstreams: [{ host: "10.0.0.5", port: 8080 }], routes: [{ path: "/a" }], ...more });
+const QUIET = { LISTEN_HOST: "127.0.0.1" };
+
+async function audited(file: string, environment: Record<string, string> = QUIET, words: readonly string[] = []): Promise<Audit> {
+  const { code, stdout, stderr } = await program(["audit", "--config", file, "--json", ...words], { environment }).ended;
+  expect([code, stderr]).toEqual([0, ""]);
+  return JSON.parse(stdout) as Audit;
+}
+
+async function printed(form: string, file: string, environment: Record<string, string> = QUIET): Promise<string> {
+  const { code, stdout, stderr } = await program(["audit", "--config", file, form], { environment }).ended;
+  expect([code, stderr]).toEqual([0, ""]);
+  return stdout;
+}
+
+describe("edge-gateway audit --json", () => {
+  it.each<readonly [string, object, Record<string, string>]>([
+    ["a service alone", { services: [service()] }, {}],
+    ["plugins, HTTP/2, shared counters and traces", { global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } }, services: [service({ protocol: "h2c", plugins: [{ name: "cors", config: { allow_origins: ["*"] } }, { name: "rate_limit", config: { limit_min: 9 } }] })] }, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
+    ["tests and probes", { services: [service()], tests: [{ name: "t", request: { url: "/b" }, expect: { status: 404 } }] }, { PROBE_PORT: "0" }],
+  ])("lists the very modules that a start loads: %s", async (_title, config, environment) => {
+    const { environment: recording, modules } = recorder();
+    const { file } = await runningProgram(config, [], { ...environment, ...recording });
+    const { modules: listed } = await audited(file, { ...QUIET, ...environment });
+    expect(listed.map(({ path }) => path.replace(/^dist\/|\.js$/g, "")).sort()).toEqual([...new Set(modules())].sort());
+    for (const { path, sha256, lines } of listed) {
+      const content = readFileSync(new URL(path, ROOT));
+      expect([path, sha256, lines]).toEqual([path, createHash("sha256").update(content).digest("hex"), String(content).trimEnd().split("\n").length]);
+    }
+  });
+
+  it("lists files, ports, servers and secrets of configuration and settings, and plugin modules with their digests", async () => {
+    const folder = emptyFolder();
+    const module = 'export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), dials: { why: "own store", urls: () => ["https://store.example"] }, create: () => (next) => next });\n';
+    const sha256 = createHash("sha256").update(module).digest("hex");
+    for (const [name, content] of Object.entries({ "own.mjs": module, "s.crt": SERVER.cert, "s.key": SERVER.key, "ca.crt": CA.cert, "key.txt": "k3y", "more.json": "[]" })) writeFileSync(join(folder, name), content);
+    const plugins = [
+      { name: "own", config: {} },
+      { name: "key_auth", config: { key: "${file:key.txt}" } },
+      { name: "jwt", config: { alg: "RS256", iss: "i", jwks_uri: "http://127.0.0.1:9000/keys" } },
+      { name: "forward_auth", enabled: false, config: { url: "http://127.0.0.1:9001/" } },
+      { name: "http_log", config: { http_endpoint: "https://[::1]/log", headers: { Authorization: "Bearer ${env:LOG_TOKEN}" } } },
+    ];
+    const config = {
+      global: { plugin_modules: [{ path: "own.mjs", sha256 }], access_log: { file: "access.log" }, counters: { store: "redis", url: ["redis://:pw@10.0.0.7:7000", "redis://:pw@10.0.0.8:7001"] } },
+      services: [service({ health: { enabled: true }, routes: [{ path: "/a", plugins }], protocol: "https", tls: { ca: "ca.crt" } })],
+      test_files: ["more.json"],
+    };
+    const file = join(folder, "gw.json");
+    writeFileSync(file, JSON.stringify(config));
+    const settings = {
+      ...{ LOG_TOKEN: "t", SERVER_CERT_PATH: join(folder, "s.crt"), SERVER_KEY_PATH: join(folder, "s.key"), ADMIN_USER: "a", ADMIN_PASSWORD_FILE: join(folder, "key.txt"), METRICS_TOKEN: "0123456789abcdef" },
+      ...{ PROBE_PORT: "9090", MANAGER: "true", MANAGER_BACKEND_API_URL: "http://10.0.0.9:81", OTEL_EXPORTER_OTLP_ENDPOINT: "http://10.0.0.10:4318", LISTEN_HOST: "0.0.0.0" },
+    };
+    const { modules, reads, writes, listens, dials, secrets } = await audited(file, settings, ["--http-port", "80"]);
+    expect(modules.at(-1)).toEqual({ path: join(folder, "own.mjs"), sha256, lines: 1 });
+    const own = reads.filter((path) => path.startsWith(folder)).map((path) => path.slice(folder.length + 1));
+    expect(own).toEqual(["ca.crt", "gw.json", "key.txt", "more.json", "own.mjs", "s.crt", "s.key"]);
+    expect(reads.filter((path) => !path.startsWith(folder) && !path.startsWith("/etc/")).map((path) => path.replace(new URL(".", ROOT).pathname, ""))).toEqual(["/proc/self/fd/", "/proc/self/stat", "dist/lib/manager/assets/", "package.json"]);
+    expect(writes).toEqual([join(folder, "access.log")]);
+    expect(listens.map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual(["http 0.0.0.0 80", "https 0.0.0.0 8443", "admin 127.0.0.1 8081", "probes 127.0.0.1 9090", "manager 127.0.0.1 5173"]);
+    expect(dials.filter(({ why }) => why !== "dns").map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual([
+      ...["upstream 10.0.0.5 8080", "health 10.0.0.5 8080", "own store store.example 443", "jwks 127.0.0.1 9000", "http_log ::1 443"],
+      ...["redis 10.0.0.7 7000", "redis 10.0.0.8 7001", "redis * 7000", "redis * 7001", "otlp 10.0.0.10 4318", "manager 10.0.0.9 81"],
+    ]);
+    expect(secrets).toEqual([
+      ...["env:METRICS_TOKEN", `file:${join(folder, "key.txt")}`, `file:${join(folder, "s.key")}`],
+      ...["global.counters.url[0]", "global.counters.url[1]", "services[0].routes[0].plugins[4].config.http_endpoint", "env:LOG_TOKEN"],
+    ]);
+  });
+
+  it("lists name servers, and the files of the system for names, only if a name has to be looked up", async () => {
+    const byAddress = await audited(fileWith({ services: [service({ upstreams: [{ host: "localhost", port: 1 }, { host: "::1", port: 1 }] })] }));
+    expect([byAddress.dials.filter(({ why }) => why === "dns"), byAddress.reads.filter((path) => path.startsWith("/etc/"))]).toEqual([[], []]);
+    const byName = await audited(fileWith({ services: [service({ upstreams: [{ host: "a.example", port: 1 }] })] }));
+    expect(byName.reads).toContain("/etc/resolv.conf");
+  });
+
+  it("lists both ends of a symbolic link", async () => {
+    const target = fileWith({ services: [service()] });
+    const link = join(emptyFolder(), "gw.json");
+    symlinkSync(target, link);
+    expect((await audited(link)).reads).toEqual(expect.arrayContaining([link, target]));
+  });
+});
+
+describe("the printed forms", () => {
+  const file = () => fileWith({ global: { access_log: { file: "/var/log/gw/access.log" } }, services: [service({ upstreams: [{ host: "10.0.0.5", port: 8080 }, { host: "fd00::1", port: 81 }] }), service({ name: "t", base_path: "/t", upstreams: [{ host: "orders.shop.svc.cluster.local", port: 80 }, { host: "a.example", port: 443 }] })] });
+
+  it("without a flag, audit prints the lists for a reader", async () => {
+    const path = fileWith({ services: [service()] });
+    const { stdout } = await program(["audit", "--config", path], { environment: QUIET }).ended;
+    expect(stdout).toMatch(new RegExp(`^Reads:\n  ${path}\n.*Writes:\n  standard output\n  standard error\nListens on:\n  127.0.0.1:8008  http\nConnects to:\n  10.0.0.5:8080  upstream\nUses the secrets:\n  nothing\nLoads \\d+ modules with \\d+ lines; audit --json lists them with their SHA-256.\n$`, "s"));
+  });
+
+  it("--network-policy lets clients in and the pods out to what the configuration names; names that are no Services get a comment", async () => {
+    const text = await printed("--network-policy", file(), { LISTEN_HOST: "0.0.0.0", PROBE_PORT: "9090", PROBE_HOST: "0.0.0.0", ADMIN_USER: "a", ADMIN_PASSWORD: "a long password" });
+    expect(text).toContain("  ingress:\n    - ports:\n        - { port: 8008 } # http\n    - from:\n        - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: monitoring } }\n      ports:\n        - { port: 9090 } # probes\n  egress:\n");
+    expect(text).toContain('    # 10.0.0.5:8080 (upstream).\n    - to:\n        - ipBlock: { cidr: "10.0.0.5/32" }\n      ports:\n        - { port: 8080 }\n');
+    expect(text).toContain('ipBlock: { cidr: "fd00::1/128" }');
+    expect(text).toContain("        - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: shop } }\n          podSelector: { matchLabels: { app: orders } }\n      ports:\n        - { port: 80 }\n");
+    expect(text).toContain('    # a.example:443 (upstream).\n    # A policy takes no host names: this rule is for all hosts. Add "to" where you know the addresses.\n    - ports:\n        - { port: 443 }\n');
+    expect(text).not.toContain("8081");
+  });
+
+  it("--systemd allows the ports and the folder of the log, and addresses only if all are known", async () => {
+    const text = await printed("--systemd", file(), { LISTEN_HOST: "0.0.0.0", HTTP_PORT: "80" });
+    expect(text).toContain("[Service]\nProtectSystem=strict\nReadWritePaths=/var/log/gw\n");
+    expect(text).toContain("SocketBindDeny=any\nSocketBindAllow=tcp:80\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n");
+    expect(text).not.toMatch(/^IPAddress/m);
+    expect(await printed("--systemd", fileWith({ services: [service()] }))).toContain("IPAddressDeny=any\nIPAddressAllow=localhost 10.0.0.5\n");
+  });
+
+  it("--permission allows the program, the files that are read and the log, and threads only with workers", async () => {
+    const path = fileWith({ services: [service()] });
+    const flags = (await printed("--permission", path)).trimEnd().split("\n");
+    const dist = new URL("dist/", ROOT).pathname;
+    expect(flags.slice(1)).toEqual([`${dist}bin/`, `${dist}lib/`, path, new URL("package.json", ROOT).pathname].map((each) => `--allow-fs-read=${each}`));
+    expect(flags[0]).toMatch(/^--(experimental-)?permission$/);
+    expect(await printed("--permission", file())).toContain("--allow-fs-read=/var/log/gw/\n--allow-fs-write=/var/log/gw/access.log\n");
+    expect(await printed("--permission", path, { ...QUIET, WORKERS: "auto" })).toContain("--allow-worker\n");
+    const link = join(emptyFolder(), "gw.json");
+    symlinkSync(path, link);
+    expect(await printed("--permission", link)).toContain(`--allow-fs-read=${dirname(link)}/\n`);
+  });
+});
+
+describe("audit refuses", () => {
+  it.each<readonly [string, readonly string[], string]>([
+    ["two forms at once", ["--json", "--systemd"], "choose one of --json and --systemd"],
+    ["a flag that is not its own", ["--strict"], "--strict is not a known flag"],
+    ["a wrong setting", ["--http-port", "x"], "--http-port: expected an integer 0–65535"],
+    ["a value for a form", ["--json=1"], "--json takes no value"],
+    ["an operand", ["gw.json"], 'too many arguments for "audit": name the configuration with --config FILE'],
+    ["a missing file", ["--config", "/nowhere/gw.json"], "cannot read /nowhere/gw.json: no such file"],
+  ])("%s", async (_title, words, message) => {
+    const { code, stdout, stderr } = await program(["audit", ...words]).ended;
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toContain(message);
+  });
+
+  it("a configuration with an error, and a path that no flag of Node can have", async () => {
+    const wrong = await program(["audit", "--config", fileWith({ services: [{}] })]).ended;
+    expect([wrong.code, wrong.stdout]).toEqual([2, ""]);
+    const path = fileWith({ services: [service()] }, "a b.json");
+    const { code, stderr } = await program(["audit", "--config", path, "--permission"]).ended;
+    expect(code).toBe(2);
+    expect(stderr).toContain("cannot be named in --allow-fs-read: rename it, without spaces");
+  });
+});

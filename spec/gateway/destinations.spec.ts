@@ -1,0 +1,48 @@
+/** Which servers the plugins of a configuration may ask. */
+import { describe, expect, it } from "vitest";
+import { definePlugin, type Plugin } from "../../lib/plugins/plugin.ts";
+import * as schema from "../../lib/config/schema.ts";
+import { kindProblem } from "../../lib/plugins/kit.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { ask } from "../support/raw_client.ts";
+
+const SCHEMA = schema.object({ url: schema.string({}) });
+
+/** Asks `url`, and answers with the answer's status or with the error. Its client is kept under settings that do not change. */
+const asking = (more: Pick<Plugin<typeof SCHEMA>, "dials">) =>
+  definePlugin({
+    name: "asking",
+    schema: SCHEMA,
+    ...more,
+    create({ url }, tools) {
+      const client = tools.keep("client", {}, () => tools.client());
+      const said = (text: string) => ({ status: 200, headers: [], body: Buffer.from(text) });
+      return () => () => client.ask({ url: new URL(url), timeoutMs: 5_000, maxBytes: 100 }).then(({ status }) => said(String(status)), (error: Error) => said(error.message));
+    },
+  });
+
+const withPlugin = (port: number, url: string) => oneService(port, { plugins: [{ name: "asking", config: { url } }] });
+
+describe("tools.client", () => {
+  it("asks a server that the kind names in dials, and after a reload the server of the new configuration", async () => {
+    const [first, second] = [await backend(), await backend()];
+    const kind = asking({ dials: { why: "asking", urls: ({ url }) => [url] } });
+    const gateway = await running(withPlugin(first.port, `http://127.0.0.1:${first.port}/`), { plugins: [kind] });
+    expect((await ask(gateway.port, { path: "/a/r" })).body.toString()).toBe("200");
+    await gateway.gateway.reload(withPlugin(first.port, `http://127.0.0.1:${second.port}/`));
+    expect((await ask(gateway.port, { path: "/a/r" })).body.toString()).toBe("200");
+  });
+
+  it.each([
+    ["whose kind names no servers", {}, 'plugin asking, whose kind has no "dials"'],
+    ["whose kind names another server", { dials: { why: "other", urls: () => ["http://127.0.0.1:1/"] } }, "other"],
+  ])("asks no server for a plugin %s", async (_title, more, why) => {
+    const { port } = await backend();
+    const gateway = await running(withPlugin(port, `http://127.0.0.1:${port}/`), { plugins: [asking(more)] });
+    expect((await ask(gateway.port, { path: "/a/r" })).body.toString()).toBe(`no connection is opened to 127.0.0.1 port ${port} (${why}): neither the configuration nor a setting names this server`);
+  });
+
+  it.each([[{ why: 1, urls: () => [] }], [{ why: "x" }], ["x"]])("a kind whose dials are %j is refused", (dials) => {
+    expect(kindProblem({ ...asking({}), dials })).toBe('plugin asking: "dials" is { why, urls }: a reason, and a function that returns the URLs of a configuration');
+  });
+});
