@@ -224,6 +224,7 @@ export class Supervisor implements Followers {
     switch (message.type) {
       case "compiled":
         place.state = "compiled";
+        if (this.#start !== null) return this.#listenTogether();
         // During a reload it is not known yet under which configuration the worker is to serve.
         return this.#isReloading ? undefined : this.#listen(place);
       case "listening":
@@ -250,6 +251,13 @@ export class Supervisor implements Followers {
       case "closed":
         place.outcome = message.outcome;
     }
+  }
+
+  /** At the start: the main thread keeps the ports until all workers can listen, since others could share them once one worker listens. */
+  #listenTogether(): void {
+    if (this.#places.some(({ state }) => state !== "compiled")) return;
+    this.#parts!.listener.releasePorts();
+    for (const place of this.#places) this.#listen(place);
   }
 
   #listen(place: Place): void {

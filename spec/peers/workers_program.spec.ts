@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync, renameSync, writeFileSync } from "node:fs";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import tls from "node:tls";
@@ -39,6 +39,34 @@ function exitingModule() {
   return { path: fileWith(EXITING, "exiting.mjs"), sha256: createHash("sha256").update(EXITING).digest("hex") };
 }
 
+/** A plugin kind whose creation in a worker writes the file "waits" and goes on when there is the file "goes on". */
+const waitingIn = (folder: string) => `import { existsSync, writeFileSync } from "node:fs";
+import { isMainThread } from "node:worker_threads";
+export default ({ definePlugin, schema }) => definePlugin({
+  name: "waiting",
+  schema: schema.object({}),
+  create() {
+    if (!isMainThread) writeFileSync(${JSON.stringify(join(folder, "waits"))}, "");
+    while (!isMainThread && !existsSync(${JSON.stringify(join(folder, "goes on"))}));
+    return (next) => next;
+  },
+});
+`;
+
+/** The port on which a process listens on 127.0.0.1; it has not said which one. */
+function listeningPort(pid: number): string {
+  const links = readdirSync(`/proc/${pid}/fd`).map((fd) => {
+    try {
+      return readlinkSync(`/proc/${pid}/fd/${fd}`);
+    } catch {
+      return "";
+    }
+  });
+  const rows = readFileSync("/proc/net/tcp", "utf8").split("\n").map((line) => line.trim().split(/\s+/));
+  const row = rows.find(([, local, , state, , , , , , inode]) => state === "0A" && local?.startsWith("0100007F:") && links.includes(`socket:[${inode}]`));
+  return String(Number.parseInt(row![1]!.slice(9), 16));
+}
+
 describe("a program with workers starts", () => {
   it("and announces how many there are, in JSON and as text", async () => {
     const { port } = await backend();
@@ -71,6 +99,22 @@ describe("a program with workers starts", () => {
     const [one, two] = await Promise.all(["1", "2"].map((workers) => program([...words, "--workers", workers], { node: nodeOf(24) }).ended));
     expect(two).toEqual(one);
     expect(one).toMatchObject({ code: 1, stderr: expect.stringContaining(`cannot listen on 127.0.0.1:${port}: the port is already in use`) });
+  });
+
+  it("and keeps its ports from a second program with workers that starts at the same time", async () => {
+    const folder = emptyFolder();
+    const module = fileWith(waitingIn(folder), "waiting.mjs");
+    const sha256 = createHash("sha256").update(waitingIn(folder)).digest("hex");
+    const waits = fileWith(oneService(9, { plugins: [{ name: "waiting" }] }, { plugin_modules: [{ path: module, sha256 }] }));
+    const first = program(["--config", waits, "--http-port", "0", "--listen-host", "127.0.0.1", "--workers", "2"], { node: nodeOf(24) });
+    // A worker compiles: the main thread has found a free port, and no worker listens yet.
+    await until(() => existsSync(join(folder, "waits")), first.stderr);
+    const port = listeningPort(first.child.pid!);
+    const second = program(["--config", fileWith(oneService(9)), "--http-port", port, "--listen-host", "127.0.0.1", "--workers", "2"], { node: nodeOf(24) });
+    expect(await second.ended).toMatchObject({ code: 1, stderr: expect.stringContaining(`cannot listen on 127.0.0.1:${port}: the port is already in use`) });
+    writeFileSync(join(folder, "goes on"), "");
+    expect(await first.says(/started".*\n/)).toContain(`"http":["http://127.0.0.1:${port}"]`);
+    await (await keptClient(Number(port))).ask("/nothing");
   });
 
   it("not where a worker cannot: exit status 1, with the worker's reason", async () => {
