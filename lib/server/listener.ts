@@ -40,8 +40,8 @@ export interface ListenerOptions {
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
   readonly dualStack?: boolean;
   /**
-   * How a port is used by the threads of one program: by this one alone (the default), "taken": it is kept from other programs, and accepts no
-   * connection, until `releasePorts`, or "shared" with the other threads.
+   * How a port is used by the threads of one program: by this one alone (the default), "taken": it is taken once and given back, so that
+   * others can listen on it, or "shared" with them.
    */
   readonly ports?: "alone" | "taken" | "shared";
   /** Milliseconds a client has for its TLS handshake. Default 10 000. */
@@ -136,11 +136,6 @@ export class Listener {
       socket.destroy();
     });
     return this.#listen(server, host, port, fd);
-  }
-
-  /** Closes ports that are "taken", so that other threads can listen on them. */
-  releasePorts(): void {
-    for (const server of this.#servers.splice(0)) server.close();
   }
 
   /** Replaces the files of every TLS listener; connections stay open. Throws, and changes nothing, when they cannot be used. */
@@ -261,8 +256,8 @@ export class Listener {
           server.close();
           return reject(new Error("it is not a TCP socket"));
         }
-        if (ports === "taken") server.maxConnections = 0;
-        this.#servers.push(server);
+        if (ports === "taken") server.close();
+        else this.#servers.push(server);
         resolve(address);
       });
     });
