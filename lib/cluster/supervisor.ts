@@ -215,8 +215,15 @@ export class Supervisor implements Followers {
       ...{ id: ++this.#lastId, place: index, count, log, tracing, bundle: this.#parts!.configuration.bundle, words: this.#words },
       ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey },
     };
-    const worker = new Worker(ENTRY, { workerData: start, name: `worker ${index}` });
-    Object.assign(place, { worker, id: start.id, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
+    Object.assign(place, { id: start.id, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
+    let worker: Worker;
+    try {
+      worker = place.worker = new Worker(ENTRY, { workerData: start, name: `worker ${index}` });
+    } catch (error) {
+      // The system may refuse a further thread. Others serve on.
+      place.reason = messageOf(error);
+      return void setImmediate(() => this.#ended(place, 1));
+    }
     worker.on("message", (message: ToMain) => this.#receive(place, message));
     worker.on("error", (error) => (place.reason ??= messageOf(error, "stack")));
     worker.on("exit", (code) => this.#ended(place, code));

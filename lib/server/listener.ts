@@ -278,9 +278,13 @@ export class Listener {
    * ones that still wait when their port closes.
    */
   async #acceptWaiting(lingerMs: number): Promise<void> {
-    // Clients that were asked to reconnect do so over the network; otherwise only connections that wait already matter.
-    const pauseMs = this.#isStopAnnounced ? 20 : 0;
-    const maxPauses = pauseMs > 0 ? lingerMs / pauseMs : BACKLOG;
+    // Clients that were asked to reconnect do so over the network.
+    if (this.#isStopAnnounced) await this.#untilNoneCome(lingerMs / PAUSE_MS, PAUSE_MS);
+    // Connections that wait already, also where new ones have come all the time.
+    await this.#untilNoneCome(BACKLOG, 0);
+  }
+
+  async #untilNoneCome(maxPauses: number, pauseMs: number): Promise<void> {
     for (let pause = 0, before = -1; pause < maxPauses && before !== this.#accepted; pause++) {
       before = this.#accepted;
       if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
@@ -291,6 +295,8 @@ export class Listener {
   }
 }
 
+/** Without new connections for this long, clients that were asked to reconnect have done so. */
+const PAUSE_MS = 20;
 /** How many connections wait at most to be accepted: node's default. */
 const BACKLOG = 511;
 const NO_CERTIFICATES: HostCertificates = { find: () => undefined };

@@ -296,3 +296,34 @@ describe("the end of a program with workers", () => {
     expect((await running.ended).code).toBe(1);
   });
 });
+
+/** A plugin kind whose module has the system refuse the third thread that the program starts. */
+const THIRD_REFUSED = `import { syncBuiltinESMExports } from "node:module";
+import threads, { isMainThread } from "node:worker_threads";
+let started = 0;
+const { Worker } = threads;
+if (isMainThread) {
+  threads.Worker = class extends Worker {
+    constructor(...given) {
+      if (++started === 3) throw new Error("no further thread");
+      super(...given);
+    }
+  };
+  syncBuiltinESMExports();
+}
+export default ({ definePlugin, schema }) => definePlugin({ name: "refusing", schema: schema.object({}), create: () => (next) => next });
+`;
+
+describe("a worker for which the system has no thread", () => {
+  it("is tried again after a pause, and the others serve on", async () => {
+    const { port } = await backend();
+    const refusing = { path: fileWith(THIRD_REFUSED, "refusing.mjs"), sha256: createHash("sha256").update(THIRD_REFUSED).digest("hex") };
+    const running = await withWorkers(oneService(port, PROBE, { plugin_modules: [refusing, probeModule()] }));
+    const [victim, other] = (await workersOn(running.port, 2)) as [number, number];
+    const kept = await clientOn(running.port, (worker) => worker === other);
+    await expect((await clientOn(running.port, (worker) => worker === victim)).ask("/a/x?exit")).rejects.toThrow();
+    await running.says("a worker serves again");
+    expect(deaths(running).map(({ error, pause_s }) => [error, pause_s])).toEqual([["it exited with code 3", 0], ["no further thread", 1]]);
+    expect((await kept.ask("/a/x")).headers["x-worker"]).toBe(String(other));
+  });
+});

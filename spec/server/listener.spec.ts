@@ -305,6 +305,21 @@ it("a listener asks clients to reconnect before an announced drain, and accepts 
   }
 });
 
+it("a listener that has announced its stop accepts all connections that wait when it ends its wait for new ones", async () => {
+  const { port, listener, clock } = await listening(fine);
+  listener.announceStop();
+  const drained = listener.drain(20);
+  const talks = Array.from({ length: 30 }, () => overSocket(net.connect(port, "127.0.0.1")));
+  for (const talk of talks) talk.send(get("/1"));
+  await new Promise(process.nextTick);
+  // The system completes the connections, and the listener's wait is over before it can accept any of them.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 40);
+  await Promise.all(talks.map((talk) => talk.until("ok")));
+  await refused(port);
+  clock.advance(20);
+  await drained;
+});
+
 it("a listener over TLS serves an upgrade to an unknown protocol as an ordinary request", async () => {
   const { listener } = await listening((inbound) => ({ status: 200, headers: ["X-Scheme", inbound.scheme], body: Buffer.from("ok") }));
   const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
