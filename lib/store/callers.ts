@@ -71,7 +71,7 @@ export function bytesOfCallers(count: number, windows: readonly Window[]): numbe
 export class Callers {
   words: Int32Array;
   numbers: Float64Array;
-  /** 0: the memory is not shared, and grows. */
+  /** 0: the memory is not shared, and grows. Otherwise a larger copy would admit too much, and its lock would stay taken for the other threads. */
   readonly #owner: number;
   /** Both halves of the hash of the caller's name. */
   #first = 0;
@@ -377,7 +377,6 @@ export class Callers {
   }
 
   #grow(): void {
-    // A copy of its own would admit too much, and leave the lock in the memory that the others have.
     if (this.#owner !== 0) throw new RangeError("the memory of the limiter is too small for its windows, which a reload has changed: restart the gateway");
     const before = this.words;
     this.words = new Int32Array(2 * before.length);
