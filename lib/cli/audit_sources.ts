@@ -9,6 +9,7 @@ import { destinationOf, nameServers, type Destination } from "../base/egress.ts"
 import { formatPath, type Json } from "../config/json.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { SETTINGS, type Flags } from "../config/settings_table.ts";
+import { signatureFile } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
@@ -42,15 +43,18 @@ export async function auditOf(flags: Flags): Promise<Audited> {
     return readFileSync(path);
   };
   const settings = accepted(readSettings(flags, process.env, { readFile }));
-  const modules = await loadPluginModules(settings.configPath);
+  const { configPath, configKeyPath } = settings;
+  const configKeyFile = configKeyPath ?? undefined;
+  const modules = await loadPluginModules(configPath, process.env, configKeyFile);
   if (settings.tracing !== null) await modules.parts.loadPart("tracing");
-  const reader = new ConfigReader({ configFile: settings.configPath, modules }, (path) => readFileSync(path));
+  const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
   const read = reader.load(reader.source());
-  const { config, kinds, tests } = read.loaded;
+  const { config, kinds, tests, testFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
   const dials = dialsOf(settings, destinationsOf(config, kinds));
-  const watched = unique([resolve(settings.configPath), ...tlsPaths(settings).map((path) => resolve(path)), ...read.inputs.files.keys()]);
+  const signed = configKeyFile === undefined ? [] : [...[configPath, ...testFiles].map(signatureFile), configKeyFile];
+  const watched = unique([...[configPath, ...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   return {
     audit: {
       modules: [...modulesOf(settings, modules.parts, tests.length > 0), ...own],

@@ -63,6 +63,9 @@ const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
 /** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
+/** The main thread frees the locks of dead workers also in so many breakers that reloads have removed; then the oldest is forgotten. */
+const MOST_REMOVED_BREAKERS = 1_000;
+
 export class Runtime {
   readonly clock: Clock;
   readonly threads: Threads;
@@ -89,6 +92,8 @@ export class Runtime {
   readonly connections: SharedConnections | null = null;
   /** See `UpstreamSetOptions`. */
   readonly #changes: Int32Array;
+  /** In the main thread: breakers that reloads have removed, while workers may still answer requests under a former configuration. */
+  readonly #removedBreakers: Breaker[] = [];
   #inUse: InUse | null = null;
   #isActive = false;
 
@@ -176,6 +181,7 @@ export class Runtime {
     this.inFlight?.clear(place);
     this.connections?.clear(place);
     for (const upstreamSet of this.upstreamSets) upstreamSet.freeLockOf(id);
+    for (const breaker of this.#removedBreakers) breaker.freeLockOf(id);
     this.counters.repair(id);
   }
 
@@ -191,7 +197,12 @@ export class Runtime {
     for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
     for (const [key, { pool }] of before?.pools ?? []) if (!inUse.pools.has(key)) this.#retire(pool);
     for (const { pool, maxConnections } of inUse.pools.values()) pool.maxConnections = maxConnections;
-    for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
+    for (const [service, { upstreamSet, breaker }] of before?.upstreamSets ?? []) {
+      const now = inUse.upstreamSets.get(service);
+      if (now === undefined) upstreamSet.close();
+      if (this.threads.place < 0 && breaker !== null && now?.breaker?.breaker !== breaker.breaker) this.#removedBreakers.push(breaker.breaker);
+    }
+    this.#removedBreakers.splice(0, Math.max(0, this.#removedBreakers.length - MOST_REMOVED_BREAKERS));
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     if (this.#isActive) this.#start(inUse);
     this.counters.retire(inUse.limiters);

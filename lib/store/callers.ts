@@ -71,7 +71,7 @@ export function bytesOfCallers(count: number, windows: readonly Window[]): numbe
 export class Callers {
   words: Int32Array;
   numbers: Float64Array;
-  /** 0: the memory is not shared, and grows. */
+  /** 0: the memory is not shared, and grows. Otherwise a larger copy would admit too much, and its lock would stay taken for the other threads. */
   readonly #owner: number;
   /** Both halves of the hash of the caller's name. */
   #first = 0;
@@ -224,7 +224,7 @@ export class Callers {
       if (caller !== OVERFLOW) this.#enlist(caller);
       for (let window = words[caller + WINDOWS]!; window !== 0; window = words[window + NEXT]!) {
         found.add(window);
-        this.#repairMarks(window, found);
+        this.#repairMarks(window, numbers[caller / 2 + LAST]!, found);
       }
     }
     words[SIZE] = callers.length - 1;
@@ -233,8 +233,8 @@ export class Callers {
     release(words, LOCK);
   }
 
-  /** Leaves no more cells than the admissions need, and no more admissions than the cells have marks for. */
-  #repairMarks(window: number, found: Set<number>): void {
+  /** Leaves no more cells than the admissions need, no more admissions than the cells have marks for, and no mark after the last admission. */
+  #repairMarks(window: number, last: number, found: Set<number>): void {
     const { words, numbers } = this;
     const batch = numbers[window / 2 + BATCH]!;
     const needed = words[window + BEGIN]! + Math.ceil(numbers[window / 2 + USED]! / batch);
@@ -247,6 +247,8 @@ export class Callers {
     found.add(cell);
     words[cell + NEXT] = 0;
     words[window + END] = cell;
+    // A mark that was never written has what its cell held before: a time far ahead would never expire.
+    for (let i = cell / 2 + MARKS; i < cell / 2 + MARKS + MARKS_OF_CELL; i++) if (!(numbers[i]! <= last)) numbers[i] = last;
     if (needed > marks) numbers[window / 2 + USED] = (marks - words[window + BEGIN]!) * batch;
   }
 
@@ -375,6 +377,7 @@ export class Callers {
   }
 
   #grow(): void {
+    if (this.#owner !== 0) throw new RangeError("the memory of the limiter is too small for its windows, which a reload has changed: restart the gateway");
     const before = this.words;
     this.words = new Int32Array(2 * before.length);
     this.words.set(before);

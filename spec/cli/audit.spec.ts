@@ -1,5 +1,5 @@
 /** `edge-gateway audit`: what it derives from a configuration and settings, and the rules that it prints. */
-import { createHash } from "node:crypto";
+import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -38,6 +38,22 @@ describe("edge-gateway audit --json", () => {
       const content = readFileSync(new URL(path, ROOT));
       expect([path, sha256, lines]).toEqual([path, createHash("sha256").update(content).digest("hex"), String(content).trimEnd().split("\n").length]);
     }
+  });
+
+  it("lists the signatures of a signed configuration and of its tests, and the file of keys; an unsigned one is refused", async () => {
+    const folder = emptyFolder();
+    const { publicKey, privateKey } = generateKeyPairSync("ed25519");
+    const [file, tests, keys] = ["gw.json", "more.json", "keys.pem"].map((name) => join(folder, name)) as [string, string, string];
+    writeFileSync(keys, publicKey.export({ type: "spki", format: "pem" }));
+    for (const [path, text] of [[file, JSON.stringify({ services: [service()], test_files: ["more.json"] })], [tests, "[]"]] as const) {
+      writeFileSync(path, text);
+      writeFileSync(`${path}.sig`, `${sign(null, Buffer.from(text), privateKey).toString("base64")}\n`);
+    }
+    const { reads } = await audited(file, { ...QUIET, CONFIG_PUBLIC_KEY: keys });
+    expect(reads).toEqual(expect.arrayContaining([file, tests, `${file}.sig`, `${tests}.sig`, keys]));
+    writeFileSync(`${file}.sig`, "");
+    const refused = await program(["audit", "--config", file, "--json"], { environment: { ...QUIET, CONFIG_PUBLIC_KEY: keys } }).ended;
+    expect(refused).toMatchObject({ code: 2, stdout: "" });
   });
 
   it("lists files, ports, servers and secrets of configuration and settings, and plugin modules with their digests", async () => {

@@ -73,6 +73,8 @@ describe("a thread that dies while it", () => {
     const before = what.startsWith("converts") ? [second(30), minute(60)] : windows;
     const known = what.includes("buckets") ? 16 : 10;
     const memory = new SharedArrayBuffer(200_000);
+    // Cells that are not in use hold anything, except in the word of their bucket.
+    for (let cell = RESERVED; cell + CELL <= memory.byteLength / 4; cell += CELL) new Float64Array(memory).fill(1e300, cell / 2 + 1, cell / 2 + 5);
     const first = threadIn(memory, before);
     const used = new Map(Array.from({ length: known }, (_, i) => [`c${i}`, [] as number[]]));
     for (let turn = 0; turn < known; turn++, first.clock.advance(100)) {
@@ -112,6 +114,11 @@ describe("a thread that dies while it", () => {
         // New callers start with what evicted ones have used, and what was half written counts too much for its caller.
         expect([writes, name, more <= room]).toEqual([writes, name, true]);
         if (maxCallers > known && name !== caller) expect([writes, name, more]).toEqual([writes, name, room]);
+      }
+      survivor.clock.advance(1_000);
+      for (const name of [...used.keys(), "new"]) {
+        const { resetMs } = survivor.limiter.decide(name);
+        for (const [w, { ms }] of windows.entries()) expect([writes, name, resetMs[w]! <= ms]).toEqual([writes, name, true]);
       }
       expect(cellsInUse(survivor)).toBe(inUse);
     }
@@ -161,6 +168,15 @@ describe("memory that cannot grow", () => {
     }
     expect(callers.words.buffer).toBe(memory);
     expect(logs.size).toBeGreaterThan(100);
+  });
+
+  it("memory that cannot grow gives an error, and no lock stays taken, when a reload brings more windows than it has room for", () => {
+    const memory = new SharedArrayBuffer(10_000);
+    const { callers } = threadIn(memory, [second(1)]);
+    const windows = Array.from({ length: 130 }, (_, i): Window => ({ name: `window ${i}`, limit: 64, ms: 60_000 }));
+    const { limiter } = threadIn(memory, windows);
+    expect(() => limiter.decide("one")).toThrow("the memory of the limiter is too small for its windows, which a reload has changed: restart the gateway");
+    expect(callers.words[LOCK]).toBe(0);
   });
 });
 
