@@ -47,6 +47,7 @@ interface Gap {
   /** None: all of them. */
   readonly hosts: readonly string[];
   readonly guards: readonly Plugin[];
+  readonly closed: Plugin;
 }
 
 export class Draft {
@@ -57,9 +58,10 @@ export class Draft {
   readonly #names = new Map<string, number>();
   /** Environment variables that the source refers to, too. */
   readonly #variables = new Set<string>();
-  #gaps: Gap[] = [];
-  /** Plugins as text, which are equal if their kind and configuration are. */
-  readonly #texts = new WeakMap<Plugin, string>();
+  /** Those that differ, since they were last closed. */
+  readonly #gaps = new Map<string, Gap>();
+  /** Plugins have the same number if their kind and configuration are equal. */
+  readonly #numbers = new Map<Plugin | string, number>();
   readonly #closed = new Set<Service>();
 
   /** Remembers where a service, route or plugin comes from. */
@@ -105,41 +107,56 @@ export class Draft {
     const head = pattern.includes("|") ? "" : (segments.exec(pattern)?.[1] ?? "");
     const named = hosts.map((host) => host.toLowerCase());
     const guards = plugins.filter(({ name }) => GUARDS.has(name));
-    this.#gaps.push({ at, head, hosts: named.every((host) => HOST.test(host)) ? named : [], guards });
+    const gap = { at, head, hosts: named.every((host) => HOST.test(host)) ? named : [], guards, closed: this.closed(at, "route") };
+    this.#gaps.set(JSON.stringify([head, gap.hosts, guards.map((guard) => this.#numberOf(guard))]), gap);
   }
 
   #closeGaps(): void {
-    const gaps = this.#gaps;
-    this.#gaps = [];
-    if (gaps.length === 0) return;
-    const byHead = new Map<string, Gap[]>();
-    for (const gap of gaps) byHead.set(gap.head, [...(byHead.get(gap.head) ?? []), gap]);
-    for (const service of this.config.services) {
-      for (const route of service.routes) {
-        const plugins = [...(this.config.global?.plugins ?? []), ...(service.plugins ?? []), ...(route.plugins ?? [])];
-        if (plugins.some(({ name }) => name === "request_termination")) continue;
-        const texts = new Set(plugins.map((plugin) => this.#textOf(plugin)));
-        const lacks = (guard: Plugin) => !texts.has(this.#textOf(guard));
-        const gap = headsOf(joined(service, route)).flatMap((head) => byHead.get(head) ?? []).find(({ hosts, guards }) => guards.some(lacks) && meet(hosts, service.hosts ?? []));
+    const gaps = [...this.#gaps.values()];
+    this.#gaps.clear();
+    const guarded = new Map<string, Gap[]>();
+    for (const gap of gaps.filter(({ guards }) => guards.length > 0)) {
+      const known = guarded.get(gap.head);
+      if (known === undefined) guarded.set(gap.head, [gap]);
+      else known.push(gap);
+    }
+    for (const [service, route, plugins] of guarded.size === 0 ? [] : this.#routes()) {
+      const numbers = new Set(plugins.map((plugin) => this.#numberOf(plugin)));
+      const lacks = (guard: Plugin) => !numbers.has(this.#numberOf(guard));
+      if (plugins.some(({ name }) => name === "request_termination")) continue;
+      for (const head of headsOf(joined(service, route))) {
+        const gap = guarded.get(head)?.find(({ hosts, guards }) => guards.some(lacks) && meet(hosts, service.hosts ?? []));
         if (gap === undefined) continue;
         const missing = gap.guards.filter(lacks).map(({ name }) => `"${name}"`).join(", ");
         this.notes.add(this.#origins.get(route)!, `would get requests of ${formatPath(gap.at)}, which is left out, without ${missing}: it answers 503 (request_termination) until you replace it`);
         route.plugins = [...(route.plugins ?? []), this.from(gap.at, CLOSED())];
+        break;
       }
     }
-    for (const { at, head, hosts } of gaps) {
+    const places = new Map(gaps.map((gap) => [JSON.stringify([gap.head, gap.hosts]), gap]));
+    for (const { at, head, hosts, closed } of places.values()) {
       const routes = [`${head}/{rest*}`, head || "/"].map((path) => this.from(at, { path }));
-      const service: Service = { name: this.serviceName("closed"), base_path: "/", ...(hosts.length === 0 ? {} : { hosts }), upstreams: [NOWHERE], plugins: [this.closed(at, "route")], routes };
+      const service: Service = { name: this.serviceName("closed"), base_path: "/", ...(hosts.length === 0 ? {} : { hosts }), upstreams: [NOWHERE], plugins: [closed], routes };
       this.#closed.add(this.from(at, service));
       // Last: of two routes of one pattern, the later one is taken out.
       this.config.services.push(service);
     }
   }
 
-  #textOf(plugin: Plugin): string {
-    const text = this.#texts.get(plugin) ?? JSON.stringify(plugin);
-    this.#texts.set(plugin, text);
-    return text;
+  /** The routes that are not closed, with the plugins that run for them. */
+  *#routes(): Generator<[Service, Route, readonly Plugin[]]> {
+    for (const service of this.config.services) {
+      if (this.#closed.has(service)) continue;
+      const shared = [...(this.config.global?.plugins ?? []), ...(service.plugins ?? [])];
+      for (const route of service.routes) yield [service, route, [...shared, ...(route.plugins ?? [])]];
+    }
+  }
+
+  #numberOf(plugin: Plugin): number {
+    const text = this.#numbers.has(plugin) ? "" : JSON.stringify(plugin);
+    const number = this.#numbers.get(plugin) ?? this.#numbers.get(text) ?? this.#numbers.size;
+    if (text !== "") this.#numbers.set(plugin, number).set(text, number);
+    return number;
   }
 
   /** The valid configuration. Throws a `Failure` when nothing is left of it. */
@@ -197,14 +214,9 @@ export class Draft {
       const what = "config" in inner.part ? `"${(inner.part as Plugin).name}"` : "path" in inner.part ? "the route" : "the service";
       this.notes.add(this.#origins.get(inner.part)!, `${what} is not carried over: ${inner.rest.length === 0 ? "" : `${formatPath(inner.rest)}: `}${message}`);
     }
-    const { global } = this.config;
-    for (const service of this.config.services) {
-      if (this.#closed.has(service)) continue;
-      for (const route of service.routes) {
-        const plugins = [...(global?.plugins ?? []), ...(service.plugins ?? []), ...(route.plugins ?? [])];
-        const isLost = (out.has(service) || out.has(route)) && !doubles.has(route) && plugins.some(({ name }) => GUARDS.has(name));
-        if (isLost) this.leaveGap(this.#origins.get(route)!, joined(service, route), service.hosts, plugins);
-      }
+    for (const [service, route, plugins] of this.#routes()) {
+      const isLost = (out.has(service) || out.has(route)) && !doubles.has(route);
+      if (isLost && plugins.some(({ name }) => GUARDS.has(name))) this.leaveGap(this.#origins.get(route)!, joined(service, route), service.hosts, plugins);
     }
     const kept = (plugins: Plugin[] = []): Plugin[] =>
       plugins.flatMap((plugin) => {

@@ -145,11 +145,11 @@ describe("services and routes of Kong", () => {
       WHOLE,
       "services[1]: is disabled, and left out",
       expect.stringContaining("services[2]: the service is not carried over: expected a URL"),
+      expect.stringContaining("services[2].routes[0]: \"route\" is not carried over, and may decide who passes"),
       "services[2].routes[0]: the route is not carried over: its service is not",
       'services[3]: the service is not carried over: it needs "url", or "host"',
       "services[4]: the service has no routes, and is left out",
       'vaults: "vaults" has no counterpart here',
-      expect.stringContaining("services[2].routes[0]: \"route\" is not carried over, and may decide who passes"),
     ]);
     await expect(fromKong({ services: [] })).rejects.toThrow("no route could be carried over");
   });
