@@ -3,6 +3,7 @@
  *
  * Its users, credentials and scopes are in Redis, not in the file: policies that need them are closed until keys are written here.
  */
+import { isObject } from "../../json_schema/values.ts";
 import { readTarget, splitPrefix, type Draft, type Plugin, type Route, type Service, type Target } from "./draft.ts";
 import type { Place } from "./place.ts";
 
@@ -45,6 +46,10 @@ function importPipeline(name: string, pipeline: Place, root: Place, draft: Draft
     if (endpoint === undefined) reference.note("is no apiEndpoint, and is left out");
     used.add(reference.text() ?? "");
     for (const part of endpoint === undefined ? [] : Array.isArray(endpoint.value) ? endpoint.items() : [endpoint]) {
+      if (!isObject(part.value)) {
+        part.note("is no endpoint: expected an object");
+        continue;
+      }
       const written = texts(part.get("host"));
       const hosts = written.includes("*") ? [] : written;
       const routes = routesOf(part, proxy, draft, (pattern) => draft.leaveGap(part.at, pattern, hosts, plugins));

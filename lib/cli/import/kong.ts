@@ -4,6 +4,7 @@
  * Kong runs one instance of a plugin kind for a request, the most specific one, in the order of fixed priorities. Each route gets the list
  * that it has in Kong; what all lists begin with moves to the service, and what all services begin with to the gateway, so that the order stays.
  */
+import { isObject } from "../../json_schema/values.ts";
 import { HOST, readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
 import type { Place } from "./place.ts";
@@ -101,6 +102,10 @@ class KongReader {
     else if (routes.length === 0) place.note("the service has no routes, and is left out");
     const buckets = new Map<string, Bucket>();
     for (const route of routes) {
+      if (!isObject(route.value)) {
+        route.note("is no route: expected an object");
+        continue;
+      }
       route.ignore(...LABELS, "name", "service", "regex_priority", "path_handling", "https_redirect_status_code", "request_buffering", "response_buffering");
       const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
       const hosts = route.get("hosts").isTexts() ? route.get("hosts").texts().map((host) => host.replace(/:\d+$/, "")) : [];

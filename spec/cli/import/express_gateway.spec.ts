@@ -77,6 +77,10 @@ describe("pipelines of Express Gateway", () => {
     expect(services.map(({ plugins = [], routes }) => [plugins, routes.map(({ path }) => path)])).toEqual([[[], ["/{rest*}", "/"]], [[CLOSED], ["/a/{rest*}", "/a"]]]);
   });
 
+  it("are left out, noted, where an endpoint is no object", async () => {
+    await expect(imported(7 as never, [proxy()])).rejects.toThrow("apiEndpoints.api: is no endpoint: expected an object");
+  });
+
   it("have the hosts of a list", async () => {
     const { services } = await imported({ host: ["a.example.com", "b.example.com"], paths: "/a" }, [proxy()]);
     expect(services[0]!.hosts).toEqual(["a.example.com", "b.example.com"]);

@@ -93,6 +93,12 @@ describe("services and routes of Kong", () => {
     expect(services[1]!.routes[0]!.plugins).toEqual("hosts" in host ? undefined : [CLOSED]);
   });
 
+  it("are left out, noted, where they are no objects", async () => {
+    const { services, notes } = await fromKong({ services: [{ ...SERVICE, routes: [null, 7, { paths: ["/a"] }] }] });
+    expect(services.map(({ base_path: base }) => base)).toEqual(["/a"]);
+    expect(notes).toContain("services[0].routes[0], services[0].routes[1]: is no route: expected an object");
+  });
+
   it("answer 503 where their service or path cannot be carried over", async () => {
     const plugins = [{ name: "ip-restriction", config: { deny: ["10.0.0.1"] } }];
     const { services } = await fromKong({
