@@ -19,6 +19,12 @@ describe("edge-gateway import", () => {
     expect(valid).toBe(0);
   });
 
+  it("prints no character that acts on a terminal", async () => {
+    const file = fileWith({ ...API, info: { title: "\u001b[31mred" }, paths: { "/a": { post: { requestBody: { content: { "application/json": { schema: { enum: ["\u009b31m\u007f"] } } } } } }, "/\u009b31m": { get: {} } } });
+    const { code, stdout, stderr } = await run("openapi", file, ...UPSTREAM);
+    expect([code, stdout.includes('"\\u009b31m\\u007f"'), /[^\P{Cc}\n]/u.test(stdout + stderr)]).toEqual([0, true, false]);
+  });
+
   it("writes no list when all of it is carried over", async () => {
     const { code, stderr } = await run("openapi", fileWith({ ...API, paths: { "/a": { get: {} } } }), ...UPSTREAM);
     expect([code, stderr]).toEqual([0, ""]);

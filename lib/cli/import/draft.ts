@@ -40,6 +40,17 @@ export interface Imported {
   services: Service[];
 }
 
+/** Requests that the source serves, and the result does not. */
+interface Gap {
+  readonly at: Path;
+  /** The whole segments that all their paths begin with, such as "/admin"; "" for any path. */
+  readonly head: string;
+  /** None: all of them. */
+  readonly hosts: readonly string[];
+  readonly guards: readonly Plugin[];
+  readonly closed: Plugin;
+}
+
 export class Draft {
   readonly notes = new Notes();
   readonly config: Imported = { services: [] };
@@ -48,6 +59,11 @@ export class Draft {
   readonly #names = new Map<string, number>();
   /** Environment variables that the source refers to, too. */
   readonly #variables = new Set<string>();
+  /** Those that differ, since they were last closed. */
+  readonly #gaps = new Map<string, Gap>();
+  /** Plugins have the same number if their kind and configuration are equal. */
+  readonly #numbers = new Map<Plugin | string, number>();
+  readonly #closed = new Set<Service>();
 
   /** Remembers where a service, route or plugin comes from. */
   from<T extends object>(at: Path, made: T): T {
@@ -82,13 +98,76 @@ export class Draft {
     return this.from(at, CLOSED());
   }
 
+  /**
+   * A route of the source is left out, which had these plugins. Requests that match `pattern`, a path or a regular expression (`~`, `^`), must
+   * not reach a less specific route, which may have other guards: what the pattern begins with answers 503, and so do the routes there that lack a guard.
+   */
+  leaveGap(at: Path, pattern: string, hosts: readonly string[] = [], plugins: readonly Plugin[] = []): void {
+    // A last segment of a regular expression may go on: ~/a is /abc, too.
+    const segments = /^[~^]/.test(pattern) ? /^[~^]+((?:\/[\w-]+(?=\/(?![?*{])|\$$))*)/ : /^((?:\/[\w-]+(?=\/|$))*)/;
+    const head = pattern.includes("|") ? "" : (segments.exec(pattern)?.[1] ?? "");
+    const named = hosts.map((host) => host.toLowerCase());
+    const guards = plugins.filter(({ name }) => GUARDS.has(name));
+    const gap = { at, head, hosts: named.every((host) => HOST.test(host)) ? named : [], guards, closed: this.closed(at, "route") };
+    this.#gaps.set(JSON.stringify([head, gap.hosts, guards.map((guard) => this.#numberOf(guard))]), gap);
+  }
+
+  #closeGaps(): void {
+    const gaps = [...this.#gaps.values()];
+    this.#gaps.clear();
+    const guarded = new Map<string, Gap[]>();
+    for (const gap of gaps.filter(({ guards }) => guards.length > 0)) {
+      const known = guarded.get(gap.head);
+      if (known === undefined) guarded.set(gap.head, [gap]);
+      else known.push(gap);
+    }
+    for (const [service, route, plugins] of guarded.size === 0 ? [] : this.#routes()) {
+      const numbers = new Set(plugins.map((plugin) => this.#numberOf(plugin)));
+      const lacks = (guard: Plugin) => !numbers.has(this.#numberOf(guard));
+      if (plugins.some(({ name }) => name === "request_termination")) continue;
+      for (const head of headsOf(joined(service, route))) {
+        const gap = guarded.get(head)?.find(({ hosts, guards }) => guards.some(lacks) && meet(hosts, service.hosts ?? []));
+        if (gap === undefined) continue;
+        const missing = gap.guards.filter(lacks).map(({ name }) => `"${name}"`).join(", ");
+        this.notes.add(this.#origins.get(route)!, `would get requests of ${formatPath(gap.at)}, which is left out, without ${missing}: it answers 503 (request_termination) until you replace it`);
+        route.plugins = [...(route.plugins ?? []), this.from(gap.at, CLOSED())];
+        break;
+      }
+    }
+    const places = new Map(gaps.map((gap) => [JSON.stringify([gap.head, gap.hosts]), gap]));
+    for (const { at, head, hosts, closed } of places.values()) {
+      const routes = [`${head}/{rest*}`, head || "/"].map((path) => this.from(at, { path }));
+      const service: Service = { name: this.serviceName("closed"), base_path: "/", ...(hosts.length === 0 ? {} : { hosts }), upstreams: [NOWHERE], plugins: [closed], routes };
+      this.#closed.add(this.from(at, service));
+      // Last: of two routes of one pattern, the later one is taken out.
+      this.config.services.push(service);
+    }
+  }
+
+  /** The routes that are not closed, with the plugins that run for them. */
+  *#routes(): Generator<[Service, Route, readonly Plugin[]]> {
+    for (const service of this.config.services) {
+      if (this.#closed.has(service)) continue;
+      const shared = [...(this.config.global?.plugins ?? []), ...(service.plugins ?? [])];
+      for (const route of service.routes) yield [service, route, [...shared, ...(route.plugins ?? [])]];
+    }
+  }
+
+  #numberOf(plugin: Plugin): number {
+    const text = this.#numbers.has(plugin) ? "" : JSON.stringify(plugin);
+    const number = this.#numbers.get(plugin) ?? this.#numbers.get(text) ?? this.#numbers.size;
+    if (text !== "") this.#numbers.set(plugin, number).set(text, number);
+    return number;
+  }
+
   /** The valid configuration. Throws a `Failure` when nothing is left of it. */
   async finished(): Promise<Imported> {
     for (;;) {
+      this.#closeGaps();
       const { services } = this.config;
       for (const service of services) if (service.plugins?.length === 0) delete service.plugins;
       this.config.services = services.filter(({ routes }) => routes.length > 0);
-      if (this.config.services.length === 0) throw new Failure(["no route could be carried over", ...this.notes.lines(3).map(withoutControls)].join("\n"), 2);
+      if (this.config.services.every((service) => this.#closed.has(service))) throw new Failure(["no route could be carried over", ...this.notes.lines(3).map(withoutControls)].join("\n"), 2);
       const issues = await this.#issues();
       if (issues.length === 0) return { ...(this.config.global === undefined ? {} : { global: this.config.global }), services: this.config.services };
       this.#takeOut(issues);
@@ -113,6 +192,7 @@ export class Draft {
   /** Takes out the innermost plugin, route or service that each issue is in. */
   #takeOut(issues: readonly Issue[]): void {
     const out = new Set<object>();
+    const doubles = new Set<object>();
     for (const { at, message } of issues) {
       let found: any = this.config;
       let inner: { readonly part: Plugin | Route | Service; readonly rest: Path } | null = null;
@@ -129,8 +209,16 @@ export class Draft {
       }
       if (out.has(inner.part)) continue;
       out.add(inner.part);
+      // Its requests have a route: the earlier one.
+      if (message.startsWith('route "')) doubles.add(inner.part);
+      const service = this.config.services[Number(at[1])]!;
+      if (at[0] === "services" && this.#closed.has(service)) continue;
       const what = "config" in inner.part ? `"${(inner.part as Plugin).name}"` : "path" in inner.part ? "the route" : "the service";
       this.notes.add(this.#origins.get(inner.part)!, `${what} is not carried over: ${inner.rest.length === 0 ? "" : `${formatPath(inner.rest)}: `}${message}`);
+    }
+    for (const [service, route, plugins] of this.#routes()) {
+      const isLost = (out.has(service) || out.has(route)) && !doubles.has(route);
+      if (isLost && plugins.some(({ name }) => GUARDS.has(name))) this.leaveGap(this.#origins.get(route)!, joined(service, route), service.hosts, plugins);
     }
     const kept = (plugins: Plugin[] = []): Plugin[] =>
       plugins.flatMap((plugin) => {
@@ -152,14 +240,38 @@ export class Draft {
 
 /** Settings of a service that change nothing about who is served. */
 const OPTIONAL: ReadonlySet<string | number> = new Set(["timeouts", "retries"]);
+export const HOST = /^(\*\.)?[^*:]+$/;
+const NOWHERE = { host: "127.0.0.1", port: 9 };
 const CLOSED = (): Plugin => ({ name: "request_termination", config: { status: 503, body: "This route is closed until its access control is configured." } });
 const GUARDS: ReadonlySet<string> = new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name));
+
+function joined(service: Service, route: Route): string {
+  return `${service.base_path}/${route.path}`.replace(/\/{2,}/g, "/");
+}
+
+/** Of "/a/b": "", "/a" and "/a/b". */
+function headsOf(path: string): string[] {
+  const segments = path.split("/").slice(1).filter((segment) => segment !== "");
+  return ["", ...segments.map((_, i) => `/${segments.slice(0, i + 1).join("/")}`)];
+}
+
+/**
+ * Whether a request for one of these hosts may be for a service with `others` in place of one with `hosts`; none is all hosts. A service
+ * without hosts comes after those with.
+ */
+function meet(hosts: readonly string[], others: readonly string[]): boolean {
+  if (hosts.length === 0) return true;
+  const covers = (a: string, b: string) => a === b || (a.startsWith("*.") && b.endsWith(a.slice(1)));
+  return others.some((other) => hosts.some((host) => covers(host, other.toLowerCase()) || covers(other.toLowerCase(), host)));
+}
+
+const SECRETS: ReadonlySet<string | number> = new Set(["key", "password", "secret", "public_key"]);
 
 /** A text of the source must not become a reference: it could put any secret of this machine into a header or a name. */
 function findReferences(value: unknown, at: Path, own: ReadonlySet<string>, issues: Issue[]): void {
   if (typeof value === "string" && hasReference(value)) {
     const name = /^\$\{env:(\w+)\}$/.exec(value)?.[1];
-    if (name === undefined || !own.has(name)) issues.push({ at, message: "contains ${env:…} or ${file:…}, which would be replaced here: write it differently", position: null });
+    if (name === undefined || !own.has(name) || !SECRETS.has(at.at(-1)!)) issues.push({ at, message: "contains ${env:…} or ${file:…}, which would be replaced here: write it differently", position: null });
   }
   if (typeof value !== "object" || value === null || at.at(-1) === "body" || at.at(-1) === "query") return;
   for (const [key, each] of Object.entries(value)) findReferences(each, [...at, Array.isArray(value) ? Number(key) : key], own, issues);

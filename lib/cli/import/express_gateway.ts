@@ -3,6 +3,7 @@
  *
  * Its users, credentials and scopes are in Redis, not in the file: policies that need them are closed until keys are written here.
  */
+import { isObject } from "../../json_schema/values.ts";
 import { readTarget, splitPrefix, type Draft, type Plugin, type Route, type Service, type Target } from "./draft.ts";
 import type { Place } from "./place.ts";
 
@@ -34,10 +35,10 @@ function importPipeline(name: string, pipeline: Place, root: Place, draft: Draft
   const end = steps.findIndex(({ policy }) => policy === "proxy" || policy === "terminate" || policy === "redirect");
   for (const { place } of end < 0 ? [] : steps.slice(end + 1)) place.leaveOut("comes after the policy that answers, and is left out");
   const last = steps[end];
-  if (last === undefined) return pipeline.leaveOut("the pipeline is not carried over: it has no policy that answers (proxy, redirect, terminate)");
-  const proxy = last.policy === "proxy" ? readProxy(last, root) : { upstreams: [{ host: "127.0.0.1", port: 9 }], protocol: "http", path: "", settings: {}, isStripped: false };
-  if (typeof proxy === "string") return pipeline.leaveOut(`the pipeline is not carried over: ${proxy}`);
-  const plugins = steps.slice(0, last.policy === "proxy" ? end : end + 1).flatMap((step) => pluginOf(step, draft));
+  const isProxied = last?.policy === "proxy";
+  const proxy = isProxied ? readProxy(last, root) : last === undefined ? "it has no policy that answers (proxy, redirect, terminate)" : NO_PROXY;
+  if (typeof proxy === "string") pipeline.leaveOut(`the pipeline is not carried over: ${proxy}`);
+  const plugins = steps.slice(0, isProxied ? end : end < 0 ? undefined : end + 1).flatMap((step) => pluginOf(step, draft));
   const services = new Map<string, Service>();
   const listed = pipeline.either("apiEndpoints", "apiEndpoint");
   for (const reference of Array.isArray(listed.value) ? listed.items() : [listed]) {
@@ -45,13 +46,19 @@ function importPipeline(name: string, pipeline: Place, root: Place, draft: Draft
     if (endpoint === undefined) reference.note("is no apiEndpoint, and is left out");
     used.add(reference.text() ?? "");
     for (const part of endpoint === undefined ? [] : Array.isArray(endpoint.value) ? endpoint.items() : [endpoint]) {
-      for (const { base, route } of routesOf(part, proxy, draft)) {
-        const host = part.get("host").text() ?? "*";
-        const key = `${host} ${base}`;
+      if (!isObject(part.value)) {
+        part.note("is no endpoint: expected an object");
+        continue;
+      }
+      const written = texts(part.get("host"));
+      const hosts = written.includes("*") ? [] : written;
+      const routes = routesOf(part, proxy, draft, (pattern) => draft.leaveGap(part.at, pattern, hosts, plugins));
+      if (typeof proxy === "string") continue;
+      for (const { base, route } of routes) {
+        const key = JSON.stringify([hosts, base]);
         let service = services.get(key);
         if (service === undefined) {
-          const hosts = host === "*" ? {} : { hosts: [host] };
-          service = { name: draft.serviceName(name), base_path: base, ...hosts, protocol: proxy.protocol, upstreams: proxy.upstreams, ...proxy.settings, plugins: [...plugins], routes: [] };
+          service = { name: draft.serviceName(name), base_path: base, ...(hosts.length === 0 ? {} : { hosts }), protocol: proxy.protocol, upstreams: proxy.upstreams, ...proxy.settings, plugins: [...plugins], routes: [] };
           services.set(key, draft.from(part.at, service));
           draft.config.services.push(service);
         }
@@ -59,16 +66,16 @@ function importPipeline(name: string, pipeline: Place, root: Place, draft: Draft
       }
     }
   }
-  // Closed routes last: of two routes of one pattern, the later one is taken out.
-  for (const { routes } of services.values()) routes.sort((a, b) => Number(a.plugins !== undefined) - Number(b.plugins !== undefined));
   if (services.size > 1 && plugins.some((plugin) => plugin.name === "rate_limit")) pipeline.note("is several services here, and rate_limit counts for each of them");
 }
+
+const NO_PROXY: Proxy = { upstreams: [{ host: "127.0.0.1", port: 9 }], protocol: "http", path: "", settings: {}, isStripped: false };
 
 /** `policies` is a list of objects with one policy each, which has one step or a list of them. */
 function stepsOf(pipeline: Place): Step[] {
   const policies = pipeline.either("policies", "policy");
   return policies.items().flatMap((entry) =>
-    entry.entries().flatMap(([policy, given]) => {
+    (typeof entry.value === "string" ? [[entry.value, entry] as const] : entry.entries()).flatMap(([policy, given]) => {
       const steps = Array.isArray(given.value) ? given.items() : [given];
       return (steps.length === 0 ? [given] : steps).map((place) => ({ policy, place, action: place.get("action") }));
     }),
@@ -112,24 +119,24 @@ interface BasedRoute {
 }
 
 /** Express patterns as ours: `/items/:id` is `/items/{id}`, `/items/*` is `/items/{rest*}`. */
-function routesOf(part: Place, proxy: Proxy, draft: Draft): readonly BasedRoute[] {
-  // Requests of an endpoint that is left out must not reach a less specific one, which may have other guards.
-  const left = (place: Place, pattern: string, why: string) => {
+function routesOf(part: Place, proxy: Proxy | string, draft: Draft, leaveGap: (pattern: string) => void): readonly BasedRoute[] {
+  const left = (place: Place, pattern: string, why: string, gap = pattern) => {
     place.note(`"${pattern}" is not carried over: ${why}`);
-    const head = /^\^?((?:\/[\w-]+(?=\/|$))*)/.exec(pattern)![1]!;
-    return ["/{rest*}", head === "" ? "/" : ""].map((tail) => ({ base: "/", route: draft.from(part.at, { path: head + tail, plugins: [draft.closed(place.at, "paths")] }) }));
+    leaveGap(gap);
+    return [];
   };
   for (const name of ["hostRegex", "pathRegex"]) {
     const pattern = part.get(name).text();
-    if (pattern !== undefined) return left(part.get(name), name === "pathRegex" ? pattern : "/", "there are no regular expressions");
+    if (pattern !== undefined) return left(part.get(name), pattern, "there are no regular expressions", name === "pathRegex" ? `^${pattern}` : "");
   }
   const wrong = ["host", "methods", "paths", "path"].find((name) => typeof part.get(name).value !== "string" && !part.get(name).isTexts());
-  if (wrong !== undefined) return (part.get(wrong).leaveOut("the endpoint is not carried over: expected a text or a list of texts"), []);
+  if (wrong !== undefined) return (part.get(wrong).leaveOut("the endpoint is not carried over: expected a text or a list of texts"), leaveGap(""), []);
   // Who has which scopes is in Redis.
   const closed = [part.get("scopes").value ?? []].flat().length === 0 ? {} : { plugins: [draft.closed(part.get("scopes").at, "scopes")] };
-  const methods = texts(part.get("methods")).flatMap((text) => text.split(",")).map((text) => text.trim().toUpperCase()).filter((text) => text !== "" && text !== "*");
+  const methods = texts(part.get("methods")).flatMap((text) => text.split(",")).map((text) => text.trim().toUpperCase()).filter((text) => text !== "*");
   const written = part.either("paths", "path");
   const patterns = written.value === undefined ? ["*"] : texts(written);
+  if (typeof proxy === "string") return (patterns.forEach((pattern) => leaveGap(pattern)), []);
   return patterns.flatMap((pattern): readonly BasedRoute[] => {
     const match = /^((?:\/:?[\w.~-]+)*)(\/\*|\*|\/)?$/.exec(pattern);
     if (match === null) return left(written, pattern, "write it with placeholders that are whole segments");
@@ -158,7 +165,7 @@ const OPEN = new Set(["cors", "rate-limit", "log", "headers", "request-transform
 
 function pluginOf({ policy, place, action }: Step, draft: Draft): Plugin[] {
   if (place.get("condition").get("name").text() === "never") return [];
-  const made = isConditional(place) ? undefined : CONVERTED[policy]?.(action, draft);
+  const made = isConditional(place) ? undefined : (Object.hasOwn(CONVERTED, policy) ? CONVERTED[policy]!(action, draft) : undefined);
   if (made !== undefined) return [draft.from(place.at, made)];
   place.ignore("action", "condition");
   if (!OPEN.has(policy)) return [draft.closed(place.at, policy)];

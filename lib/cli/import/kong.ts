@@ -4,7 +4,8 @@
  * Kong runs one instance of a plugin kind for a request, the most specific one, in the order of fixed priorities. Each route gets the list
  * that it has in Kong; what all lists begin with moves to the service, and what all services begin with to the gateway, so that the order stays.
  */
-import { readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
+import { isObject } from "../../json_schema/values.ts";
+import { HOST, readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
 import type { Place } from "./place.ts";
 
@@ -29,7 +30,6 @@ class KongReader {
   /** Entities that name their parent, and have found it. */
   readonly #placed = new Set<Place>();
   readonly #buckets: Bucket[] = [];
-  readonly #closed: Service[] = [];
   /** Of the lists at the top: entities by what they refer to. */
   readonly #indexes = new Map<string, Map<unknown, Place[]>>();
   readonly #upstreamsByName: ReadonlyMap<string, Place>;
@@ -64,8 +64,6 @@ class KongReader {
     if (shared.length > 0) this.#draft.config.global = { plugins: shared };
     for (const service of this.#draft.config.services) service.plugins = service.plugins?.slice(shared.length) ?? [];
     this.#noteCounters();
-    // Last: of two routes of one pattern, the later one is taken out.
-    this.#draft.config.services.push(...this.#closed);
   }
 
   /** The entities of a list that are within the parent, or at the top with a reference to it by name or id. */
@@ -85,6 +83,8 @@ class KongReader {
       if (kind === undefined) return (place.note('is no plugin: it needs "name"'), []);
       if (place.get("enabled").flag() === false) return (place.leaveOut("is disabled, and left out"), []);
       const isForSome = ["consumer", "consumer_group"].some((name) => place.get(name).value !== undefined);
+      // Those at the top count where the credentials of the consumers are read.
+      if (isForSome && place.at[0] !== "plugins" && !OPEN.test(kind)) return [{ kind: `${kind} of some consumers`, place }];
       if (isForSome) return (place.leaveOut("is not carried over: it is for some consumers only"), []);
       return [{ kind, place }];
     });
@@ -93,23 +93,29 @@ class KongReader {
   #service(place: Place, global: readonly Attached[]): void {
     if (place.get("enabled").flag() === false) return place.leaveOut("is disabled, and left out");
     const target = this.#target(place);
-    if (typeof target === "string") return place.leaveOut(`the service is not carried over: ${target}`);
-    const name = place.get("name").text() ?? target.host;
-    const settings = { ...this.#upstreams(place, target), ...timeouts(place), ...retries(place) };
+    const isLost = typeof target === "string";
+    const name = place.get("name").text() ?? (isLost ? "" : target.host);
+    const settings = isLost ? {} : { ...this.#upstreams(place, target), ...timeouts(place), ...retries(place) };
     const own = this.#attached(this.#children(place, "plugins", "service", "name"));
     const routes = this.#children(place, "routes", "service", "name");
-    if (routes.length === 0) place.note("the service has no routes, and is left out");
+    if (isLost) place.leaveOut(`the service is not carried over: ${target}`);
+    else if (routes.length === 0) place.note("the service has no routes, and is left out");
     const buckets = new Map<string, Bucket>();
     for (const route of routes) {
+      if (!isObject(route.value)) {
+        route.note("is no route: expected an object");
+        continue;
+      }
       route.ignore(...LABELS, "name", "service", "regex_priority", "path_handling", "https_redirect_status_code", "request_buffering", "response_buffering");
-      const close = (path: string) => this.#close(route, path, name, settings);
-      const reason = unroutable(route);
-      if (reason !== undefined) {
+      const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
+      const hosts = route.get("hosts").isTexts() ? route.get("hosts").texts().map((host) => host.replace(/:\d+$/, "")) : [];
+      const close = (path: string) => this.#draft.leaveGap(route.at, path, hosts, plugins);
+      const reason = isLost ? "its service is not" : unroutable(route);
+      if (isLost || reason !== undefined) {
         for (const path of Array.isArray(route.get("paths").value) ? route.get("paths").texts() : ["/"]) close(path);
         route.leaveOut(`the route is not carried over: ${reason}`);
         continue;
       }
-      const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
       for (const path of pathsOf(route, close)) this.#route({ route, path, plugins, target, name, settings, buckets, close });
     }
   }
@@ -139,16 +145,6 @@ class KongReader {
     if (path !== "/") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
   }
 
-  /** Requests of a route that is left out must not reach a less specific one, which may have other guards: they get 503. */
-  #close(route: Place, path: string, name: string, settings: object): void {
-    const prefix = /^~?((?:\/[\w-]+)*)/.exec(path)![1]!;
-    const hosts = route.get("hosts").isTexts() ? route.get("hosts").texts().map((host) => host.replace(/:\d+$/, "")) : [];
-    const routes = [`${prefix}/{rest*}`, prefix || "/"].map((each) => this.#draft.from(route.at, { path: each }));
-    const isNamed = hosts.length > 0 && hosts.every((host) => HOST.test(host));
-    const service: Service = { name: this.#draft.serviceName(`${name} closed`), base_path: "/", ...(isNamed ? { hosts } : {}), ...settings, plugins: [this.#draft.closed(route.at, "route")], routes };
-    this.#closed.push(this.#draft.from(route.at, service));
-  }
-
   /** Moves to the service what the lists of all its routes begin with. */
   #settle(service: Service, lists: readonly Plugin[][]): void {
     const shared = commonStart(lists);
@@ -172,8 +168,8 @@ class KongReader {
 
   /** The targets of the upstream that the service names as its host, or that host itself. */
   #upstreams(place: Place, target: Target): Record<string, unknown> {
-    const written = place.get("protocol").text() ?? "";
-    const protocol = ({ grpc: "h2c", grpcs: "h2" } as Record<string, string>)[written] ?? target.protocol;
+    const written = place.get("protocol").text();
+    const protocol = written === "grpc" ? "h2c" : written === "grpcs" ? "h2" : target.protocol;
     if (place.get("ca_certificates").items().length + Number(place.get("client_certificate").value !== undefined) > 0) place.note('certificates towards upstreams are files here: name them in "tls"');
     if (target.protocol === "https" && place.get("tls_verify").value === undefined) place.note("certificates of upstreams are verified here, unless tls.verify is false");
     const tls = target.protocol === "https" && place.get("tls_verify").flag() === false ? { tls: { verify: false } } : {};
@@ -244,8 +240,6 @@ function unroutable(route: Place): string | undefined {
   const host = route.get("hosts").texts().find((each) => !HOST.test(each));
   return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
 }
-
-const HOST = /^(\*\.)?[^*:]+$/;
 
 /** Those that are prefixes. */
 function pathsOf(route: Place, close: (path: string) => void): string[] {

@@ -26,10 +26,10 @@ const ORDER = [
 /** Kinds that an `acl` of groups needs. */
 const IDENTIFYING = ["jwt", "key-auth", "basic-auth"];
 /** Kinds that refuse nobody: without them, the same requests pass. */
-export const OPEN = /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|bot-detection|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
+export const OPEN = /^(correlation-id|prometheus|opentelemetry|zipkin|datadog|statsd|syslog|loggly|.*-log|.*rate-?limiting.*|proxy-cache.*|.*-transformer.*|cors|grpc-.*|http-log|request-size-limiting)$/;
 const BUILT_IN: Readonly<Record<string, string>> = {
   "correlation-id": "X-Request-Id is always there", prometheus: "the admin interface has /metrics", opentelemetry: "set OTEL_EXPORTER_OTLP_ENDPOINT",
-  "proxy-cache": "see response_cache", "file-log": "see global.access_log", "http-log": "see http_log", "bot-detection": "see bot_protection",
+  "proxy-cache": "see response_cache", "file-log": "see global.access_log", "http-log": "see http_log",
 };
 
 type Convert = (config: Place, groups: Place | undefined) => readonly Plugin[] | null;
@@ -51,7 +51,7 @@ export class KongPlugins {
       acl: () => null,
       "rate-limiting": rateLimit,
       cors,
-      "ip-restriction": (config) => only(["allow", "whitelist"], "whitelist", config).concat(only(["deny", "blacklist"], "blacklist", config)),
+      "ip-restriction": addresses,
       "request-size-limiting": sizeLimit,
       "request-termination": termination,
       "request-transformer": (config) => headers("request_headers", config),
@@ -92,14 +92,16 @@ export class KongPlugins {
     const groupsOf = (field: string, old: string) => new Set([...(acl?.get("config").get(field).texts() ?? []), ...(acl?.get("config").get(old).texts() ?? [])]);
     const [allowed, denied] = [groupsOf("allow", "whitelist"), groupsOf("deny", "blacklist")];
     acl?.get("config").ignore("hide_groups_header", "always_use_authenticated_groups");
-    if (acl !== undefined && allowed.size + denied.size === 0) return [];
+    const isOdd = acl !== undefined && (acl.get("config").get("include_consumer_groups").value === true || !areTexts(acl.get("config"), ["allow", "whitelist", "deny", "blacklist"]));
+    if (isOdd || (acl !== undefined && allowed.size + denied.size === 0)) return [];
     return this.#consumers.flatMap((consumer) => {
       if (consumer.refusal !== undefined) return (consumer.place.leaveOut(`its credentials are left out: "${consumer.refusal}" of the consumer may refuse it, and is not carried over`), []);
       const groups = consumer.of("acls").flatMap((each) => each.ignore("id", "tags", "created_at", "consumer").get("group").text() ?? []);
       const passes = (allowed.size === 0 || groups.some((group) => allowed.has(group))) && !groups.some((group) => denied.has(group));
       const name = consumer.place.get("username").text() ?? consumer.place.get("custom_id").text() ?? "consumer";
       return consumer.of(list).flatMap((place) => {
-        place.ignore("id", "tags", "created_at", "consumer", "ttl", "key", "secret", "rsa_public_key", "username", "password", "algorithm");
+        place.ignore("id", "tags", "created_at", "consumer", "key", "secret", "rsa_public_key", "username", "password", "algorithm");
+        if (place.get("ttl").value !== undefined) return (place.leaveOut("is left out: it expires in Kong (ttl), and would not here"), []);
         return passes ? [{ id: freeName(name, ids), place }] : [];
       });
     });
@@ -132,7 +134,9 @@ export class KongPlugins {
 
   /** Ours has the keys of one issuer. */
   #jwt(config: Place, acl: Place | undefined): readonly Plugin[] | null {
-    commonFields(config.ignore("run_on_preflight", "maximum_expiration", "header_names", "realm"));
+    commonFields(config.ignore("run_on_preflight", "realm"));
+    if ((config.get("maximum_expiration").value ?? 0) !== 0) return (config.get("maximum_expiration").note("tokens of any lifetime are accepted here"), null);
+    if (config.get("header_names").texts().some((name) => name.toLowerCase() !== "authorization")) config.get("header_names").note("tokens are read from the header Authorization");
     const issuers = this.#credentials("jwt_secrets", acl);
     if (issuers.length !== 1) return (config.note(`jwt verifies the tokens of one issuer, and ${issuers.length} consumers have keys: use jwks_uri of an identity provider, or a route for each`), null);
     const { place } = issuers[0]!;
@@ -140,11 +144,12 @@ export class KongPlugins {
     if (config.get("secret_is_base64").flag() === true) return (config.get("secret_is_base64").note("secrets are text here"), null);
     const alg = place.get("algorithm").text() ?? "HS256";
     const key = alg.startsWith("HS") ? { secret: this.#draft.secret(place.get("secret")) } : { public_key: place.get("rsa_public_key").text() };
+    if (place.get("key").text() === undefined) return (place.note("has no key, which Kong makes up"), null);
     const verified = config.get("claims_to_verify").texts();
     if (!verified.includes("exp")) config.note("an exp that a token has is always checked");
     const queries = config.get("uri_param_names").value === undefined ? ["jwt"] : config.get("uri_param_names").texts();
     const from = ["header", ...queries.map((name) => `query:${name}`), ...config.get("cookie_names").texts().map((name) => `cookie:${name}`)];
-    return [{ name: "jwt", config: { alg, ...key, iss: place.get("key").text(), exp: verified.includes("exp") ? "required" : "optional", from } }];
+    return [{ name: "jwt", config: { alg, ...key, iss: place.get("key").text(), exp: verified.includes("exp") ? "required" : "optional", ...(verified.includes("nbf") ? { require: ["nbf"] } : {}), from } }];
   }
 }
 
@@ -154,6 +159,18 @@ function commonFields(config: Place): void {
 
 function hidden(config: Place): object {
   return config.get("hide_credentials").flag() === true ? { hide_credentials: true } : {};
+}
+
+function areTexts(config: Place, fields: readonly string[]): boolean {
+  const odd = fields.map((field) => config.get(field)).filter((place) => !place.isTexts());
+  for (const place of odd) place.note("expected a list of texts");
+  return odd.length === 0;
+}
+
+/** Of an item that is no text, nobody knows whom it admits or refuses. */
+function addresses(config: Place): readonly Plugin[] | null {
+  if (!areTexts(config, ["allow", "whitelist", "deny", "blacklist"])) return null;
+  return [...only(["allow", "whitelist"], "whitelist", config), ...only(["deny", "blacklist"], "blacklist", config)];
 }
 
 /** An `acl` of addresses, from the first of the fields that has some. */
@@ -172,12 +189,14 @@ function rateLimit(config: Place): readonly Plugin[] {
   const by = config.get("limit_by").text() ?? "consumer";
   const header = config.get("header_name").text();
   const known: Readonly<Record<string, string>> = { consumer: "credential", credential: "credential", ip: "client_ip", service: "all", ...(header === undefined ? {} : { header: `header:${header}` }) };
-  if (known[by] === undefined) config.get("limit_by").note(`"${by}" is not carried over: the limit counts by address`);
+  const counted = Object.hasOwn(known, by) ? known[by] : undefined;
+  if (counted === undefined) config.get("limit_by").note(`"${by}" is not carried over: the limit counts by address`);
   if (Object.values(limits).every((limit) => limit === undefined)) return [];
-  return [{ name: "rate_limit", config: { ...JSON.parse(JSON.stringify(limits)), limit_by: known[by] ?? "client_ip" } }];
+  return [{ name: "rate_limit", config: { ...JSON.parse(JSON.stringify(limits)), limit_by: counted ?? "client_ip" } }];
 }
 
-function cors(config: Place): readonly Plugin[] {
+function cors(config: Place): readonly Plugin[] | null {
+  if (!areTexts(config, ["origins", "methods", "headers", "exposed_headers"])) return null;
   const list = (from: string, to: string) => (config.get(from).items().length === 0 ? {} : { [to]: config.get(from).texts() });
   const flag = (from: string, to: string) => (config.get(from).flag() === undefined ? {} : { [to]: config.get(from).flag() });
   const age = config.get("max_age").number();

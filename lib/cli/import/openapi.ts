@@ -176,7 +176,7 @@ class OperationReader {
       for (const [name] of requirement.entries()) {
         const scheme = this.#resolved(this.#root.get("components").get("securitySchemes").get(name));
         const kind = scheme?.get("type").text() ?? "unknown";
-        const plugin = kind === "http" ? (/^basic$/i.test(scheme?.get("scheme").text() ?? "") ? "basic_auth" : "jwt") : (PLUGINS[kind] ?? "an authentication plugin");
+        const plugin = kind === "http" ? (/^basic$/i.test(scheme?.get("scheme").text() ?? "") ? "basic_auth" : "jwt") : (Object.hasOwn(PLUGINS, kind) ? PLUGINS[kind] : "an authentication plugin");
         this.#draft.notes.add(security.at, `the security scheme "${name}" (${kind}) is left to the upstream: add ${plugin} if the gateway is to check it`);
       }
     }

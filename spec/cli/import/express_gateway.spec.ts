@@ -56,9 +56,34 @@ describe("pipelines of Express Gateway", () => {
     ["a part of a segment", { paths: "/a/b-:id(\\d+)" }, "http://h:1", "/a", "with placeholders that are whole segments"],
     ["hosts by a regular expression", { hostRegex: "a|b", paths: "/a" }, "http://h:1", "", "there are no regular expressions"],
   ])("answer 503 where a less specific endpoint would get the requests of %s", async (_what, endpoint, url, head, note) => {
-    const { services, notes } = await imported(endpoint, [proxy()], url);
-    expect(services.flatMap(({ routes }) => routes)).toEqual([`${head}/{rest*}`, head || "/"].map((path) => ({ path, plugins: [CLOSED] })));
+    const { services, notes } = await fromExpressGateway({
+      apiEndpoints: { api: endpoint, other: { paths: "/other" } },
+      serviceEndpoints: { backend: { url }, kept: { url: "http://h:1" } },
+      pipelines: { main: { apiEndpoints: ["api"], policies: [proxy()] }, kept: { apiEndpoints: ["other"], policies: [proxy({ serviceEndpoint: "kept" })] } },
+    });
+    expect(services.map(({ plugins = [], routes }) => [plugins, routes.map(({ path }) => path)])).toEqual([[[], ["/other"]], [[CLOSED], [`${head}/{rest*}`, head || "/"]]]);
     expect(notes.join("\n")).toContain(note);
+  });
+
+  it.each([
+    ["a pipeline that is left out", { paths: "/a" }, [{ "key-auth": null }, proxy({ serviceEndpoint: "missing" })]],
+    ["methods that are none", { paths: "/a", methods: [" "] }, [{ "key-auth": null }, proxy()]],
+  ])("answer 503 where the endpoint for all the rest would get the requests of %s", async (_what, endpoint, policies) => {
+    const { services } = await fromExpressGateway({
+      apiEndpoints: { api: endpoint, rest: {} },
+      serviceEndpoints: { backend: { url: "http://h:1" } },
+      pipelines: { main: { apiEndpoints: ["api"], policies }, rest: { apiEndpoints: ["rest"], policies: [proxy()] } },
+    });
+    expect(services.map(({ plugins = [], routes }) => [plugins, routes.map(({ path }) => path)])).toEqual([[[], ["/{rest*}", "/"]], [[CLOSED], ["/a/{rest*}", "/a"]]]);
+  });
+
+  it("are left out, noted, where an endpoint is no object", async () => {
+    await expect(imported(7 as never, [proxy()])).rejects.toThrow("apiEndpoints.api: is no endpoint: expected an object");
+  });
+
+  it("have the hosts of a list", async () => {
+    const { services } = await imported({ host: ["a.example.com", "b.example.com"], paths: "/a" }, [proxy()]);
+    expect(services[0]!.hosts).toEqual(["a.example.com", "b.example.com"]);
   });
 
   it.each([{ host: 7 }, { methods: 7 }, { paths: { a: 1 } }])("are left out, noted, where the endpoint has a condition of the wrong type: %j", async (wrong) => {
@@ -102,6 +127,8 @@ describe("policies of Express Gateway", () => {
   it.each([
     ["keys in Redis", { "key-auth": null }],
     ["a kind of one's own", { mine: [{ action: {} }] }],
+    ["a kind that is a text, not an object", "key-auth"],
+    ...["constructor", "toString", "hasOwnProperty", "__defineGetter__", "__proto__"].map((name): [string, object] => [`${name}, a property of every object`, { [name]: {} }]),
     ["an expression", { expression: { action: { jscode: "1" } } }],
     ["a condition", { jwt: { condition: { name: "pathExact" }, action: { secretOrPublicKey: "0123456789abcdef0123456789abcdef" } } }],
     ["a token in a header of its own", { jwt: { action: { jwtExtractor: "header", secretOrPublicKey: "0123456789abcdef0123456789abcdef" } } }],
@@ -109,7 +136,7 @@ describe("policies of Express Gateway", () => {
     ["a secret that is too short", { jwt: { action: { secretOrPublicKey: "short", checkCredentialExistence: false } } }],
     ["tokens of credentials in Redis", { jwt: { action: { secretOrPublicKey: "0123456789abcdef0123456789abcdef" } } }],
   ])("that decide who passes close their routes where they cannot be carried over: %s", async (_what, policy) => {
-    const { services, notes } = await imported({ paths: "/a" }, [policy, proxy()]);
+    const { services, notes } = await imported({ paths: "/a" }, [policy as object, proxy()]);
     expect(services[0]!.plugins).toEqual([CLOSED]);
     expect(notes).toContainEqual(expect.stringMatching(/answer 503 \(request_termination\) until you replace it$/));
   });

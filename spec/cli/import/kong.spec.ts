@@ -61,22 +61,50 @@ describe("services and routes of Kong", () => {
   ])("are left out, noted, where leaving out a condition would let more requests through: %s", async (_what, route, note) => {
     const { services, notes } = await fromKong({ services: [{ name: "x", url: "http://h:1/base", routes: [{ ...ROUTE, ...route }] }, { ...SERVICE, routes: [{ paths: ["/kept"] }] }] });
     expect(services.map(({ base_path: base }) => base)).toContain("/kept");
-    const closed = services.filter(({ name }) => name.startsWith("x closed"));
+    const closed = services.filter(({ name }) => name.startsWith("closed"));
     expect(closed.length).toBeGreaterThan(0);
     for (const { plugins } of closed) expect(plugins).toEqual([CLOSED]);
     expect(services.every(({ name, routes }) => name !== "x" || routes.every((each) => /^\/(ok|base)\b/.test(each.path)))).toBe(true);
     expect(notes.join("\n")).toContain(note);
   });
 
-  it("that are left out do not let their requests through to a less specific route", async () => {
+  it("that are left out do not let their requests through to a less specific route, nor to one that lacks a guard", async () => {
     const guarded = { plugins: [{ name: "key-auth" }] };
-    const { services } = await fromKong({
-      services: [{ ...SERVICE, routes: [{ paths: ["~/admin/\\d+", "~/raw.*"], ...guarded }, { paths: ["/tenant"], headers: { "x-a": ["1"] }, ...guarded }, { paths: ["/"] }, { paths: ["~/(?<any>.*)"] }] }],
+    const { services, notes } = await fromKong({
+      services: [{ ...SERVICE, routes: [{ paths: ["~/admin/\\d+"], ...guarded }, { paths: ["/tenant"], headers: { "x-a": ["1"] }, ...guarded }, { paths: ["/", "/admin/open", "/tenants"] }, { paths: ["/admin/keyed"], ...guarded }] }],
       consumers: CONSUMERS,
     });
-    const patterns = services.filter(({ name }) => name.startsWith("s closed")).map(({ plugins, routes }) => [plugins, routes.map(({ path }) => path)]);
-    expect(patterns).toEqual([[[CLOSED], ["/admin/{rest*}", "/admin"]], [[CLOSED], ["/raw/{rest*}", "/raw"]], [[CLOSED], ["/tenant/{rest*}", "/tenant"]]]);
-    expect(services[0]).toMatchObject({ base_path: "/", routes: [{ path: "/{rest*}" }, { path: "/" }] });
+    const at = (base: string) => services.filter(({ name, base_path: path }) => name.startsWith("s") && path === base).map(({ plugins = [], routes }) => [...plugins, ...(routes[0]!.plugins ?? [])].map(({ name }) => name));
+    expect([at("/"), at("/admin/open"), at("/tenants"), at("/admin/keyed")]).toEqual([[[]], [["request_termination"]], [[]], [["key_auth"]]]);
+    const closed = services.filter(({ name }) => name.startsWith("closed")).map(({ plugins, routes }) => [plugins, routes.map(({ path }) => path)]);
+    expect(closed).toEqual([[[CLOSED], ["/admin/{rest*}", "/admin"]], [[CLOSED], ["/tenant/{rest*}", "/tenant"]]]);
+    expect(notes).toContainEqual('services[0].routes[2]: would get requests of services[0].routes[0], which is left out, without "key_auth": it answers 503 (request_termination) until you replace it');
+  });
+
+  it.each([
+    ["a regular expression whose last segment may go on", ["~/raw\\d+"], {}],
+    ["a choice", ["~/a/|/b/"], {}],
+    ["a wildcard host", ["~/raw.*"], { hosts: ["*.example.com"] }],
+  ])("that are left out close what is at the beginning of the path: %s", async (_what, paths, host) => {
+    const { services } = await fromKong({
+      services: [{ ...SERVICE, routes: [{ paths, ...host, plugins: [{ name: "ip-restriction", config: { deny: ["10.0.0.1"] } }] }, { paths: ["/"], hosts: ["a.example.com"] }, { paths: ["/kept"], hosts: ["other.org"] }] }],
+    });
+    expect(services[0]).toMatchObject({ hosts: ["a.example.com"], routes: [{ plugins: [CLOSED] }, { plugins: [CLOSED] }] });
+    expect(services[1]!.routes[0]!.plugins).toEqual("hosts" in host ? undefined : [CLOSED]);
+  });
+
+  it("are left out, noted, where they are no objects", async () => {
+    const { services, notes } = await fromKong({ services: [{ ...SERVICE, routes: [null, 7, { paths: ["/a"] }] }] });
+    expect(services.map(({ base_path: base }) => base)).toEqual(["/a"]);
+    expect(notes).toContain("services[0].routes[0], services[0].routes[1]: is no route: expected an object");
+  });
+
+  it("answer 503 where their service or path cannot be carried over", async () => {
+    const plugins = [{ name: "ip-restriction", config: { deny: ["10.0.0.1"] } }];
+    const { services } = await fromKong({
+      services: [{ ...SERVICE, routes: [{ paths: ["/"] }] }, { url: "http://u:p@h", routes: [{ paths: ["/login"] }], plugins }, { host: "h", port: 99_999_999, routes: [{ paths: ["/port"] }], plugins }, { ...SERVICE, routes: [{ paths: ["/x//y"] }], plugins }],
+    });
+    expect(services.flatMap(({ name, routes }) => (name.startsWith("closed") ? [routes[1]!.path] : []))).toEqual(["/login", "/port", "/x/y"]);
   });
 
   it("have the targets of the upstream that the service names, with the algorithm", async () => {
@@ -123,6 +151,8 @@ describe("services and routes of Kong", () => {
       WHOLE,
       "services[1]: is disabled, and left out",
       expect.stringContaining("services[2]: the service is not carried over: expected a URL"),
+      expect.stringContaining("services[2].routes[0]: \"route\" is not carried over, and may decide who passes"),
+      "services[2].routes[0]: the route is not carried over: its service is not",
       'services[3]: the service is not carried over: it needs "url", or "host"',
       "services[4]: the service has no routes, and is left out",
       'vaults: "vaults" has no counterpart here',
@@ -175,8 +205,36 @@ describe("plugins of Kong", () => {
     expect(groups.made[0]!.config.keys).toEqual([{ id: "bob", key: "k-bob" }]);
   });
 
-  it("acl of the wrong form admits nobody", async () => {
-    expect((await plugins([{ name: "key-auth" }, { name: "acl", config: { allow: "admins" } }], { consumers: CONSUMERS })).made).toEqual([CLOSED]);
+  it.each([{ allow: "admins" }, { allow: [7], deny: ["admins"] }, { deny: ["admins", 7] }, { deny: ["gold"], include_consumer_groups: true }])("acl of the wrong form, or of groups of another kind, admits nobody: %j", async (config) => {
+    expect((await plugins([{ name: "key-auth" }, { name: "acl", config }], { consumers: CONSUMERS })).made).toEqual([CLOSED]);
+  });
+
+  it.each([
+    ["an address that is no text", { name: "ip-restriction", config: { deny: [7, "10.0.0.1"] } }, "services[0].plugins[0].config.deny: expected a list of texts"],
+    ["robots", { name: "bot-detection", config: { deny: ["curl"] } }, '"bot-detection" is not carried over, and may decide who passes'],
+    ["a consumer, at the service", { name: "ip-restriction", consumer: "ada", config: { deny: ["10.0.0.1"] } }, '"ip-restriction of some consumers" is not carried over, and may decide who passes'],
+    ["a kind that is a property of every object", { name: "__proto__" }, '"__proto__" is not carried over, and may decide who passes'],
+  ])("that refuse close their routes: %s", async (_what, plugin, note) => {
+    const { made, notes } = await plugins([plugin]);
+    expect(made).toEqual([CLOSED]);
+    expect(notes.join("\n")).toContain(note);
+  });
+
+  it("key-auth leaves out a key that expires, which would not expire here", async () => {
+    const { made, notes } = await plugins([{ name: "key-auth" }], { consumers: [{ username: "ada", keyauth_credentials: [{ key: "short", ttl: 60 }, { key: "lasting" }] }] });
+    expect(made[0]!.config.keys).toEqual([{ id: "ada", key: "lasting" }]);
+    expect(notes).toContain("consumers[0].keyauth_credentials[0]: is left out: it expires in Kong (ttl), and would not here");
+  });
+
+  it("cors with origins that are no list does not admit every origin", async () => {
+    const { made, notes } = await plugins([{ name: "cors", config: { origins: "https://a.example.com" } }]);
+    expect([made, notes]).toEqual([[], ["services[0].plugins[0].config.origins: expected a list of texts", 'services[0].plugins[0]: "cors" is not carried over']]);
+  });
+
+  it("rate-limiting by what is a property of every object counts by address", async () => {
+    const { made, notes } = await plugins([{ name: "rate-limiting", config: { second: 5, limit_by: "constructor" } }]);
+    expect(made).toEqual([{ name: "rate_limit", config: { limit_second: 5, limit_by: "client_ip" } }]);
+    expect(notes).toEqual(['services[0].plugins[0].config.limit_by: "constructor" is not carried over: the limit counts by address']);
   });
 
   it("jwt has the key of the only consumer with one", async () => {
@@ -185,7 +243,8 @@ describe("plugins of Kong", () => {
     const { made, notes } = await of([{ key: "issuer", secret }], { claims_to_verify: ["exp"], cookie_names: ["t"], uri_param_names: [] });
     expect(made).toEqual([{ name: "jwt", config: { alg: "HS256", secret, iss: "issuer", exp: "required", from: ["header", "cookie:t"] } }]);
     expect(notes).toEqual([]);
-    for (const bad of [of([{ key: "i", secret: "short" }]), of([{ key: "i", secret }, { key: "j", secret }]), of([{ key: "i", secret }], { key_claim_name: "kid" }), of([{ key: "i", secret }], { secret_is_base64: true }), of([])]) {
+    expect((await of([{ key: "issuer", secret }], { claims_to_verify: ["nbf"] })).made[0]!.config).toMatchObject({ require: ["nbf"] });
+    for (const bad of [of([{ key: "i", secret: "short" }]), of([{ key: "i", secret }, { key: "j", secret }]), of([{ key: "i", secret }], { key_claim_name: "kid" }), of([{ key: "i", secret }], { secret_is_base64: true }), of([{ key: "i", secret }], { maximum_expiration: 60 }), of([{ secret }]), of([])]) {
       expect((await bad).made).toEqual([CLOSED]);
     }
   });
@@ -209,12 +268,12 @@ describe("plugins of Kong", () => {
   });
 
   it("that refuse nobody are left out, noted, where they cannot be carried over", async () => {
-    const kinds = ["prometheus", "correlation-id", "http-log", "file-log", "proxy-cache", "bot-detection", "response-ratelimiting"];
+    const kinds = ["prometheus", "correlation-id", "http-log", "file-log", "proxy-cache", "response-ratelimiting"];
     const { made, notes } = await plugins([...kinds.map((name) => ({ name, config: { a: 1 } })), { name: "rate-limiting", config: { day: 3 } }, { name: "cors", config: { origins: ["*"], credentials: true } }, { name: "request-transformer" }]);
     expect(made).toEqual([]);
     expect(notes).toHaveLength(kinds.length + 4);
     expect(notes).toContain('services[0].plugins[0]: "prometheus" is not carried over: the admin interface has /metrics');
-    expect(notes).toContainEqual(expect.stringContaining('services[0].plugins[8]: "cors" is not carried over: config.allow_origins: "*" cannot be used'));
+    expect(notes).toContainEqual(expect.stringContaining('services[0].plugins[7]: "cors" is not carried over: config.allow_origins: "*" cannot be used'));
   });
 
   it("carry over addresses, sizes, answers and CORS", async () => {
@@ -262,6 +321,8 @@ describe("plugins of Kong", () => {
     const { made, notes } = await plugins([{ name: "key-auth" }], { consumers }, { ADA_KEY: "a", DECK_KEY: "b" });
     expect(made[0]!.config.keys).toEqual([{ id: "ada", key: "${env:ADA_KEY}" }, { id: "ada_2", key: "${env:DECK_KEY}" }]);
     expect(notes).toContain("consumers[0].keyauth_credentials[0].key: is read from the environment variable ADA_KEY: set it before you validate");
+    const named = await fromKong({ services: [{ ...SERVICE, name: "${env:ADA_KEY}", routes: [ROUTE], plugins: [{ name: "key-auth" }] }, { ...SERVICE, routes: [{ paths: ["/b"] }] }], consumers }, { ADA_KEY: "a", DECK_KEY: "b" });
+    expect(named.services.map(({ name }) => name)).toEqual(["s", "closed"]);
     const stolen = await plugins([{ name: "key-auth" }], { consumers: [{ username: "x", keyauth_credentials: [{ key: "${env:HOME}" }] }] });
     expect(stolen.made).toEqual([CLOSED]);
   });
