@@ -3,6 +3,8 @@
  * certificates and its end.
  */
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:net";
 import { Worker } from "node:worker_threads";
 import { waitAtMost } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
@@ -224,6 +226,7 @@ export class Supervisor implements Followers {
     switch (message.type) {
       case "compiled":
         place.state = "compiled";
+        if (this.#start !== null) return this.#listenTogether(this.#start.failed);
         // During a reload it is not known yet under which configuration the worker is to serve.
         return this.#isReloading ? undefined : this.#listen(place);
       case "listening":
@@ -250,6 +253,13 @@ export class Supervisor implements Followers {
       case "closed":
         place.outcome = message.outcome;
     }
+  }
+
+  /** At the start, once all have compiled. Workers listen on ports that others share, so another program that has started meanwhile is looked for. */
+  #listenTogether(failed: (error: Error) => void): void {
+    if (this.#places.some(({ state }) => state !== "compiled")) return;
+    const listen = () => this.#places.forEach((place) => place.state === "compiled" && this.#listen(place));
+    Promise.all(this.#addresses.map(takenAlone)).then(listen).catch(failed);
   }
 
   #listen(place: Place): void {
@@ -322,6 +332,14 @@ const ENTRY = new URL(`./worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}
 function refusal({ index }: Place, reason: string): ConfigError {
   const issues = reason.trimEnd().split("\n").map((line) => ({ at: [], message: `worker ${index}: ${line}`, position: null }));
   return new ConfigError(issues, undefined);
+}
+
+/** Takes a port and gives it back; rejects if another program listens there, even if it would share the port. */
+async function takenAlone({ host, port }: Address): Promise<void> {
+  const server = createServer();
+  server.listen({ host, port, ipv6Only: host.includes(":") });
+  await once(server, "listening");
+  server.close();
 }
 
 /** Whether the worker listens, or is about to. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import tls from "node:tls";
@@ -39,6 +39,28 @@ function exitingModule() {
   return { path: fileWith(EXITING, "exiting.mjs"), sha256: createHash("sha256").update(EXITING).digest("hex") };
 }
 
+/** A plugin kind whose creation in a worker writes the file "waits" and goes on when there is the file "goes on". */
+const waitingIn = (folder: string) => `import { existsSync, writeFileSync } from "node:fs";
+import { isMainThread } from "node:worker_threads";
+export default ({ definePlugin, schema }) => definePlugin({
+  name: "waiting",
+  schema: schema.object({}),
+  create() {
+    if (!isMainThread) writeFileSync(${JSON.stringify(join(folder, "waits"))}, "");
+    while (!isMainThread && !existsSync(${JSON.stringify(join(folder, "goes on"))}));
+    return (next) => next;
+  },
+});
+`;
+
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
 describe("a program with workers starts", () => {
   it("and announces how many there are, in JSON and as text", async () => {
     const { port } = await backend();
@@ -71,6 +93,21 @@ describe("a program with workers starts", () => {
     const [one, two] = await Promise.all(["1", "2"].map((workers) => program([...words, "--workers", workers], { node: nodeOf(24) }).ended));
     expect(two).toEqual(one);
     expect(one).toMatchObject({ code: 1, stderr: expect.stringContaining(`cannot listen on 127.0.0.1:${port}: the port is already in use`) });
+  });
+
+  it("not where another program with workers has taken the port while its own workers compiled", async () => {
+    const folder = emptyFolder();
+    const waiting = waitingIn(folder);
+    const module = { path: fileWith(waiting, "waiting.mjs"), sha256: createHash("sha256").update(waiting).digest("hex") };
+    const port = await freePort();
+    const start = (config: unknown) => program(["--config", fileWith(config), "--http-port", String(port), "--listen-host", "127.0.0.1", "--workers", "2"], { node: nodeOf(24) });
+    const first = start(oneService(9, { plugins: [{ name: "waiting" }] }, { plugin_modules: [module] }));
+    await until(() => existsSync(join(folder, "waits")), first.stderr);
+    const second = start(oneService(9));
+    await second.says(/started".*\n/);
+    writeFileSync(join(folder, "goes on"), "");
+    expect(await first.ended).toMatchObject({ code: 1, stderr: expect.stringContaining(`cannot listen on 127.0.0.1:${port}: the port is already in use`) });
+    expect((await (await keptClient(port)).ask("/nothing")).status).toBe(404);
   });
 
   it("not where a worker cannot: exit status 1, with the worker's reason", async () => {
