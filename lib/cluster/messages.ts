@@ -68,7 +68,7 @@ export interface WorkerStart extends WorkerSettings {
   readonly addresses: readonly Address[];
   readonly tls: TlsFiles | null;
   readonly ticketKey: Uint8Array;
-  /** The word `VERSION`, then one word for each place: the beats of its worker. */
+  /** The word `VERSION`, then for each place one word with the beats of its worker, then one with the lines of its log that wait. */
   readonly words: Int32Array;
 }
 
@@ -76,5 +76,7 @@ export interface WorkerStart extends WorkerSettings {
 export const VERSION = 0;
 /** Index of the beats of the worker at a place. */
 export const beatsOf = (place: number) => 1 + place;
+/** Index of the number of lines of the log that the worker at a place has sent and the main thread has not written. */
+export const waitingLinesOf = (place: number, count: number) => 1 + count + place;
 /** How often a worker counts a beat, and how often the main thread looks. In milliseconds. */
 export const BEAT_MS = 1_000;

@@ -14,7 +14,7 @@ import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_reader.ts";
 import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
-import { BEAT_MS, beatsOf, VERSION, type Address, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Address, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
 /** The id of the main thread; workers have the following ones. */
 const MAIN = 1;
@@ -95,7 +95,7 @@ export class Supervisor implements Followers {
     const { count } = options;
     this.#options = options;
     this.threads = { id: MAIN, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) };
-    this.#words = new Int32Array(new SharedArrayBuffer((1 + count) * Int32Array.BYTES_PER_ELEMENT));
+    this.#words = new Int32Array(new SharedArrayBuffer((1 + 2 * count) * Int32Array.BYTES_PER_ELEMENT));
     this.#places = Array.from({ length: count }, (_, index) => ({
       ...{ index, worker: null, id: 0, state: "none", reason: null, looks: 0, silentLooks: 0, beats: 0, shortLives: 0, respawn: null, outcome: null },
       awaited: [],
@@ -216,6 +216,7 @@ export class Supervisor implements Followers {
       ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey },
     };
     Object.assign(place, { id: start.id, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
+    Atomics.store(this.#words, waitingLinesOf(index, count), 0);
     let worker: Worker;
     try {
       worker = place.worker = new Worker(ENTRY, { workerData: start, name: `worker ${index}` });
@@ -249,6 +250,7 @@ export class Supervisor implements Followers {
       case "refused":
         return this.#answerOf(place, message.version)?.reject(refusal(place, message.reason));
       case "log":
+        Atomics.sub(this.#words, waitingLinesOf(place.index, this.#places.length), 1);
         return this.#options.write(message.line);
       case "access":
         return this.#parts!.accessLog.add(message.lines);

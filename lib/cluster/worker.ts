@@ -9,13 +9,15 @@ import { Gateway } from "../gateway/gateway.ts";
 import { PluginModules } from "../gateway/plugin_modules.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { LineBatch } from "./line_batch.ts";
-import { BEAT_MS, beatsOf, VERSION, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import { LogLines } from "./log_lines.ts";
+import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
 const start = workerData as WorkerStart;
 const { id, place, count, words, addresses } = start;
 const port = parentPort!;
 const send = (message: ToMain) => port.postMessage(message);
 
+const logLines = new LogLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
 setInterval(() => Atomics.add(words, beatsOf(place), 1), BEAT_MS).unref();
 
@@ -48,11 +50,12 @@ async function create(bundle: Bundle): Promise<Gateway> {
   if (start.tracing !== null) await modules.parts.loadPart("tracing");
   // The main thread compiles the same, and logs it.
   const write = (line: string) => {
-    if (isCreated && !configuration.isCompiling) send({ type: "log", line });
+    if (isCreated && !configuration.isCompiling) logLines.add(line, log);
   };
+  const log = createLog({ ...start.log, write });
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
-    ...{ modules, environment: bundle.environment, log: createLog({ ...start.log, write }) },
+    ...{ modules, environment: bundle.environment, log },
     ...(tracing && { tracing }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
