@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { definePlugin, type Plugin } from "../../lib/plugins/plugin.ts";
 import * as schema from "../../lib/config/schema.ts";
+import { Candidate } from "../../lib/gateway/proof/candidate.ts";
 import { kindProblem } from "../../lib/plugins/kit.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
@@ -44,5 +45,25 @@ describe("tools.client", () => {
 
   it.each([[{ why: 1, urls: () => [] }], [{ why: "x" }], ["x"]])("a kind whose dials are %j is refused", (dials) => {
     expect(kindProblem({ ...asking({}), dials })).toBe('plugin asking: "dials" is { why, urls }: a reason, and a function that returns the URLs of a configuration');
+  });
+});
+
+describe("a configuration that is only checked", () => {
+  it("dials nothing for a plugin that asks its server as soon as it is created", async () => {
+    const { port } = await backend();
+    const asked: Promise<unknown>[] = [];
+    const eager = definePlugin({
+      name: "eager",
+      schema: SCHEMA,
+      dials: { why: "eager", urls: ({ url }) => [url] },
+      create({ url }, tools) {
+        asked.push(tools.client().ask({ url: new URL(url), timeoutMs: 5_000, maxBytes: 100 }).then(({ status }) => status, (error: Error) => error.message));
+        return (next) => next;
+      },
+    });
+    const { services } = oneService(port, { plugins: [{ name: "eager", config: { url: `http://127.0.0.1:${port}/` } }] });
+    const candidate = new Candidate({ config: { services }, plugins: [eager] });
+    await candidate.close();
+    expect(await Promise.all(asked)).toEqual(["nothing is dialled here"]);
   });
 });

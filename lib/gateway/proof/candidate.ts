@@ -3,10 +3,12 @@
  */
 import { systemClock, type Clock } from "../../base/clock.ts";
 import { silentLog } from "../../base/log.ts";
+import { ClientFailure } from "../../http/client.ts";
 import { AccessLog } from "../../observe/access_log.ts";
 import { Metrics } from "../../observe/metrics.ts";
 import type { ConfigText, ConfigurationOptions } from "../config_reader.ts";
 import { Configuration } from "../configuration.ts";
+import type { StandIns } from "../plugin_instances.ts";
 import { Runtime } from "../runtime.ts";
 
 export class Candidate {
@@ -20,7 +22,7 @@ export class Candidate {
   constructor(options: ConfigurationOptions, text?: ConfigText, clock: Clock = systemClock) {
     this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules?.parts);
     const accessLog = new AccessLog({ sink: null, clock, log: silentLog });
-    const tools = { clock, log: silentLog, metrics: new Metrics(), runtime: this.#runtime, accessLog, tracer: null };
+    const tools = { clock, log: silentLog, metrics: new Metrics(), runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
     try {
       this.configuration = new Configuration(options, tools, text);
     } catch (error) {
@@ -36,3 +38,10 @@ export class Candidate {
     await this.#runtime.closeKept();
   }
 }
+
+/** For plugins that ask a server as soon as they are created. */
+const OFFLINE: StandIns = {
+  client: () => ({ ask: () => Promise.reject(new ClientFailure("unreachable", "nothing is dialled here")), close() {} }),
+  observed: (_plugin, middleware) => middleware,
+  verifiedClaims: null,
+};
