@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Settings } from "../config/settings.ts";
-import { ON_DEMAND as OF_GATEWAY, type Parts } from "../gateway/parts.ts";
+import { OF_TEXTS, ON_DEMAND as OF_GATEWAY, type Parts } from "../gateway/parts.ts";
 import { COMMANDS, ON_DEMAND as OF_RUN } from "./commands.ts";
 
 export interface AuditedModule {
@@ -30,8 +30,8 @@ export function modulesOf(settings: Settings, parts: Parts, hasTests: boolean): 
   const { admin, probe, manager, workers } = settings;
   const ofRun: (() => Promise<unknown>)[] = [COMMANDS.run.load, ...(admin === null ? [] : [OF_RUN.admin]), ...(probe === null ? [] : [OF_RUN.probes])];
   ofRun.push(...(manager === null ? [] : [OF_RUN.manager]), ...(workers === 1 ? [] : [OF_RUN.workers]));
-  // The admin interface answers questions by explanations and dry runs.
-  const ofGateway: (() => Promise<unknown>)[] = [...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : []), ...(admin === null ? [] : [OF_GATEWAY.explain, OF_GATEWAY.dryRun, OF_GATEWAY.tests])];
+  // The admin interface answers questions by explanations and dry runs, which load what a posted text names.
+  const ofGateway: (() => Promise<unknown>)[] = [...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : []), ...(admin === null ? [] : [OF_GATEWAY.explain, OF_GATEWAY.dryRun, OF_GATEWAY.tests, ...OF_TEXTS])];
   const found = new Map<string, AuditedModule>();
   visit(new URL(`bin/edge-gateway.${SUFFIX}`, PROGRAM), found);
   if (workers !== 1) visit(new URL(`cluster/worker.${SUFFIX}`, LIB), found);

@@ -6,15 +6,18 @@ import { isIP } from "node:net";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { destinationOf, nameServers, type Destination } from "../base/egress.ts";
+import { messageOf } from "../base/errors.ts";
 import { formatPath, type Json } from "../config/json.ts";
+import type { Config } from "../config/model.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { SETTINGS, type Flags } from "../config/settings_table.ts";
 import { signatureFile } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
 import { auditedFile, modulesOf, PACKAGE, PROGRAM, type AuditedModule } from "./audit_modules.ts";
-import { accepted } from "./failure.ts";
+import { accepted, Failure } from "./failure.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -52,13 +55,15 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const { config, kinds, tests, testFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
-  const dials = dialsOf(settings, destinationsOf(config, kinds));
+  const dials = dialsOf(settings, destinationsIn(configPath, config, kinds));
   const signed = configKeyFile === undefined ? [] : [...[configPath, ...testFiles].map(signatureFile), configKeyFile];
   const watched = unique([...[configPath, ...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
+  const backendCa = settings.manager?.backendCaPath ?? null;
+  const named = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
   return {
     audit: {
       modules: [...modulesOf(settings, modules.parts, tests.length > 0), ...own],
-      reads: unique([...watched, ...watched.map(realPath), ...bySettings, ...programFiles(settings), ...(dials.some(isByName) ? NAME_FILES : [])]).sort(),
+      reads: unique([...named, ...named.map(realPath), ...programFiles(settings), ...(dials.some(isByName) ? NAME_FILES : [])]).sort(),
       writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
       listens: listensOf(settings),
       dials: [...dials, ...(dials.some(isByName) ? nameServers() : [])],
@@ -69,19 +74,26 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   };
 }
 
+function destinationsIn(file: string, config: Config, kinds: readonly AnyPlugin[]): readonly Destination[] {
+  try {
+    return destinationsOf(config, kinds);
+  } catch (error) {
+    throw new Failure(`${file}: ${messageOf(error)}`, 2);
+  }
+}
+
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
 /** What a name look-up of the system (getaddrinfo) reads. */
 export const NAME_FILES = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
 
-/** `localhost` is never asked of a name server (RFC 6761 §6.3). */
+/** `localhost` is never asked of a name server (RFC 6761 §6.3). The servers of a Cluster, "*", may give each other names. */
 function isByName({ host }: Destination): boolean {
-  return isIP(host) === 0 && host !== "*" && host !== "localhost";
+  return isIP(host) === 0 && host !== "localhost";
 }
 
 /** The files of the program that are not modules, and what it reads of the system while it runs. */
 function programFiles({ admin, probe, manager }: Settings): string[] {
   const files = [fileURLToPath(new URL("package.json", PACKAGE))];
-  if (manager !== null && manager.backendCaPath !== null) files.push(resolve(manager.backendCaPath));
   if (manager !== null) files.push(fileURLToPath(new URL("lib/manager/assets/", PROGRAM)));
   // For metrics of open files and memory.
   if (admin !== null || probe !== null) files.push("/proc/self/fd/", "/proc/self/stat");
@@ -127,8 +139,8 @@ function secretsOfSettings({ serverKeyPath }: Settings, flags: Flags): string[] 
   ];
 }
 
-/** References, and where secrets stand in the configuration itself: there, what is shown to viewers differs from what is written. */
-function secretsOf({ source, loaded }: ReadConfig): string[] {
+/** References, also of tests, and where secrets stand in the configuration itself: there, what viewers see differs from what is written. */
+function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
   const folder = "file" in source ? dirname(resolve(source.file)) : process.cwd();
   const found: string[] = [];
   const visit = (written: Json, masked: Json, at: readonly (string | number)[]) => {
@@ -141,7 +153,14 @@ function secretsOf({ source, loaded }: ReadConfig): string[] {
     }
   };
   visit(loaded.shown, loaded.masked(), []);
+  // What is shown has no tests.
+  const own = "text" in source ? (parsed(source.text) as { readonly tests?: Json }).tests : undefined;
+  for (const tests of [own ?? [], ...loaded.testFiles.map((path) => parsed(inputs.files.get(path)!))]) visit(tests, tests, []);
   return found;
+}
+
+function parsed(text: Buffer | string): Json {
+  return JSON.parse(String(text).replace(/^\uFEFF/, "")) as Json;
 }
 
 function unique(texts: readonly string[]): string[] {

@@ -21,9 +21,13 @@ export function destinationsOf({ global, services }: Config, kinds: readonly Any
   return [...ofServices, ...ofPlugins(global.plugins), ...ofCounters(global.counters)];
 }
 
-/** The URLs that an instance with this configuration asks. */
-export function urlsOf({ dials }: AnyPlugin, config: unknown): readonly string[] {
-  return dials?.urls(config) ?? [];
+/** The URLs that an instance with this configuration asks. Throws what `dials` throws, and an `Error` for anything else than a list of URLs. */
+export function urlsOf({ name, dials }: AnyPlugin, config: unknown): readonly string[] {
+  if (dials === undefined) return [];
+  const urls: unknown = dials.urls(config);
+  const isList = Array.isArray(urls) && urls.every((url) => typeof url === "string" && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol));
+  if (!isList) throw new Error(`plugin ${name}: urls of its "dials" has to return a list of http and https URLs`);
+  return urls as readonly string[];
 }
 
 export function whyOf({ name, dials }: AnyPlugin): string {

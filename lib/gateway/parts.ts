@@ -39,6 +39,9 @@ const PARTS = {
   tracing: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }),
 };
 
+/** What the text of a dry run can name, whatever the configuration in force names. */
+export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), PARTS.http2, PARTS.redis];
+
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
   tests: () => import("./proof/run_tests.ts"),

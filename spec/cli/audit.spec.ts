@@ -103,6 +103,37 @@ describe("edge-gateway audit --json", () => {
     expect(byName.reads).toContain("/etc/resolv.conf");
   });
 
+  it("lists name servers for a Redis Cluster by addresses, whose servers may give each other names", async () => {
+    const counters = { store: "redis", url: ["redis://127.0.0.1:7000", "redis://127.0.0.2:7000"] };
+    expect((await audited(fileWith({ global: { counters }, services: [service()] }))).reads).toContain("/etc/resolv.conf");
+  });
+
+  it("with the admin interface lists every built-in kind, HTTP/2 and Redis, which the text of a dry run can name", async () => {
+    const { modules } = await audited(fileWith({ services: [service()] }), { ...QUIET, ADMIN_USER: "a", ADMIN_PASSWORD: "a long password" });
+    const listed = modules.map(({ path }) => path.replace(/^dist\/lib\/|\.js$/g, ""));
+    expect(listed).toEqual(expect.arrayContaining(["plugins/compress", "plugins/cache/response_cache", "plugins/jwt", "upstream/http2_request", "store/redis"]));
+    expect(listed).not.toContain("observe/otlp");
+  });
+
+  it("lists the secrets that tests refer to, of the configuration and of its test files", async () => {
+    const folder = emptyFolder();
+    const test = (name: string, headers: object) => ({ name, request: { url: "/b", headers }, expect: { status: 404 } });
+    writeFileSync(join(folder, "key.txt"), "k3y");
+    writeFileSync(join(folder, "more.json"), JSON.stringify([test("u", { Key: "${file:key.txt}" })]));
+    const file = join(folder, "gw.json");
+    writeFileSync(file, `\uFEFF${JSON.stringify({ services: [service()], tests: [test("t", { Key: "${env:TEST_KEY}" })], test_files: ["more.json"] })}`);
+    expect((await audited(file, { ...QUIET, TEST_KEY: "t" })).secrets).toEqual(["env:TEST_KEY", `file:${join(folder, "key.txt")}`]);
+  });
+
+  it("lists both ends of the symbolic link of a setting", async () => {
+    const folder = emptyFolder();
+    const [target, link] = [join(folder, "password"), join(folder, "link")];
+    writeFileSync(target, "a long password");
+    symlinkSync(target, link);
+    const { reads } = await audited(fileWith({ services: [service()] }), { ...QUIET, ADMIN_USER: "a", ADMIN_PASSWORD_FILE: link });
+    expect(reads).toEqual(expect.arrayContaining([link, target]));
+  });
+
   it("lists both ends of a symbolic link", async () => {
     const target = fileWith({ services: [service()] });
     const link = join(emptyFolder(), "gw.json");
@@ -165,6 +196,20 @@ describe("audit refuses", () => {
     const { code, stdout, stderr } = await program(["audit", ...words]).ended;
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toContain(message);
+  });
+
+  it.each([
+    ["nonsense", '["nonsense"]', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
+    ["another scheme", '["redis://store.example"]', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
+    ["an error", '(() => { throw new Error("no URL") })()', "no URL"],
+  ])("a plugin module whose dials give no URLs, in one line: %s", async (_title, urls, message) => {
+    const folder = emptyFolder();
+    const module = `export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), dials: { why: "own", urls: () => ${urls} }, create: () => (next) => next });\n`;
+    writeFileSync(join(folder, "own.mjs"), module);
+    const file = join(folder, "gw.json");
+    const sha256 = createHash("sha256").update(module).digest("hex");
+    writeFileSync(file, JSON.stringify({ global: { plugin_modules: [{ path: "own.mjs", sha256 }] }, services: [service({ plugins: [{ name: "own", config: {} }] })] }));
+    expect(await program(["audit", "--config", file]).ended).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${file}: ${message}\n` });
   });
 
   it("a configuration with an error, and a path that no flag of Node can have", async () => {
