@@ -110,7 +110,7 @@ describe.each(Object.entries(NODES))("under the flags of audit --permission, on 
     const running = started([node, ...flags, PROGRAM], set.environment);
     await lives(set, running);
     expect((await ask(`http://127.0.0.1:${set.port}/peek`))[0]).toBe(500);
-    expect(running.log()).toMatch(/"plugin":"peek".*Access to this API has been restricted/);
+    expect(await running.says("Access to this API has been restricted")).toMatch(/"plugin":"peek".*Access to this API has been restricted/);
     await drains(set, running);
   });
 
