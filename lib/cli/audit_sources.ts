@@ -11,7 +11,7 @@ import { formatPath, type Json } from "../config/json.ts";
 import type { Config } from "../config/model.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { SETTINGS, type Flags } from "../config/settings_table.ts";
-import { signatureFile } from "../config/signed.ts";
+import { withSignatures } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
@@ -56,8 +56,8 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
   const dials = dialsOf(settings, destinationsIn(configPath, config, kinds));
-  const signed = configKeyFile === undefined ? [] : [...[configPath, ...testFiles].map(signatureFile), configKeyFile];
-  const watched = unique([...[configPath, ...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
+  const signed = withSignatures([configPath, ...testFiles], configKeyPath);
+  const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   const backendCa = settings.manager?.backendCaPath ?? null;
   const named = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
   return {

@@ -4,7 +4,7 @@
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
-import { signatureFile } from "../config/signed.ts";
+import { withSignatures } from "../config/signed.ts";
 import { watchFiles } from "../config/watch.ts";
 import type { Change } from "../gateway/config_diff.ts";
 import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
@@ -75,10 +75,9 @@ async function serve(settings: Settings): Promise<ExitCode> {
   }
 }
 
-/** The files whose change causes a reload: the configuration, its tests and, where they must be signed, their signatures and the keys. */
+/** The files whose change causes a reload. */
 function reloadingFiles({ configPath, configKeyPath }: Settings, testFiles: readonly string[]): readonly string[] {
-  const signed = [configPath, ...testFiles];
-  return configKeyPath === null ? signed : [...signed, ...signed.map(signatureFile), configKeyPath];
+  return withSignatures([configPath, ...testFiles], configKeyPath);
 }
 
 export function logFor(settings: Settings): Log {

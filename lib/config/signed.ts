@@ -14,6 +14,11 @@ export function signatureFile(path: string): string {
   return `${path}.sig`;
 }
 
+/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
+export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
+  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
+}
+
 /** Whether one of the keys has signed these bytes, which were read from `path`. Signature and keys are read anew at each call. */
 export function checkSignature(path: string, content: Uint8Array, keyFile: string): SignatureCheck {
   const [file, keys] = [resolve(path), resolve(keyFile)];
