@@ -10,7 +10,7 @@ import { whyUnreadable } from "./references.ts";
 export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
 
 /** Where the signature of a file is. */
-export function signatureFile(path: string): string {
+function signatureFile(path: string): string {
   return `${path}.sig`;
 }
 
