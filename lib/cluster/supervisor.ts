@@ -225,13 +225,14 @@ export class Supervisor implements Followers {
       place.reason = messageOf(error);
       return void setImmediate(() => this.#ended(place, 1));
     }
-    worker.on("message", (message: ToMain) => this.#receive(place, message));
+    worker.on("message", (message: ToMain | null | undefined) => this.#receive(place, message));
     worker.on("error", (error) => (place.reason ??= messageOf(error, "stack")));
     worker.on("exit", (code) => this.#ended(place, code));
   }
 
-  #receive(place: Place, message: ToMain): void {
-    switch (message.type) {
+  /** Ignores other messages: a plugin may post to `parentPort`, too. */
+  #receive(place: Place, message: ToMain | null | undefined): void {
+    switch (message?.type) {
       case "compiled":
         place.state = "compiled";
         if (this.#start !== null) return this.#listenTogether(this.#start.failed);

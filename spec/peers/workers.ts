@@ -59,13 +59,15 @@ async function login(adminUrl: string): Promise<string> {
  * A plugin module for every worker: its replies say which thread answered (`X-Worker`) and by which configuration (`X-Set`) at
  * which time (`X-At`, see `monotonic`), and a query makes the thread fail. `refused_in` is a thread that refuses the configuration; the main thread is 0.
  */
-const PROBE = `import { threadId } from "node:worker_threads";
+const PROBE = `import { parentPort, threadId } from "node:worker_threads";
 const kept = [];
 const FAULTS = {
   "?exit": () => process.exit(3),
   "?throw": () => setImmediate(() => { throw new Error("thrown by the probe"); }),
   "?hang": () => { for (;;); },
-  "?memory": () => { for (;;) kept.push(new Array(10_000).fill(0)); },
+  // Its event loop turns meanwhile: a thread that only collects garbage may be ended as one that hangs.
+  "?memory": async () => { for (;;) { kept.push(new Array(10_000).fill(0)); await new Promise(setImmediate); } },
+  "?post": () => [null, undefined, 1, "text", {}, { type: "unknown" }].forEach((message) => parentPort.postMessage(message)),
 };
 export default ({ definePlugin, schema, withHeader }) => definePlugin({
   name: "probe",
@@ -77,7 +79,7 @@ export default ({ definePlugin, schema, withHeader }) => definePlugin({
     if (threadId === refusedIn) throw new Error("thread " + threadId + " refuses " + set);
     return (next) => async (exchange) => {
       const at = Number(process.hrtime.bigint()) / 1e6;
-      FAULTS[exchange.query]?.();
+      await FAULTS[exchange.query]?.();
       const reply = await next(exchange);
       const marks = { "X-Worker": threadId, "X-Set": set, "X-At": at };
       return { ...reply, headers: Object.entries(marks).reduce((headers, [name, value]) => withHeader(headers, name, String(value)), reply.headers) };
