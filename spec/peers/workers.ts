@@ -65,8 +65,8 @@ const FAULTS = {
   "?exit": () => process.exit(3),
   "?throw": () => setImmediate(() => { throw new Error("thrown by the probe"); }),
   "?hang": () => { for (;;); },
-  // Its event loop turns meanwhile: a thread that only collects garbage may be ended as one that hangs.
-  "?memory": async () => { for (;;) { kept.push(new Array(10_000).fill(0)); await new Promise(setImmediate); } },
+  // Numbers that the garbage collector need not look through, and an event loop that turns: the thread has to be full before it seems to hang.
+  "?memory": async () => { for (;;) { kept.push(new Array(10_000).fill(0.5)); await new Promise(setImmediate); } },
   "?post": () => [null, undefined, 1, "text", {}, { type: "unknown" }].forEach((message) => parentPort.postMessage(message)),
 };
 export default ({ definePlugin, schema, withHeader }) => definePlugin({

@@ -65,7 +65,8 @@ describe.each(RELEASES)("a worker that fails, on Node %i", (release) => {
     const faults = [
       ["?exit", /3/],
       ["?throw", /thrown by the probe/],
-      ["?memory", /ERR_WORKER_OUT_OF_MEMORY/],
+      // On a machine so busy that the last garbage collections take ten seconds, it is ended as one that hangs.
+      ["?memory", /ERR_WORKER_OUT_OF_MEMORY|no sign of life for 10 seconds/],
     ] as const;
     for (const [nth, [fault, said]] of faults.entries()) {
       const clients = await Promise.all([0, 1].map(() => clientOn(running.port, (worker) => worker === before)));
