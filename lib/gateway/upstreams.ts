@@ -12,7 +12,8 @@ import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
-import type { Member } from "../upstream/upstream_set.ts";
+import { Sticky } from "../upstream/sticky.ts";
+import type { Member, Peer } from "../upstream/upstream_set.ts";
 import type { PluginContext } from "./plugin_instances.ts";
 import type { CheckSettings, Runtime } from "./runtime.ts";
 
@@ -33,8 +34,10 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service) });
   const peers = members.map(({ peer }) => peer);
   const isRetried = retries !== undefined && retries.attempts > 0;
-  return attempts({
-    picker: upstreamSet.picker(peers, balancer(service)),
+  const sticky = stickyOf(service, peers, runtime);
+  const strategy = upstreamSet.picker(peers, balancer(service));
+  const handler = attempts({
+    picker: sticky === null ? strategy : sticky.picker(strategy),
     forwarding: forwardOptions(service, viaNameOf(gatewayName), runtime),
     totalMs: service.timeouts.totalMs,
     breaker,
@@ -42,6 +45,14 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
     log,
     retries: isRetried ? { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } : null,
   });
+  return sticky === null ? handler : sticky.handler(handler);
+}
+
+/** Null: the service has no sticky sessions. */
+function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey }: Runtime): Sticky | null {
+  if (service.sticky === undefined) return null;
+  const { secret, ...rest } = service.sticky;
+  return new Sticky({ ...rest, service, peers, key: secret ?? stickyKey, clock });
 }
 
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */
