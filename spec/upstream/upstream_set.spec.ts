@@ -27,7 +27,7 @@ function bench(text: string) {
     });
     fleet.adopt(members, null);
     const peers = members.map(({ peer }) => peer);
-    return { peers, picker: fleet.picker(peers, balancer("round_robin")) };
+    return { peers, picker: fleet.picker(peers, balancer({ loadBalancingStrategy: "round_robin" })) };
   };
   const first = adopt(text);
   const picks = (n: number, tried: readonly Peer[] = []) =>
