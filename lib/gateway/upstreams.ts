@@ -11,6 +11,8 @@ import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
+import { hashKey } from "../upstream/hash_key.ts";
+import { COUNTER_BYTES, SplitPicker, type SplitOptions } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Member } from "../upstream/upstream_set.ts";
 import type { PluginContext } from "./plugin_instances.ts";
@@ -22,19 +24,21 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
-  const members = service.upstreams.map(({ id, host, port, weight }): Member => {
+  const members = service.upstreams.map(({ id, host, port, weight, group }): Member => {
     const options = { protocol, host, port, why: "upstream", egress, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
     const memory = runtime.healthMemory(name, id, options, inUse);
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse), memory);
-    return { peer, weight, health: healthSettings(service) };
+    return { peer, weight, group, health: healthSettings(service) };
   });
   const breaker = circuitBreaker === undefined ? null : upstreamSet.breaker(circuitBreaker, runtime.memory(`breaker ${name}`, BREAKER_BYTES, inUse));
   const settings = breaker === null ? null : { breaker, settings: circuitBreaker! };
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service) });
-  const peers = members.map(({ peer }) => peer);
+  const strategy = balancer(service);
+  const pickerOf: SplitOptions["picker"] = (peers, choosable) => upstreamSet.picker(peers, strategy, choosable);
+  const split = service.split === undefined ? null : splitPicker(service, members, pickerOf, (counter) => runtime.memory(counter, COUNTER_BYTES, inUse));
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service), split });
   const isRetried = retries !== undefined && retries.attempts > 0;
   return attempts({
-    picker: upstreamSet.picker(peers, balancer(service)),
+    picker: split ?? pickerOf(members.map(({ peer }) => peer)),
     forwarding: forwardOptions(service, viaNameOf(gatewayName), runtime),
     totalMs: service.timeouts.totalMs,
     breaker,
@@ -42,6 +46,11 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
     log,
     retries: isRetried ? { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } : null,
   });
+}
+
+function splitPicker({ name, split = [] }: Service, members: readonly Member[], picker: SplitOptions["picker"], memory: (name: string) => ArrayBufferLike): SplitPicker {
+  const shares = split.map(({ group, percent, hashOn }) => ({ group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: null }));
+  return new SplitPicker({ shares, members, picker, counter: (counter) => new Int32Array(memory(`split ${JSON.stringify([name, counter])}`)) });
 }
 
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */
