@@ -2,6 +2,7 @@
  * The schema of `split`: which percentages of a service's requests go to which groups of its upstreams.
  */
 import { suggest } from "../base/suggest.ts";
+import { CONDITIONS } from "./conditions.ts";
 import { NAME } from "./fields.ts";
 import { HASH_ON } from "./hash_on.ts";
 import type { Path } from "./json.ts";
@@ -11,6 +12,7 @@ const SHARE = s.object({
   group: NAME,
   percent: s.percent({ describe: "Percentage of the requests that goes to the group." }),
   hash_on: s.optional(HASH_ON),
+  match: s.optional(CONDITIONS),
 });
 
 export const SPLIT = s.array(SHARE, { min: 1, max: 100, describe: "Percentages of the requests that go to groups of upstreams." });
@@ -35,8 +37,9 @@ export function checkSplit(shares: Shares, upstreams: Upstreams, report: Report)
   if (sum > 10_000) report(`adds up to ${sum / 100} %: entries without "match" divide 100 %`, "split");
 }
 
-function isCommon(_share: Shares[number]): boolean {
-  return true;
+/** Whether it divides all requests, beside the others of this sort. */
+function isCommon({ match }: Shares[number]): boolean {
+  return match === undefined;
 }
 
 function unknownGroup(group: string, known: readonly string[]): string {

@@ -3,6 +3,7 @@
  */
 import { statusRanges } from "../config/resilience.ts";
 import type { Service } from "../config/model.ts";
+import { compileConditions } from "../http/conditions.ts";
 import type { Handler } from "../http/handler.ts";
 import type { ServiceMeter } from "../observe/metrics.ts";
 import { attempts } from "../upstream/attempts.ts";
@@ -49,7 +50,9 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
 }
 
 function splitPicker({ name, split = [] }: Service, members: readonly Member[], picker: SplitOptions["picker"], memory: (name: string) => ArrayBufferLike): SplitPicker {
-  const shares = split.map(({ group, percent, hashOn }) => ({ group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: null }));
+  const shares = split.map(({ group, percent, hashOn, match }) => {
+    return { group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
+  });
   return new SplitPicker({ shares, members, picker, counter: (counter) => new Int32Array(memory(`split ${JSON.stringify([name, counter])}`)) });
 }
 
