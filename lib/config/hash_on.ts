@@ -13,7 +13,7 @@ const NAMED: ReadonlyMap<string, string> = new Map([["header", "X-Tenant"], ["co
 
 export const HASH_ON = s.string({
   hint: '"client_ip", "credential", "header:<name>", "cookie:<name>" or "param:<name>"',
-  describe: "Part of a request: equal ones go to the same upstream. By address (IPv6 by /64), identity, header, cookie or path parameter.",
+  describe: "Part of a request: equal ones go to the same upstream or group. By address (IPv6 by /64), identity, header, cookie or path parameter.",
   check(text) {
     if (ALONE.includes(text)) return undefined;
     const colon = text.indexOf(":");

@@ -11,6 +11,7 @@ import { checkHashing, HASH_BALANCE_FACTOR, HASH_ON, STICKY } from "./hash_on.ts
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
+import { checkSplit, SPLIT } from "./split.ts";
 import { TEST_FILES, TESTS } from "./tests.ts";
 
 /** The part of a plugin kind that the configuration needs. */
@@ -156,6 +157,7 @@ function serviceSchema(plugins: Plugins) {
       hash_on: s.optional(HASH_ON),
       hash_balance_factor: s.optional(HASH_BALANCE_FACTOR),
       sticky: s.optional(STICKY),
+      split: s.optional(SPLIT),
       upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
       routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
       plugins: s.withDefault(plugins, []),
@@ -175,6 +177,7 @@ function serviceSchema(plugins: Plugins) {
       refine({ protocol, tls, ...service }, report) {
         checkHashing(service, report);
         if (tls !== undefined && protocol !== "https" && protocol !== "h2") report(`is for protocol "https" and "h2"; this service has "${protocol}"`, "tls");
+        checkSplit(service, report);
       },
     },
   );
@@ -208,6 +211,7 @@ const UPSTREAM = s.named(
     host: s.string({ hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
     weight: integer(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
+    group: s.optional(NAME),
   }),
 );
 

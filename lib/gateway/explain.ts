@@ -13,7 +13,8 @@ import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import { balancer } from "../upstream/balance.ts";
 import { hashKey } from "../upstream/hash_key.ts";
-import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
+import type { Destination } from "../upstream/split.ts";
+import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "./displayed_config.ts";
 import { injected, refuseBytes } from "./inject.ts";
@@ -61,7 +62,7 @@ export interface Explanation {
   readonly hashOn: string | null;
   /** Name of the cookie that goes before the strategy; null without `sticky`. */
   readonly sticky: string | null;
-  readonly upstreams: readonly (UpstreamReport & { /** Of the requests, 0 to 1, as things stand. */ readonly share: number })[];
+  readonly upstreams: readonly (UpstreamReport & { /** Of such requests, 0 to 1, as things stand. */ readonly share: number })[];
 }
 
 export interface ExplainedPlugin {
@@ -100,7 +101,8 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
   // Another server may give an identity or headers.
   const isComplete = forwarded !== null && !steps.some(({ verdict }) => verdict.startsWith("asks "));
-  const chosen = upstreams === undefined || !isComplete ? [] : whyUpstream(service, upstreams, forwarded);
+  const destinations = upstreams === undefined ? [] : (snapshot.inUse.upstreamSets.get(service.name)?.split?.destinations(forwarded) ?? undivided(upstreams));
+  const chosen = isComplete ? whyUpstream(service, destinations, forwarded) : [];
   const unrun = problem === null ? [] : [`The plugins cannot be run here: ${problem}.`];
   return {
     outcome: "matched",
@@ -118,7 +120,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
     strategy: service.load_balancing_strategy,
     hashOn: service.hash_on ?? null,
     sticky: service.sticky?.cookie ?? null,
-    upstreams: upstreams === undefined ? [] : withShares(upstreams),
+    upstreams: upstreams === undefined ? [] : withShares(upstreams, destinations),
   };
 }
 
@@ -163,16 +165,20 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
   return reasons;
 }
 
-/** The upstream that a hash leads to; nothing with other strategies, which depend on the requests before this one. */
-function whyUpstream(service: DisplayedService, upstreamSet: UpstreamSet, request: Exchange): string[] {
+/** The upstream that a hash leads to; nothing with other strategies, which depend on the requests before this one, as a split may. */
+function whyUpstream(service: DisplayedService, [first, ...others]: readonly Destination[], request: Exchange): string[] {
   const { load_balancing_strategy: strategy, hash_on: on = "client_ip", hash_balance_factor: factor = 0 } = service;
   if (strategy !== "hash" && strategy !== "ip_hash") return [];
   if (hashKey(on)(request) === null) return [`The request has no value for hash_on ${on}: such requests go to each upstream in turn.`];
-  const { upstreams } = upstreamSet.report;
-  const usable = upstreamSet.peers.filter((_, i) => upstreams[i]!.usable);
-  const peer = balancer({ loadBalancingStrategy: strategy, hashOn: on }).pick(usable, request);
+  if (first === undefined || others.length > 0) return [];
+  const peer = balancer({ loadBalancingStrategy: strategy, hashOn: on }).pick(first.peers, request);
   const bound = factor === 0 ? "" : `, unless it has ${factor} % of the mean load`;
   return peer === null ? [] : [`Its hash of ${on} leads to upstream ${JSON.stringify(peer.id)}${bound}.`];
+}
+
+/** Without a split, all upstreams that can be used share the requests. */
+function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly Destination[] {
+  return [{ peers: peers.filter((_, i) => upstreams[i]!.usable), share: 1 }];
 }
 
 function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
@@ -187,10 +193,12 @@ function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds
 
 const LEVELS = ["global", "service", "route"] as const;
 
-function withShares(upstreamSet: UpstreamSet): Explanation["upstreams"] {
+function withShares(upstreamSet: UpstreamSet, destinations: readonly Destination[]): Explanation["upstreams"] {
   const { upstreams, circuitBreaker } = upstreamSet.report;
-  const isOpen = circuitBreaker?.state === "open";
-  const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? upstreamSet.peers[i]!.weightNow : 0));
-  const sum = weights.reduce((all, weight) => all + weight, 0);
-  return upstreams.map((upstream, i) => ({ ...upstream, share: sum === 0 ? 0 : weights[i]! / sum }));
+  const shares = new Map<Peer, number>();
+  for (const { peers, share } of circuitBreaker?.state === "open" ? [] : destinations) {
+    const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);
+    for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (share * peer.weightNow) / sum);
+  }
+  return upstreams.map((upstream, i) => ({ ...upstream, share: shares.get(upstreamSet.peers[i]!) ?? 0 }));
 }

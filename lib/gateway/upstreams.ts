@@ -3,6 +3,7 @@
  */
 import { statusRanges } from "../config/resilience.ts";
 import type { Service } from "../config/model.ts";
+import { compileConditions } from "../http/conditions.ts";
 import type { Handler } from "../http/handler.ts";
 import type { ServiceMeter } from "../observe/metrics.ts";
 import { attempts } from "../upstream/attempts.ts";
@@ -11,6 +12,8 @@ import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
+import { hashKey } from "../upstream/hash_key.ts";
+import { COUNTER_BYTES, SplitPicker, type SplitOptions } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import { Sticky } from "../upstream/sticky.ts";
 import type { Member, Peer } from "../upstream/upstream_set.ts";
@@ -23,21 +26,24 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
-  const members = service.upstreams.map(({ id, host, port, weight }): Member => {
+  const members = service.upstreams.map(({ id, host, port, weight, group }): Member => {
     const options = { protocol, host, port, why: "upstream", egress, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
     const memory = runtime.healthMemory(name, id, options, inUse);
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse), memory);
-    return { peer, weight, health: healthSettings(service) };
+    return { peer, weight, group, health: healthSettings(service) };
   });
   const breaker = circuitBreaker === undefined ? null : upstreamSet.breaker(circuitBreaker, runtime.memory(`breaker ${name}`, BREAKER_BYTES, inUse));
   const settings = breaker === null ? null : { breaker, settings: circuitBreaker! };
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service) });
   const peers = members.map(({ peer }) => peer);
+  const strategy = balancer(service);
+  const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
+  const split = splitOf(service, members, pickerOf, (counter) => runtime.memory(counter, COUNTER_BYTES, inUse));
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service), split });
   const isRetried = retries !== undefined && retries.attempts > 0;
   const sticky = stickyOf(service, peers, runtime);
-  const strategy = upstreamSet.picker(peers, balancer(service));
+  const picker = split ?? pickerOf(peers);
   const handler = attempts({
-    picker: sticky === null ? strategy : sticky.picker(strategy),
+    picker: sticky === null ? picker : sticky.picker(picker),
     forwarding: forwardOptions(service, viaNameOf(gatewayName), runtime),
     totalMs: service.timeouts.totalMs,
     breaker,
@@ -53,6 +59,15 @@ function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey }
   if (service.sticky === undefined) return null;
   const { secret, ...rest } = service.sticky;
   return new Sticky({ ...rest, service, peers, key: secret ?? stickyKey, clock });
+}
+
+/** Null: requests are not divided among groups. */
+function splitOf({ name, split }: Service, members: readonly Member[], picker: SplitOptions["picker"], memory: (name: string) => ArrayBufferLike): SplitPicker | null {
+  if (split === undefined) return null;
+  const shares = split.map(({ group, percent, hashOn, match }) => {
+    return { group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
+  });
+  return new SplitPicker({ shares, members, picker, counter: (counter) => new Int32Array(memory(`split ${JSON.stringify([name, counter])}`)) });
 }
 
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */

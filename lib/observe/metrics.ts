@@ -3,7 +3,8 @@
  * request, without an allocation once its kind of request has been seen.
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
-import type { CacheResult, Meter, Notes, PluginTime } from "../http/exchange.ts";
+import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
+import { PluginMeter } from "./plugin_meter.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
 import { BUCKETS, COARSE, FIRST, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
 
@@ -136,7 +137,7 @@ export class ServiceMeter {
 export interface MetricsPlan {
   readonly services: Map<string, ServicePlan>;
   /** Keyed by their labels as JSON. */
-  readonly plugins: Map<string, PluginTime>;
+  readonly plugins: Map<string, PluginMeter>;
 }
 
 interface PluginPlace {
@@ -155,13 +156,14 @@ export function pluginLabels({ name, level, service, route, id }: PluginPlace): 
 
 interface ServicePlan {
   readonly meter: ServiceMeter;
-  readonly upstreams: ReadonlySet<string>;
+  /** Their groups, by id. */
+  readonly upstreams: ReadonlyMap<string, string | null>;
   readonly routes: ReadonlyMap<string, RouteMeter>;
 }
 
 interface Names {
   readonly name: string;
-  readonly upstreams: readonly { readonly id: string }[];
+  readonly upstreams: readonly { readonly id: string; readonly group?: string | undefined }[];
   readonly routes: readonly { readonly name: string }[];
 }
 
@@ -179,14 +181,14 @@ export class Metrics {
   }
 
   /** Keyed by their labels as JSON. */
-  get plugins(): ReadonlyMap<string, PluginTime> {
+  get plugins(): ReadonlyMap<string, PluginMeter> {
     return this.#plugins;
   }
 
   /** Adds a plugin instance to the plan. Two with the same labels are counted together. */
-  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginTime {
+  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginMeter {
     const key = JSON.stringify(pluginLabels(place));
-    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? { requests: 0, ms: 0 };
+    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? new PluginMeter();
     plugins.set(key, meter);
     return meter;
   }
@@ -196,7 +198,7 @@ export class Metrics {
     const known = this.#services.get(service.name);
     const planned: ServicePlan = {
       meter: known?.meter ?? new ServiceMeter(),
-      upstreams: new Set(service.upstreams.map(({ id }) => id)),
+      upstreams: new Map(service.upstreams.map(({ id, group = null }) => [id, group])),
       routes: new Map(service.routes.map(({ name }) => [name, known?.routes.get(name) ?? new RouteMeter(this.steps, this.total)])),
     };
     services.set(service.name, planned);
@@ -209,7 +211,7 @@ export class Metrics {
     this.#plugins = plugins;
     for (const { meter, upstreams } of services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.steps));
+      for (const id of upstreams.keys()) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.steps));
     }
   }
 }

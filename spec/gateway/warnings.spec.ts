@@ -29,7 +29,7 @@ const quiet: WarningsSource = {
 };
 
 const codes = (changes: Partial<WarningsSource>) => warningsOf({ ...quiet, ...changes }).map(({ code }) => code);
-const upstream = { id: "u", host: "h", port: 1, weight: 1, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0 } as const;
+const upstream = { id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0 } as const;
 
 describe("warnings", () => {
   it("a healthy gateway has no warnings", () => {
@@ -77,6 +77,13 @@ describe("warnings", () => {
     expect(told.map(({ code, service }) => [code, service])).toEqual([["no_upstream", "s"], ["circuit_open", "s"], ["upstream_down", "s"], ["upstream_ejected", "t"]]);
     expect(told[2]!.message).toBe('Upstream "u" (h:1) of service "s" is down: its checks fail (status 500).');
     expect(told.map(({ path }) => path)).toEqual(["services.s", "services.s", "services.s.upstreams.u", "services.t.upstreams.u"]);
+  });
+
+  it("lists injected faults first, before any number of other warnings", () => {
+    const other = { message: "m", example: null, remedy: "r", path: "p", service: null, route: null, at: [] };
+    const configWarnings = [{ ...other, code: "faults_injected" }, { ...other, code: "token_for_anyone" }] as const;
+    const told = warningsOf({ ...quiet, lastReload: { at: 0, by: "file", digest: "0123456789ab", outcome: "refused", issues: ["bad"] }, configWarnings });
+    expect(told.map(({ code }) => code)).toEqual(["faults_injected", "reload_refused", "token_for_anyone"]);
   });
 
   it("lists at most 100 warnings, and how many more there are", () => {
