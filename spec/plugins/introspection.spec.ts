@@ -344,6 +344,7 @@ describe("requests with one token at the same time", () => {
 describe("no answer about the token", () => {
   const broken: [string, Answer, string][] = [
     ["another status", (_request: IncomingMessage, response: ServerResponse) => void response.writeHead(401).end(JSON.stringify(ACTIVE)), "it answered with status 401"],
+    ["another status of success", (_request: IncomingMessage, response: ServerResponse) => void response.writeHead(201).end(JSON.stringify(ACTIVE)), "it answered with status 201"],
     ["a redirect", (_request: IncomingMessage, response: ServerResponse) => void response.writeHead(302, { Location: "/" }).end(), "it answered with status 302"],
     ["no JSON", (_request: IncomingMessage, response: ServerResponse) => void response.end("<html>"), "its answer is not JSON"],
     ["nothing", (_request: IncomingMessage, response: ServerResponse) => void response.end(), "its answer is not JSON"],
