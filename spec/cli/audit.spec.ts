@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { Audit } from "../../lib/cli/audit_sources.ts";
 import { CA, SERVER } from "../support/certs.ts";
-import { emptyFolder, fileWith, program, runningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, fileWithKind, program, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -202,14 +202,9 @@ describe("audit refuses", () => {
   it.each([
     ["nonsense", '["nonsense"]', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
     ["another scheme", '["redis://store.example"]', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
-    ["an error", '(() => { throw new Error("no URL") })()', "no URL"],
+    ["an error", '(() => { throw new Error("no URL") })()', 'plugin own: urls of its "dials" has thrown: no URL'],
   ])("a plugin module whose dials give no URLs, in one line: %s", async (_title, urls, message) => {
-    const folder = emptyFolder();
-    const module = `export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), dials: { why: "own", urls: () => ${urls} }, create: () => (next) => next });\n`;
-    writeFileSync(join(folder, "own.mjs"), module);
-    const file = join(folder, "gw.json");
-    const sha256 = createHash("sha256").update(module).digest("hex");
-    writeFileSync(file, JSON.stringify({ global: { plugin_modules: [{ path: "own.mjs", sha256 }] }, services: [service({ plugins: [{ name: "own", config: {} }] })] }));
+    const file = fileWithKind(`dials: { why: "own", urls: () => ${urls} }, create: () => (next) => next`);
     expect(await program(["audit", "--config", file]).ended).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${file}: ${message}\n` });
   });
 
