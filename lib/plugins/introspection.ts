@@ -113,6 +113,14 @@ interface Remembered {
   readonly expiresAt: number;
 }
 
+/** A request to the server that has not been answered. */
+interface Question {
+  readonly verdict: Promise<Verdict>;
+  readonly controller: AbortController;
+  /** How many requests wait for it. */
+  waiting: number;
+}
+
 /** Asks about tokens, about each of them once at a time, and remembers the answers. */
 class Introspector implements KeptState {
   readonly examine: (claims: JwtClaims) => Finding;
@@ -122,7 +130,7 @@ class Introspector implements KeptState {
   readonly #credentials: ReturnType<typeof clientCredentials>;
   /** By the SHA-256 of the token. */
   readonly #remembered: MemoryPart<Remembered>;
-  readonly #asked = new Map<string, Promise<Verdict>>();
+  readonly #questions = new Map<string, Question>();
 
   constructor(config: Config, { clock, verdicts }: Tools, client: Client) {
     this.examine = examiner(config, clock);
@@ -133,7 +141,7 @@ class Introspector implements KeptState {
     this.#remembered = verdicts.part();
   }
 
-  /** A promise where the server has to be asked. Requests with one token share its answer, also when the first of their clients disconnects. */
+  /** A promise where the server has to be asked. Requests with one token share its answer; it is given up when none of them waits any more. */
   verdict(token: string, call: Call): Verdict | Promise<Verdict> {
     const key = hash("sha256", token, "base64url");
     const known = this.#remembered.get(key);
@@ -141,16 +149,38 @@ class Introspector implements KeptState {
       if (this.#clock.now() < known.until && this.#clock.wall() < known.expiresAt) return known.finding;
       this.#remembered.delete(key);
     }
-    let asked = this.#asked.get(key);
-    if (asked === undefined) {
+    let question = this.#questions.get(key);
+    if (question === undefined) {
       if (token.length > MAX_TOKEN || !VISIBLE.test(token)) return "malformed";
-      asked = this.#ask(token, key).finally(() => this.#asked.delete(key));
-      this.#asked.set(key, asked);
+      question = this.#question(token, key);
     }
+    return this.#wait(question, key, call);
+  }
+
+  #question(token: string, key: string): Question {
+    const controller = new AbortController();
+    const verdict = this.#ask(token, key, controller.signal).finally(() => this.#forget(key, question));
+    const question: Question = { verdict, controller, waiting: 0 };
+    this.#questions.set(key, question);
+    return question;
+  }
+
+  #wait(question: Question, key: string, call: Call): Promise<Verdict> {
+    question.waiting++;
     return new Promise((resolve, reject) => {
-      asked.then(resolve, reject);
-      call.onAbort(() => resolve({ error: "the client has disconnected" }));
+      question.verdict.then(resolve, reject);
+      call.onAbort(() => {
+        resolve({ error: "the client has disconnected" });
+        if (--question.waiting > 0) return;
+        this.#forget(key, question);
+        question.controller.abort();
+      });
     });
+  }
+
+  /** There may be another one about the same token. */
+  #forget(key: string, question: Question): void {
+    if (this.#questions.get(key) === question) this.#questions.delete(key);
   }
 
   /** Waiting requests still get their answers. */
@@ -158,14 +188,14 @@ class Introspector implements KeptState {
     this.#remembered.close();
   }
 
-  async #ask(token: string, key: string): Promise<Verdict> {
+  async #ask(token: string, key: string, signal: AbortSignal): Promise<Verdict> {
     const { url, timeoutMs, cacheS, negativeCacheS } = this.#config;
     const { headers, fields } = this.#credentials();
     const form = new URLSearchParams({ token, token_type_hint: "access_token", ...fields });
     let answer: { readonly body: Buffer; readonly claims: JwtClaims };
     try {
       const request = { url: new URL(url), method: "POST", headers: [...FORM_HEADERS, ...headers], body: Buffer.from(form.toString()) };
-      const { status, body } = await this.#client.ask({ ...request, isRepeatable: true, timeoutMs, maxBytes: MAX_BYTES });
+      const { status, body } = await this.#client.ask({ ...request, isRepeatable: true, timeoutMs, maxBytes: MAX_BYTES, signal });
       answer = { body, claims: claimsOf(status, body) };
     } catch (error) {
       return { error: messageOf(error) };

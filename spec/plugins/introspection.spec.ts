@@ -18,6 +18,7 @@ import { eventually } from "../support/raw_client.ts";
 const NOW = Date.UTC(2026, 0, 1) / 1000;
 const CLIENT = { client_id: "gateway", client_secret: "hunter2" };
 const ACTIVE = { active: true, sub: "ann" };
+const BEARER = { headers: ["Authorization", "Bearer t"] };
 
 /** Tools with a manual clock whose kept things are closed when the test ends. */
 function tools(parts: Partial<Tools> = {}) {
@@ -341,6 +342,30 @@ describe("requests with one token at the same time", () => {
   });
 });
 
+describe("a question that nobody waits for any more", () => {
+  it("a question that nobody waits for any more is given up, and asked again for the next request", async () => {
+    const [begun, answered] = [gate(), gate()];
+    let questions = 0;
+    const server = await rawBackend((_request, response) => (++questions === 1 ? begun.open() : void answered.opened.then(() => response.end(JSON.stringify(ACTIVE)))));
+    const middleware = instance(introspection, { url: `http://127.0.0.1:${server.port}/`, ...CLIENT }, tools());
+    const ask = (own = call()) => asked(middleware, { ...BEARER, call: own });
+    const calls = [call(), call()];
+    const given = calls.map((each) => ask(each));
+    await begun.opened;
+    calls[0]!.abort();
+    expect((await given[0]!).forwarded).toBeNull();
+    expect(server.connections.open).toBe(1);
+    calls[1]!.abort();
+    const next = ask();
+    expect((await given[1]!).forwarded).toBeNull();
+    await eventually(() => questions === 2 && server.connections.open === 1, "the first question ending and the second");
+    // The end of the first question leaves the second one to be shared.
+    const last = ask();
+    answered.open();
+    expect([(await next).code, (await last).code, questions]).toEqual(["passes", "passes", 2]);
+  });
+});
+
 describe("no answer about the token", () => {
   const broken: [string, Answer, string][] = [
     ["another status", (_request: IncomingMessage, response: ServerResponse) => void response.writeHead(401).end(JSON.stringify(ACTIVE)), "it answered with status 401"],
@@ -371,13 +396,12 @@ describe("no answer about the token", () => {
 
   it("a server out of reach is 503 auth_unavailable; with on_error allow how many requests pass is logged at most once a second", async () => {
     const url = `http://127.0.0.1:${await closedPort()}/`;
-    const bearer = { headers: ["Authorization", "Bearer t"] };
-    expect((await asked(instance(introspection, { url, ...CLIENT }, tools()), bearer)).fault).toMatch(/^introspection: connect ECONNREFUSED/);
+    expect((await asked(instance(introspection, { url, ...CLIENT }, tools()), BEARER)).fault).toMatch(/^introspection: connect ECONNREFUSED/);
     const own = tools();
     const lenient = instance(introspection, { url, ...CLIENT, on_error: "allow" }, own);
-    for (let i = 0; i < 3; i++) expect((await asked(lenient, bearer)).code).toBe("passes");
+    for (let i = 0; i < 3; i++) expect((await asked(lenient, BEARER)).code).toBe("passes");
     own.clock.advance(1_000);
-    await asked(lenient, bearer);
+    await asked(lenient, BEARER);
     expect(own.lines.map(({ level, fields }) => [level, fields!["requests"]])).toEqual([["warn", 1], ["warn", 3]]);
     expect(JSON.stringify(own.lines)).not.toContain("hunter2");
   });
@@ -391,7 +415,7 @@ describe("no answer about the token", () => {
     const begun = gate();
     const silent = await rawBackend(() => begun.open());
     const own = tools();
-    const waiting = asked(instance(introspection, { url: `http://127.0.0.1:${silent.port}/`, ...CLIENT, timeout_ms: 200 }, own), { headers: ["Authorization", "Bearer t"] });
+    const waiting = asked(instance(introspection, { url: `http://127.0.0.1:${silent.port}/`, ...CLIENT, timeout_ms: 200 }, own), BEARER);
     await begun.opened;
     own.clock.advance(200);
     expect((await waiting).fault).toBe("introspection: no answer within 200 ms");
