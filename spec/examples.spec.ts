@@ -16,7 +16,7 @@ const changelog = read("CHANGELOG.md");
 const jsonExamples = readdirSync(`${root}/examples`).filter((name) => name.endsWith(".json"));
 const settings = Object.values(SETTINGS) as Setting<unknown>[];
 
-const environment = { SHOP_WEB_KEY: "web", SHOP_OLD_KEY: "old", STATUS_KEY: "status", ORDERS_KEY: "orders", SHOP_MOBILE_KEY: "mobile", AUDITOR_PASSWORD: "auditor" };
+const environment = { SHOP_WEB_KEY: "web", SHOP_OLD_KEY: "old", STATUS_KEY: "status", ORDERS_KEY: "orders", SHOP_MOBILE_KEY: "mobile", AUDITOR_PASSWORD: "auditor", INTROSPECTION_SECRET: "a secret" };
 const secretFiles: Readonly<Record<string, string>> = { "/run/secrets/shop_mobile_key": "mobile\n" };
 
 function load(text: string, references: "given" | "missing" = "given"): LoadResult {

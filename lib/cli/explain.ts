@@ -7,11 +7,9 @@ import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
 import { readValues, SETTINGS } from "../config/settings_table.ts";
 import type { Question } from "../gateway/explain.ts";
-import { Gateway } from "../gateway/gateway.ts";
-import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";
 import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
-import { configKeyFile } from "./config_file.ts";
+import { configKeyFile, openCandidate } from "./config_file.ts";
 import { accepted, Failure } from "./failure.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
 import { readAuthorities } from "./tls_files.ts";
@@ -58,13 +56,11 @@ async function byFile(question: Question, given: Arguments): Promise<Explanation
   const issues: string[] = [];
   const { configPath: file } = readValues({ configPath }, given.flags, process.env, issues);
   if (file === null) throw Failure.ofUsage(issues);
-  const keyFile = configKeyFile(given);
-  const modules = await loadPluginModules(file, process.env, keyFile);
-  const gateway = new Gateway({ configFile: file, modules, ...(keyFile !== undefined && { configKeyFile: keyFile }) });
+  const candidate = await openCandidate(file, configKeyFile(given));
   try {
-    return explanationView(await gateway.explain(question, "masked"));
+    return explanationView(await candidate.explain(question));
   } finally {
-    await gateway.close(0);
+    await candidate.close();
   }
 }
 

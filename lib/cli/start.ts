@@ -4,7 +4,9 @@
 import type { AddressInfo } from "node:net";
 import type { Admin, ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { Threads } from "../base/threads.ts";
 import { version } from "../base/version.ts";
 import type { Address } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
@@ -55,7 +57,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { tracing } = settings;
   if (tracing !== null) await modules.parts.loadPart("tracing");
   const supervisor = await openWorkers(settings, log);
-  const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
+  const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
   const tls = readTlsFiles(settings, log);
   const admin = await openAdmin(settings, { gateway, tls, reload, log });
   const probes = await openProbes(settings, gateway, log);
@@ -82,6 +84,15 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   } catch (error) {
     await Promise.all([gateway.close(0), admin?.close(), manager?.close(), probes?.close()]);
     throw error;
+  }
+}
+
+/** Throws a `ConfigError`, or a `Failure` when a plugin cannot be created or names no servers that it could ask. */
+function open(options: GatewayOptions, threads: Threads | undefined): Gateway {
+  try {
+    return new Gateway(options, threads);
+  } catch (error) {
+    throw error instanceof ConfigError ? error : new Failure(`${options.configFile === undefined ? "" : `${options.configFile}: `}${messageOf(error)}`, 1);
   }
 }
 

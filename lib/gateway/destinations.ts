@@ -2,10 +2,11 @@
  * Lists the servers that a configuration connects to: what `Egress` permits, and what `edge-gateway audit` prints.
  */
 import { destinationOf, type Destination } from "../base/egress.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 
-/** May contain a destination twice. Throws what `dials` of a plugin kind throws. */
+/** May contain a destination twice. Throws an `Error` that names the plugin kind whose `dials` fails. */
 export function destinationsOf({ global, services }: Config, kinds: readonly AnyPlugin[]): readonly Destination[] {
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
   const ofPlugins = (instances: readonly PluginInstance[]) =>
@@ -21,10 +22,15 @@ export function destinationsOf({ global, services }: Config, kinds: readonly Any
   return [...ofServices, ...ofPlugins(global.plugins), ...ofCounters(global.counters)];
 }
 
-/** The URLs that an instance with this configuration asks. Throws what `dials` throws, and an `Error` for anything else than a list of URLs. */
+/** The URLs that an instance with this configuration asks. Throws an `Error` where `dials` throws, or returns anything else than a list of URLs. */
 export function urlsOf({ name, dials }: AnyPlugin, config: unknown): readonly string[] {
   if (dials === undefined) return [];
-  const urls: unknown = dials.urls(config);
+  let urls: unknown;
+  try {
+    urls = dials.urls(config);
+  } catch (error) {
+    throw new Error(`plugin ${name}: urls of its "dials" has thrown: ${messageOf(error)}`, { cause: error });
+  }
   const isList = Array.isArray(urls) && urls.every((url) => typeof url === "string" && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol));
   if (!isList) throw new Error(`plugin ${name}: urls of its "dials" has to return a list of http and https URLs`);
   return urls as readonly string[];

@@ -14,6 +14,7 @@ export const KINDS: Readonly<Record<string, () => Promise<AnyPlugin>>> = {
   rate_limit: async () => (await import("../plugins/rate_limit.ts")).rateLimit,
   mtls: async () => (await import("../plugins/mtls.ts")).mtls,
   jwt: async () => (await import("../plugins/jwt.ts")).jwt,
+  introspection: async () => (await import("../plugins/introspection.ts")).introspection,
   forward_auth: async () => (await import("../plugins/forward_auth.ts")).forwardAuth,
   http_log: async () => (await import("../plugins/http_log.ts")).httpLog,
   basic_auth: async () => (await import("../plugins/basic_auth.ts")).basicAuth,

@@ -43,6 +43,8 @@ export interface ClientRequestOptions {
   /** Without Host and Content-Length, which are added. */
   readonly headers?: HeaderList;
   readonly body?: Buffer;
+  /** Whether it is sent again if the server had closed a kept connection. Default: for GET and HEAD. */
+  readonly isRepeatable?: boolean;
   /** From the wait for a connection to the last byte of the answer, in milliseconds. */
   readonly timeoutMs: number;
   /** Largest body of an answer. */
@@ -119,11 +121,11 @@ export class HttpClient implements Client {
   }
 
   #send(options: ClientRequestOptions, resolve: (answer: ClientAnswer) => void, reject: (failure: ClientFailure) => void): void {
-    const { url, method = "GET", timeoutMs, maxBytes, signal } = options;
+    const { url, method = "GET", isRepeatable = method === "GET" || method === "HEAD", timeoutMs, maxBytes, signal } = options;
     let request: ClientRequest | null = null;
     let isOver = false;
     let head: IncomingMessage | null = null;
-    let again = method === "GET" || method === "HEAD";
+    let again = isRepeatable;
     const end = (): boolean => {
       if (isOver) return false;
       isOver = true;

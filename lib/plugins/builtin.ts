@@ -9,6 +9,7 @@ import { cors } from "./cors.ts";
 import { fault } from "./fault.ts";
 import { forwardAuth } from "./forward_auth.ts";
 import { httpLog } from "./http_log.ts";
+import { introspection } from "./introspection.ts";
 import { jwt } from "./jwt.ts";
 import { keyAuth } from "./key_auth.ts";
 import { mtls } from "./mtls.ts";
@@ -23,6 +24,6 @@ import { responseCache } from "./cache/response_cache.ts";
 import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
-  keyAuth, rateLimit, mtls, jwt, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination, requestHeaders,
-  responseHeaders, redirect, compress, responseCache, requestValidation, fault,
+  keyAuth, rateLimit, mtls, jwt, introspection, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
+  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, fault,
 ];

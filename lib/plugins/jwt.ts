@@ -6,24 +6,24 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
-import { anyOf, array, boolean, file, integer, number, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
+import { anyOf, array, file, integer, object, oneOf, optional, string, withDefault } from "../config/schema.ts";
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
-import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { claimReader, claimText, utf8 } from "./claims.ts";
+import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, listOf, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
+import type { Admitted } from "./access_token.ts";
+import { claimReader } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
 import type { Algorithm, KeySet } from "./jwt_keys.ts";
-import { checkTls, clientTls, headerName, hostOf, httpUrl, headerReplacer } from "./endpoint.ts";
+import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 import { TOKEN_PLACE, tokenReader } from "./token_place.ts";
 
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
 const text = string({ min: 1 });
 const texts = [text, array(text, { min: 1 })] as const;
-const scalar = anyOf([string(), number(), boolean()]);
 const type = string({ pattern: /^[!#$&^_.+0-9A-Za-z-]+(\/[!#$&^_.+0-9A-Za-z-]+)?$/, hint: 'a media type such as "at+jwt", or "absent"' });
 const pem = string({ min: 1, describe: "The public key or certificate of the issuer, in PEM form." });
 
@@ -47,14 +47,7 @@ const fields = object(
       ["at+jwt", "JWT", "absent"],
     ),
     from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; of several places the first that has a token." }), "header"),
-    claims: optional(
-      record(anyOf([scalar, array(scalar, { min: 1 })]), {
-        describe: "Values that claims must equal, or contain if they are lists; a configured list requires all its members. scope is read as a space-separated list.",
-      }),
-    ),
-    claims_to_headers: optional(
-      record(headerName("The header for the claim."), { describe: "Claims that are sent to the upstream, each with its header." }),
-    ),
+    ...CLAIM_FIELDS,
   },
   {
     describe: "Requires a signed JSON Web Token.",
@@ -73,12 +66,7 @@ const fields = object(
       const [field, wrong] = keysProblem(value, algorithms);
       if (wrong !== undefined) complain(wrong, field);
       if (value.exp === "optional" && value.require.includes("exp")) complain('is in "require": leave it out of one of them', "exp");
-      const headerOf = new Map<string, string>();
-      for (const [claim, header] of Object.entries(value.claimsToHeaders ?? {})) {
-        const other = headerOf.get(header.toLowerCase());
-        if (other !== undefined) complain(`is the header of ${other} already: the upstream could not distinguish them`, "claims_to_headers", claim);
-        headerOf.set(header.toLowerCase(), claim);
-      }
+      checkClaimHeaders(value, complain);
     },
   },
 );
@@ -123,16 +111,12 @@ export const jwt = definePlugin({
     const source = keySource(config, algorithms, tools);
     const check = verifier(config, algorithms, tools);
     const readToken = tokenReader(typeof config.from === "string" ? [config.from] : config.from);
-    const withClaims = headerReplacer(Object.values(config.claimsToHeaders ?? {}));
+    const admit = admission(config);
     const refuse = refusals(tools.gatewayName);
     const assumed = tools.verifiedClaims === null ? null : assumedVerdict(config, tools.verifiedClaims, tools.clock);
     return (next) => {
       const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
-        if (typeof verdict === "string") return refuse(exchange, verdict);
-        const { identity, claims, headers } = verdict;
-        if (identity !== null) exchange.call.notes.identity = identity;
-        else exchange.call.personal = true;
-        return next(exchange.with({ identity: identity ?? exchange.identity, claims, ...withClaims(exchange, headers) }));
+        return typeof verdict === "string" ? refuse(exchange, verdict) : admit(next, exchange, verdict);
       };
       if (assumed !== null) return (exchange) => settle(exchange, assumed());
       return (exchange) => {
@@ -171,11 +155,7 @@ function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tool
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 
 /** The result for a valid token. */
-interface Verified {
-  readonly claims: JwtClaims;
-  readonly identity: string | null;
-  /** For the upstream. */
-  readonly headers: HeaderList;
+interface Verified extends Admitted {
   /** Milliseconds since 1970; Infinity when it never ends. */
   readonly expiresAt: number;
   /** The key set that verified it. */
@@ -216,7 +196,7 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock, kee
     }
     const claims = parts.claims();
     if (claims === null) return "malformed";
-    const bytes = freeze(claims) * BYTES_PER_VALUE + token.length * BYTES_PER_CHARACTER;
+    const bytes = freezeClaims(claims) + token.length * BYTES_PER_CHARACTER;
     const verdict = examine(claims, now, keys);
     if (typeof verdict !== "string" && token.length <= MAX_REMEMBERED_TOKEN) remembered.set(token, verdict, bytes);
     return verdict;
@@ -246,27 +226,15 @@ function mediaType(text: string): string {
   return lower.includes("/") ? lower : `application/${lower}`;
 }
 
-/** Freezes claims deeply, since all requests with one token share them; returns how many values there are. */
-function freeze(claims: JwtClaims): number {
-  const found: unknown[] = [claims];
-  for (const value of found) if (typeof value === "object" && value !== null) found.push(...Object.values(Object.freeze(value)));
-  return found.length;
-}
-
 /** In characters. */
-const MAX_TOKEN = 16 * 1024;
 const MAX_REMEMBERED_TOKEN = 4 * 1024;
-/** An estimate of the memory that claims and headers take. */
-const BYTES_PER_VALUE = 48;
-const BYTES_PER_CHARACTER = 4;
 
 /** Checks the claims of a token whose signature is valid. */
 function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet) => Verdict {
   const leewayMs = config.leewayS * 1000;
   const issuers = listOf(config.iss);
   const audiences = listOf(config.aud);
-  const demands = Object.entries(config.claims ?? {}).map(([name, wanted]) => ({ name, read: claimReader(name), wanted: listOf(wanted)! }));
-  const forwarded = Object.entries(config.claimsToHeaders ?? {}).map(([name, header]) => ({ read: claimReader(name), header }));
+  const headersFor = claimsCheck(config);
   const required = [...(config.exp === "required" ? ["exp"] : []), ...config.require].map(claimReader);
   return (claims, now, keys) => {
     const { exp, nbf, iat } = claims;
@@ -277,66 +245,33 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
     if (required.some((read) => read(claims) === undefined)) return "incomplete";
     if (issuers !== null && !issuers.includes(claims.iss as string)) return "issuer";
     if (audiences !== null && !audiences.some((each) => (Array.isArray(claims.aud) ? claims.aud.includes(each) : claims.aud === each))) return "audience";
-    if (!demands.every(({ name, read, wanted }) => holdsAll(read(claims), wanted, name))) return "claims";
-    const headers: string[] = [];
-    for (const { read, header } of forwarded) {
-      const value = headerText(read(claims));
-      if (value === null) return "unfit";
-      if (value !== undefined) headers.push(header, value);
-    }
+    const headers = headersFor(claims);
+    if (typeof headers === "string") return headers;
     const identity = typeof claims.sub === "string" && claims.sub !== "" ? claims.sub : null;
     return { claims, identity, headers, expiresAt, keys };
   };
 }
 
-function listOf<T>(value: T | readonly T[] | undefined): readonly T[] | null {
-  return value === undefined ? null : Array.isArray(value) ? (value as readonly T[]) : [value as T];
-}
-
-/** `scope` is one text with several values (RFC 8693 §4.2). */
-function holdsAll(claim: unknown, wanted: readonly unknown[], name: string): boolean {
-  const held: readonly unknown[] = Array.isArray(claim) ? claim : name === "scope" && typeof claim === "string" ? [claim, ...claim.split(" ")] : [claim];
-  return wanted.every((each) => held.includes(each));
-}
-
-/** A claim as the value of a header, in UTF-8; undefined without the claim, null for objects and control characters. */
-function headerText(claim: unknown): string | null | undefined {
-  if (claim === undefined) return undefined;
-  const items = Array.isArray(claim) ? (claim as unknown[]) : [claim];
-  if (!items.every((item) => typeof item === "string" || typeof item === "number" || typeof item === "boolean")) return null;
-  const written = claimText(claim);
-  return CONTROL.test(written) ? null : utf8(written);
-}
-
-const CONTROL = /[\x00-\x1f\x7f]/;
-
 /** Error code and detail of each refusal. */
 const REFUSALS = {
-  missing: ["token_missing", "Send an access token."],
-  ambiguous: ["token_invalid", "There is more than one access token."],
-  malformed: ["token_invalid", "The access token is malformed."],
+  ...TOKEN_REFUSALS,
   critical: ["token_invalid", "The access token asks for extensions that are not known here."],
   algorithm: ["token_invalid", "The access token is signed with an algorithm that is not accepted here."],
   type: ["token_invalid", "The access token is of a type that is not accepted here."],
   "unknown key": ["token_invalid", "The access token is not signed with a key that is known here."],
   signature: ["token_invalid", "The signature of the access token is not right."],
   expired: ["token_expired", "The access token has expired."],
-  early: ["token_invalid", "The access token is not valid yet."],
   incomplete: ["token_invalid", "The access token lacks a claim that is required here."],
   issuer: ["token_invalid", "The access token is not from the issuer that is trusted here."],
   audience: ["token_invalid", "The access token is not for here."],
-  claims: ["token_invalid", "The access token has a claim with a value that is not accepted here."],
-  unfit: ["token_invalid", "The access token has a claim that cannot be passed on."],
   "no keys": ["auth_unavailable", "The access token cannot be verified at the moment."],
 } as const;
 
 function refusals(realm: string): (exchange: Exchange, why: keyof typeof REFUSALS) => Reply {
-  const challenge = `Bearer realm=${quotedString(realm)}`;
-  return ({ call }, why) => {
+  const refuse = tokenRefusals("jwt", realm, REFUSALS);
+  return (exchange, why) => {
+    if (why !== "no keys") return refuse(exchange, why);
     const [code, detail] = REFUSALS[why];
-    if (code === "auth_unavailable") return problem(call, code, { detail, headers: ["Retry-After", "5"], why: "jwt: the issuer's keys could not be fetched" });
-    if (code === "token_missing") return problem(call, code, { detail, headers: ["WWW-Authenticate", challenge] });
-    const headers = ["WWW-Authenticate", `${challenge}, error="invalid_token", error_description=${quotedString(detail)}`];
-    return problem(call, code, { detail, headers, why: `jwt: ${why}` });
+    return problem(exchange.call, code, { detail, headers: ["Retry-After", "5"], why: "jwt: the issuer's keys could not be fetched" });
   };
 }

@@ -1,7 +1,7 @@
 /**
  * Keys and signatures of JWTs: which key fits which algorithm (RFC 7518 §3, RFC 8037 §3.1), and JSON Web Key Sets (RFC 7517).
  */
-import { constants, createHmac, createPublicKey, createSecretKey, timingSafeEqual, verify, type JsonWebKey, type KeyObject } from "node:crypto";
+import { constants, createHmac, createPublicKey, createSecretKey, sign, timingSafeEqual, verify, type JsonWebKey, type KeyObject } from "node:crypto";
 
 /** Algorithms by name; "none" is not supported. */
 const ALGORITHMS = {
@@ -63,23 +63,34 @@ export function isSignedBy(key: KeyObject, algorithm: Algorithm, signed: string,
     const right = createHmac(kind.hash, key).update(signed).digest();
     return signature.length === right.length && timingSafeEqual(signature, right);
   }
-  const data = Buffer.from(signed, "latin1");
+  if (kind.family === "ec" && signature.length !== kind.bytes) return false;
   try {
-    switch (kind.family) {
-      case "rsa":
-        return verify(kind.hash, data, { key, padding: constants.RSA_PKCS1_PADDING }, signature);
-      case "pss":
-        return verify(kind.hash, data, { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }, signature);
-      case "ec":
-        // Raw r and s, each as long as the curve (RFC 7518 §3.4).
-        return signature.length === kind.bytes && verify(kind.hash, data, { key, dsaEncoding: "ieee-p1363" }, signature);
-      case "eddsa":
-        return verify(null, data, key, signature);
-    }
+    return verify(kind.family === "eddsa" ? null : kind.hash, Buffer.from(signed, "latin1"), { key, ...PADDING[kind.family] }, signature);
   } catch {
     // OpenSSL throws for signatures of a wrong form.
     return false;
   }
+}
+
+const PADDING = {
+  rsa: { padding: constants.RSA_PKCS1_PADDING },
+  pss: { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST },
+  // Raw r and s, each as long as the curve (RFC 7518 §3.4).
+  ec: { dsaEncoding: "ieee-p1363" },
+  eddsa: {},
+} as const;
+
+/** The algorithm of signatures by this private key: of those that fit it, the first in the table. Undefined: none fits. */
+export function signingAlgorithm(key: KeyObject): Algorithm | undefined {
+  return ALGORITHM_NAMES.find((name) => !isHmac(name) && unfitness(key, name) === undefined);
+}
+
+/** A signed JWT in compact form, by a private key that fits the algorithm, which is none of HMAC. */
+export function signedJwt(claims: object, key: KeyObject, algorithm: Algorithm, id: string | undefined): string {
+  const kind = ALGORITHMS[algorithm];
+  if (kind.family === "hmac") throw new TypeError(`${algorithm} has no private key`);
+  const signed = [{ alg: algorithm, typ: "JWT", kid: id }, claims].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+  return `${signed}.${sign(kind.family === "eddsa" ? null : kind.hash, Buffer.from(signed), { key, ...PADDING[kind.family] }).toString("base64url")}`;
 }
 
 interface NamedKey {

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { Audit } from "../../lib/cli/audit_sources.ts";
 import { CA, SERVER } from "../support/certs.ts";
-import { emptyFolder, fileWith, program, runningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, fileWithKind, program, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -66,6 +66,7 @@ describe("edge-gateway audit --json", () => {
       { name: "key_auth", config: { key: "${file:key.txt}" } },
       { name: "jwt", config: { alg: "RS256", iss: "i", jwks_uri: "http://127.0.0.1:9000/keys" } },
       { name: "forward_auth", enabled: false, config: { url: "http://127.0.0.1:9001/" } },
+      { name: "introspection", config: { url: "https://10.0.0.6/introspect", client_id: "a", client_secret: "s" } },
       { name: "http_log", config: { http_endpoint: "https://[::1]/log", headers: { Authorization: "Bearer ${env:LOG_TOKEN}" } } },
     ];
     const config = {
@@ -87,12 +88,12 @@ describe("edge-gateway audit --json", () => {
     expect(writes).toEqual([join(folder, "access.log")]);
     expect(listens.map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual(["http 0.0.0.0 80", "https 0.0.0.0 8443", "admin 127.0.0.1 8081", "probes 127.0.0.1 9090", "manager 127.0.0.1 5173"]);
     expect(dials.filter(({ why }) => why !== "dns").map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual([
-      ...["upstream 10.0.0.5 8080", "health 10.0.0.5 8080", "own store store.example 443", "jwks 127.0.0.1 9000", "http_log ::1 443"],
+      ...["upstream 10.0.0.5 8080", "health 10.0.0.5 8080", "own store store.example 443", "jwks 127.0.0.1 9000", "introspection 10.0.0.6 443", "http_log ::1 443"],
       ...["redis 10.0.0.7 7000", "redis 10.0.0.8 7001", "redis * 7000", "redis * 7001", "otlp 10.0.0.10 4318", "manager 10.0.0.9 81"],
     ]);
     expect(secrets).toEqual([
       ...["env:METRICS_TOKEN", `file:${join(folder, "key.txt")}`, `file:${join(folder, "s.key")}`],
-      ...["global.counters.url[0]", "global.counters.url[1]", "services[0].routes[0].plugins[4].config.http_endpoint", "env:LOG_TOKEN"],
+      ...["global.counters.url[0]", "global.counters.url[1]", "services[0].routes[0].plugins[4].config.client_secret", "services[0].routes[0].plugins[5].config.http_endpoint", "env:LOG_TOKEN"],
     ]);
   });
 
@@ -201,14 +202,9 @@ describe("audit refuses", () => {
   it.each([
     ["nonsense", '["nonsense"]', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
     ["another scheme", '["redis://store.example"]', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
-    ["an error", '(() => { throw new Error("no URL") })()', "no URL"],
+    ["an error", '(() => { throw new Error("no URL") })()', 'plugin own: urls of its "dials" has thrown: no URL'],
   ])("a plugin module whose dials give no URLs, in one line: %s", async (_title, urls, message) => {
-    const folder = emptyFolder();
-    const module = `export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), dials: { why: "own", urls: () => ${urls} }, create: () => (next) => next });\n`;
-    writeFileSync(join(folder, "own.mjs"), module);
-    const file = join(folder, "gw.json");
-    const sha256 = createHash("sha256").update(module).digest("hex");
-    writeFileSync(file, JSON.stringify({ global: { plugin_modules: [{ path: "own.mjs", sha256 }] }, services: [service({ plugins: [{ name: "own", config: {} }] })] }));
+    const file = fileWithKind(`dials: { why: "own", urls: () => ${urls} }, create: () => (next) => next`);
     expect(await program(["audit", "--config", file]).ended).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${file}: ${message}\n` });
   });
 

@@ -9,7 +9,7 @@ import { explanationView } from "../../lib/admin/views.ts";
 import { EXPLANATION } from "../admin/harness.ts";
 import { backend } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
-import { fileWith, program, PROGRAM, runningProgram } from "../support/process.ts";
+import { fileWith, fileWithKind, program, PROGRAM, runningProgram } from "../support/process.ts";
 
 const CREDENTIALS = { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" };
 const upstreams = [{ id: "a", host: "127.0.0.1", port: 9, weight: 3 }, { host: "::1", port: 10 }, { id: "old", host: "127.0.0.1", port: 11, weight: 0 }];
@@ -93,6 +93,26 @@ Upstreams, weighted, asked for /items/7?x=1
     const { stdout } = await explained(["GET", "/x", "--config", config]);
     expect(stdout).toContain(`  service  forward_auth  asks http://127.0.0.1:${port}: not done here\n  service  http_log      passes the request on\n`);
     expect(connections.total).toBe(0);
+  });
+
+  it("explain with a file dials nothing for a plugin module that asks its server as soon as it is created", async () => {
+    const { port, connections } = await backend();
+    const url = `http://127.0.0.1:${port}/`;
+    const create = `create: (_config, tools) => {
+      const asked = tools.client().ask({ url: new URL("${url}"), timeoutMs: 5000, maxBytes: 100 }).then(({ status }) => String(status), (error) => error.message);
+      return () => async ({ call }) => kit.problem(call, "forbidden", { headers: ["Location", await asked] });
+    }`;
+    const { code, stdout } = await explained(["GET", "/x", "--config", fileWithKind(`dials: { why: "own", urls: () => ["${url}"] }, ${create}`)]);
+    expect([code, stdout]).toEqual([0, expect.stringContaining(`asks http://127.0.0.1:${port}: not done here\n`)]);
+    expect(connections.total).toBe(0);
+  });
+
+  it.each([
+    ['dials: { why: "own", urls: () => { throw new TypeError("no URL"); } }, create: () => (next) => next', 'plugin own: urls of its "dials" has thrown: no URL'],
+    ['create: () => { throw new TypeError("no store"); }', 'plugin own of service "s" cannot be created: no store'],
+  ])("explain exits 2 with one line if a plugin cannot be used: %s", async (members, message) => {
+    const file = fileWithKind(members);
+    expect(await explained(["GET", "/x", "--config", file])).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${file}: ${message}\n` });
   });
 
   it("explain takes the file from CONFIG_FILE_PATH, or gw.json of the working directory; ADMIN_URL alone asks no gateway", async () => {

@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { SERVER, STRANGER } from "../support/certs.ts";
 import { oneService } from "../support/gateway.ts";
 import { freePort, socketOrigin } from "../support/origin.ts";
-import { fileWith, program } from "../support/process.ts";
+import { fileWith, fileWithKind, program } from "../support/process.ts";
 import { connect } from "../support/raw_client.ts";
 import { pem } from "./pem.ts";
 
@@ -29,6 +29,15 @@ describe("a start that fails", () => {
     const { code, stderr } = await program(["--config", "/nowhere/gw.json"]).ended;
     expect(code).toBe(2);
     expect(stderr).toContain("cannot read /nowhere/gw.json: ");
+  });
+
+  it.each([
+    ["dials throw", 'dials: { why: "own", urls: () => { throw new TypeError("no URL"); } }, create: () => (next) => next', 'plugin own: urls of its "dials" has thrown: no URL'],
+    ["dials give a text", 'dials: { why: "own", urls: () => "http://store.example" }, create: () => (next) => next', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
+    ["create throws", 'create: () => { throw new TypeError("no store"); }', 'plugin own of service "s" cannot be created: no store'],
+  ])("a start that fails exits 1 if %s, with one line that names the plugin kind and what is wrong", async (_what, members, message) => {
+    const file = fileWithKind(members);
+    expect(await program(["--config", file, "--http-port", "0"]).ended).toMatchObject({ code: 1, stdout: "", stderr: `edge-gateway: ${file}: ${message}\n` });
   });
 
   it("a start that fails exits 1 if HTTP_PORT is in use, and names port and setting", async () => {

@@ -43,6 +43,20 @@ describe("tools.client", () => {
     expect((await ask(gateway.port, { path: "/a/r" })).body.toString()).toBe(`no connection is opened to 127.0.0.1 port ${port} (${why}): neither the configuration nor a setting names this server`);
   });
 
+  it.each<[string, () => never, string]>([
+    ["throw", () => { throw new TypeError("no store"); }, 'urls of its "dials" has thrown: no store'],
+    ["return a text", () => "http://127.0.0.1:1/" as never, 'urls of its "dials" has to return a list of http and https URLs'],
+    ["return another scheme", () => ["redis://127.0.0.1"] as never, 'urls of its "dials" has to return a list of http and https URLs'],
+  ])("a configuration with a kind whose dials %s is refused, also by a reload, and the kind is named", async (_what, urls, message) => {
+    const { port } = await backend();
+    const broken = { ...asking({ dials: { why: "asking", urls } }), name: "broken" };
+    const [good, bad] = [oneService(port), oneService(port, { plugins: [{ name: "broken", config: { url: "http://127.0.0.1:1/" } }] })];
+    await expect(running(bad, { plugins: [broken] })).rejects.toThrow(`plugin broken: ${message}`);
+    const { gateway } = await running(good, { plugins: [broken] });
+    await expect(gateway.reload(bad)).rejects.toThrow(`plugin broken: ${message}`);
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [`plugin broken: ${message}`] });
+  });
+
   it.each([[{ why: 1, urls: () => [] }], [{ why: "x" }], ["x"]])("a kind whose dials are %j is refused", (dials) => {
     expect(kindProblem({ ...asking({}), dials })).toBe('plugin asking: "dials" is { why, urls }: a reason, and a function that returns the URLs of a configuration');
   });

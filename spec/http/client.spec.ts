@@ -61,7 +61,7 @@ describe("a request", () => {
     expect(origin.connections.total).toBe(2);
   });
 
-  it("a request runs once more on a new connection when the kept connection breaks, if the method is GET or HEAD", async () => {
+  it("a request runs once more on a new connection when the kept connection breaks, if the method is GET or HEAD or it is repeatable", async () => {
     let served = 0;
     const origin = await byteBackend((socket) => {
       let nth = 0;
@@ -72,6 +72,9 @@ describe("a request", () => {
     expect((await asking.ask(to(origin.port))).status).toBe(200);
     expect(served).toBe(2);
     expect(await failure(asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x") })))).toBe("unreachable");
+    await asking.ask(to(origin.port));
+    expect((await asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x"), isRepeatable: true }))).status).toBe(200);
+    expect(await failure(asking.ask(to(origin.port, { isRepeatable: false })))).toBe("unreachable");
   });
 
   it("a request does not reuse a connection whose request was answered before it was read", async () => {

@@ -1,5 +1,6 @@
 /** Runs the program as a child process that ends with the test at the latest. */
 import { spawn, type ChildProcess } from "node:child_process";
+import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -102,6 +103,15 @@ export function fileWith(content: unknown, name = "gw.json"): string {
   const path = join(emptyFolder(), name);
   writeFileSync(path, typeof content === "string" ? content : textOf(content));
   return path;
+}
+
+/** A configuration of one service whose plugin, of the kind "own", is defined by `{ name, schema, MEMBERS }` in a module beside it. */
+export function fileWithKind(members: string): string {
+  const module = `export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), ${members} });\n`;
+  const path = fileWith(module, "own.mjs");
+  const plugins = [{ name: "own", config: {} }];
+  const global = { plugin_modules: [{ path, sha256: createHash("sha256").update(module).digest("hex") }] };
+  return fileWith({ global, services: [{ name: "s", base_path: "/", upstreams: [{ host: "10.0.0.5", port: 8080 }], plugins, routes: [{ path: "/x" }] }] });
 }
 
 /** A configuration as JSON, with the HTTP/1 codec of this run. */

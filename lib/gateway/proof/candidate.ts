@@ -8,18 +8,22 @@ import { AccessLog } from "../../observe/access_log.ts";
 import { Metrics } from "../../observe/metrics.ts";
 import type { ConfigText, ConfigurationOptions } from "../config_reader.ts";
 import { Configuration } from "../configuration.ts";
+import type { Explanation, Question } from "../explain.ts";
+import { ON_DEMAND } from "../parts.ts";
 import type { StandIns } from "../plugin_instances.ts";
 import { Runtime } from "../runtime.ts";
 
 export class Candidate {
   readonly configuration: Configuration;
   readonly #runtime: Runtime;
+  readonly #clock: Clock;
 
   /**
    * `text` takes the place of the content of `configFile`. Throws a `ConfigError` when the configuration is refused, and the error of a
    * plugin that cannot be created.
    */
   constructor(options: ConfigurationOptions, text?: ConfigText, clock: Clock = systemClock) {
+    this.#clock = clock;
     this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules?.parts);
     const accessLog = new AccessLog({ sink: null, clock, log: silentLog });
     const tools = { clock, log: silentLog, metrics: new Metrics(), runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
@@ -29,6 +33,13 @@ export class Candidate {
       this.#runtime.destroy();
       throw error;
     }
+  }
+
+  /** As `Gateway.explain`, with secrets masked. */
+  async explain(question: Question): Promise<Explanation> {
+    const { explain } = await ON_DEMAND.explain();
+    const { configuration } = this;
+    return explain(question, configuration.snapshot.masked(), { clock: this.#clock, log: silentLog, runtime: this.#runtime, configuration });
   }
 
   /** Closes what its plugins hold. */

@@ -53,6 +53,7 @@ function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
 /** The field that holds a URL, and what is sent or fetched there. */
 const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> = {
   jwt: ["jwksUri", "fetches the keys that verify tokens"],
+  introspection: ["url", "sends access tokens and the gateway's own credentials"],
   forward_auth: ["url", "sends the callers' credentials"],
   http_log: ["httpEndpoint", "sends its log"],
 };

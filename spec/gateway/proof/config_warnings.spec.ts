@@ -105,6 +105,7 @@ describe("configWarnings", () => {
     ["jwt", { ...HMAC, aud: "a" }],
     ["mtls", {}],
     ["forward_auth", { url: "http://127.0.0.1:1/" }],
+    ["introspection", { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s" }],
     ["acl", { whitelist: ["10.0.0.0/8"] }],
     ["bot_protection", { blacklist: ["x"] }],
     ["request_termination", {}],
@@ -233,6 +234,7 @@ describe("configWarnings", () => {
 
   it.each([
     [{ name: "forward_auth", config: { url: "URL" } }],
+    [{ name: "introspection", config: { url: "URL", client_id: "a", client_secret: "s" } }],
     [{ name: "http_log", config: { http_endpoint: "URL" } }],
     [{ name: "jwt", config: { jwks_uri: "URL", alg: "RS256", aud: "a" } }],
   ])("$name must not reach another machine over plain HTTP", (plugin) => {

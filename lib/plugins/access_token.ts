@@ -1,0 +1,136 @@
+/**
+ * Shared by plugins that admit requests by an access token: the claims it must have, the headers made of them, and refusals (RFC 6750 §3).
+ */
+import type { ErrorCode } from "../base/errors.ts";
+import type { JwtClaims } from "../base/jwt.ts";
+import { anyOf, array, boolean, number, optional, record, string, type ObjectOut } from "../config/schema.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
+import { quotedString, type HeaderList } from "../http/headers.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { claimReader, claimText, utf8 } from "./claims.ts";
+import { headerName, headerReplacer } from "./endpoint.ts";
+
+const scalar = anyOf([string(), number(), boolean()]);
+
+export const CLAIM_FIELDS = {
+  claims: optional(
+    record(anyOf([scalar, array(scalar, { min: 1 })]), {
+      describe: "Values that claims must equal, or contain if they are lists; a configured list requires all its members. scope is read as a space-separated list.",
+    }),
+  ),
+  claims_to_headers: optional(
+    record(headerName("The header for the claim."), { describe: "Claims that are sent to the upstream, each with its header." }),
+  ),
+};
+
+type ClaimSettings = ObjectOut<typeof CLAIM_FIELDS>;
+
+/** Reports two claims with one header. */
+export function checkClaimHeaders({ claimsToHeaders }: ClaimSettings, complain: (message: string, ...under: string[]) => void): void {
+  const headerOf = new Map<string, string>();
+  for (const [claim, header] of Object.entries(claimsToHeaders ?? {})) {
+    const other = headerOf.get(header.toLowerCase());
+    if (other !== undefined) complain(`is the header of ${other} already: the upstream could not distinguish them`, "claims_to_headers", claim);
+    headerOf.set(header.toLowerCase(), claim);
+  }
+}
+
+/** Returns a function that gives the headers for the upstream, or why the claims are refused. */
+export function claimsCheck({ claims: required, claimsToHeaders }: ClaimSettings): (claims: JwtClaims) => HeaderList | "claims" | "unfit" {
+  const demands = Object.entries(required ?? {}).map(([name, wanted]) => ({ name, read: claimReader(name), wanted: listOf(wanted)! }));
+  const forwarded = Object.entries(claimsToHeaders ?? {}).map(([name, header]) => ({ read: claimReader(name), header }));
+  return (claims) => {
+    if (!demands.every(({ name, read, wanted }) => holdsAll(read(claims), wanted, name))) return "claims";
+    const headers: string[] = [];
+    for (const { read, header } of forwarded) {
+      const value = headerText(read(claims));
+      if (value === null) return "unfit";
+      if (value !== undefined) headers.push(header, value);
+    }
+    return headers;
+  };
+}
+
+export function listOf<T>(value: T | readonly T[] | undefined): readonly T[] | null {
+  return value === undefined ? null : Array.isArray(value) ? (value as readonly T[]) : [value as T];
+}
+
+/** `scope` is one text with several values (RFC 8693 §4.2, RFC 7662 §2.2). */
+export function holdsAll(claim: unknown, wanted: readonly unknown[], name: string): boolean {
+  const held: readonly unknown[] = Array.isArray(claim) ? claim : name === "scope" && typeof claim === "string" ? [claim, ...claim.split(" ")] : [claim];
+  return wanted.every((each) => held.includes(each));
+}
+
+/** A claim as the value of a header, in UTF-8; undefined without the claim, null for objects and control characters. */
+function headerText(claim: unknown): string | null | undefined {
+  if (claim === undefined) return undefined;
+  const items = Array.isArray(claim) ? (claim as unknown[]) : [claim];
+  if (!items.every((item) => typeof item === "string" || typeof item === "number" || typeof item === "boolean")) return null;
+  const written = claimText(claim);
+  return CONTROL.test(written) ? null : utf8(written);
+}
+
+const CONTROL = /[\x00-\x1f\x7f]/;
+
+/** The result for a token that is accepted. */
+export interface Admitted {
+  readonly claims: JwtClaims | null;
+  readonly identity: string | null;
+  /** For the upstream. */
+  readonly headers: HeaderList;
+}
+
+/** Returns a function that passes a request on as one of the caller whose token it has. */
+export function admission({ claimsToHeaders }: ClaimSettings): (next: Handler, exchange: Exchange, admitted: Admitted) => Reply | Promise<Reply> {
+  const withClaims = headerReplacer(Object.values(claimsToHeaders ?? {}));
+  return (next, exchange, { identity, claims, headers }) => {
+    if (identity !== null) exchange.call.notes.identity = identity;
+    else exchange.call.personal = true;
+    return next(exchange.with({ identity: identity ?? exchange.identity, claims, ...withClaims(exchange, headers) }));
+  };
+}
+
+/** Freezes claims deeply, since all requests with one token share them; returns an estimate of the bytes that they take beside their texts. */
+export function freezeClaims(claims: JwtClaims): number {
+  const found: unknown[] = [claims];
+  for (const value of found) if (typeof value === "object" && value !== null) found.push(...Object.values(Object.freeze(value)));
+  return found.length * BYTES_PER_VALUE;
+}
+
+const BYTES_PER_VALUE = 48;
+/** An estimate of the memory that texts of claims and headers take, by the length of the JSON that has them. */
+export const BYTES_PER_CHARACTER = 4;
+
+/** In characters. */
+export const MAX_TOKEN = 16 * 1024;
+
+/** Error code and detail. */
+type Refusal = readonly [ErrorCode, string];
+
+/** Refusals that do not depend on the kind of token. */
+export const TOKEN_REFUSALS = {
+  missing: ["token_missing", "Send an access token."],
+  ambiguous: ["token_invalid", "There is more than one access token."],
+  malformed: ["token_invalid", "The access token is malformed."],
+  early: ["token_invalid", "The access token is not valid yet."],
+  claims: ["token_invalid", "The access token has a claim with a value that is not accepted here."],
+  unfit: ["token_invalid", "The access token has a claim that cannot be passed on."],
+} as const;
+
+/** Returns a function that refuses with a challenge (RFC 6750 §3), without `error` if there was no token. `scopes`: for `forbidden`. */
+export function tokenRefusals<Why extends string>(
+  plugin: string,
+  realm: string,
+  refusals: Readonly<Record<Why, Refusal>>,
+  scopes: readonly string[] = [],
+): (exchange: Exchange, why: Why) => Reply {
+  const challenge = `Bearer realm=${quotedString(realm)}`;
+  return ({ call }, why) => {
+    const [code, detail] = refusals[why];
+    if (code === "token_missing") return problem(call, code, { detail, headers: ["WWW-Authenticate", challenge] });
+    const error = code === "forbidden" ? `error="insufficient_scope", scope=${quotedString(scopes.join(" "))}` : 'error="invalid_token"';
+    const headers = ["WWW-Authenticate", `${challenge}, ${error}, error_description=${quotedString(detail)}`];
+    return problem(call, code, { detail, headers, why: `${plugin}: ${why}` });
+  };
+}

@@ -1,0 +1,253 @@
+/**
+ * The plugin kind `introspection`: admits requests with an access token that its authorization server calls active (RFC 7662).
+ *
+ * Refusals are as in RFC 6750 §3: 401 for a token that is not active, 403 for a scope that is missing.
+ */
+import { hash } from "node:crypto";
+import { messageOf } from "../base/errors.ts";
+import { isTime, type JwtClaims } from "../base/jwt.ts";
+import type { MemoryPart } from "../base/shared_memory.ts";
+import { CLIENT_TLS } from "../config/model.ts";
+import { anyOf, array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
+import type { Client } from "../http/client.ts";
+import type { Call, Exchange } from "../http/exchange.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, holdsAll, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
+import type { Admitted } from "./access_token.ts";
+import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
+import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
+import { definePlugin, type KeptState, type Tools } from "./plugin.ts";
+import { sparseCount } from "./sparse_count.ts";
+import { TOKEN_PLACE, tokenReader } from "./token_place.ts";
+
+const seconds = (max: number, describe: string) => integer({ min: 0, max, describe });
+const scope = string({ pattern: /^[\x21\x23-\x5b\x5d-\x7e]+$/, hint: "one scope, without spaces and quotes" });
+
+const schema = object(
+  {
+    url: httpUrl("The introspection endpoint of the authorization server."),
+    ...CLIENT_FIELDS,
+    token_from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; of several places the first that has a token." }), "header"),
+    scopes: withDefault(array(scope, { describe: "Scopes that a token must have, all of them." }), []),
+    ...CLAIM_FIELDS,
+    leeway_s: withDefault(seconds(3600, "Allowed clock difference for exp and nbf, in seconds."), 0),
+    cache_s: withDefault(seconds(86_400, "How long a token that was accepted is not asked about again, in seconds; never beyond its exp."), 60),
+    negative_cache_s: withDefault(seconds(86_400, "How long a token that was refused is not asked about again, in seconds."), 10),
+    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Time limit for the whole answer, in milliseconds." }), 1_000),
+    tls: optional(CLIENT_TLS),
+    on_error: withDefault(oneOf(["deny", "allow"], { describe: "What happens to a request if the server cannot be asked about its token." }), "deny"),
+  },
+  {
+    describe: "Asks an authorization server whether the access token is active.",
+    refine(value, complain) {
+      checkClient(value, complain);
+      checkTls(value.url, value.tls, complain);
+      checkClaimHeaders(value, complain);
+    },
+  },
+);
+
+type Config = Infer<typeof schema>;
+
+export const introspection = definePlugin({
+  name: "introspection",
+  schema,
+  guards: true,
+  identifies: true,
+  dials: { why: "introspection", urls: ({ url }) => [url] },
+  create(config, tools) {
+    const tls = clientTls(config.tls);
+    const client = tools.keep("client", { tls }, () => tools.client({ tls }));
+    const introspector = tools.keep("tokens", config, () => new Introspector(config, tools, client));
+    const readToken = tokenReader(typeof config.tokenFrom === "string" ? [config.tokenFrom] : config.tokenFrom);
+    const admit = admission(config);
+    const refuse = tokenRefusals("introspection", tools.gatewayName, REFUSALS, config.scopes);
+    const logPassed = sparseCount(tools.clock, (requests, error: string) => {
+      const fields = { plugin: tools.scope.key, host: new URL(config.url).host, requests, error };
+      tools.log.warn("introspection admits requests because its server cannot be asked", fields);
+    });
+    const assumed = tools.verifiedClaims === null ? null : { active: true, ...tools.verifiedClaims };
+    return (next) => {
+      const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
+        if (typeof verdict === "string") return refuse(exchange, verdict);
+        if (!("error" in verdict)) return admit(next, exchange, verdict);
+        const { error } = verdict;
+        // A request whose client disconnected is not forwarded.
+        if (config.onError === "deny" || exchange.call.aborted) {
+          return problem(exchange.call, "auth_unavailable", { why: `introspection: ${error}`, headers: ["Retry-After", "1"] });
+        }
+        logPassed(error);
+        return admit(next, exchange, { identity: null, claims: exchange.claims, headers: [] });
+      };
+      if (assumed !== null) return (exchange) => settle(exchange, introspector.examine(assumed));
+      return (exchange) => {
+        const token = readToken(exchange);
+        if (token === undefined) return refuse(exchange, "missing");
+        if (token === null) return refuse(exchange, "ambiguous");
+        const verdict = introspector.verdict(token, exchange.call);
+        return verdict instanceof Promise ? verdict.then((late) => settle(exchange, late)) : settle(exchange, verdict);
+      };
+    };
+  },
+});
+
+/** Error code and detail of each refusal. */
+const REFUSALS = {
+  ...TOKEN_REFUSALS,
+  inactive: ["token_invalid", "The access token is not active."],
+  expired: ["token_invalid", "The access token has expired."],
+  scope: ["forbidden", "The access token lacks a scope that is required here."],
+} as const;
+
+/** What an answer says of a token. */
+type Finding = Admitted | keyof typeof REFUSALS;
+
+/** `error`: why nothing is known of the token. */
+type Verdict = Finding | { readonly error: string };
+
+interface Remembered {
+  readonly finding: Finding;
+  /** By `clock.now()`. */
+  readonly until: number;
+  /** In milliseconds since 1970; Infinity when the token never expires. */
+  readonly expiresAt: number;
+}
+
+/** A request to the server that has not been answered. */
+interface Question {
+  readonly verdict: Promise<Verdict>;
+  readonly controller: AbortController;
+  /** How many requests wait for it. */
+  waiting: number;
+}
+
+/** Asks about tokens, about each of them once at a time, and remembers the answers. */
+class Introspector implements KeptState {
+  readonly examine: (claims: JwtClaims) => Finding;
+  readonly #config: Config;
+  readonly #clock: Tools["clock"];
+  readonly #client: Client;
+  readonly #credentials: ReturnType<typeof clientCredentials>;
+  /** By the SHA-256 of the token. */
+  readonly #remembered: MemoryPart<Remembered>;
+  readonly #questions = new Map<string, Question>();
+
+  constructor(config: Config, { clock, verdicts }: Tools, client: Client) {
+    this.examine = examiner(config, clock);
+    this.#config = config;
+    this.#clock = clock;
+    this.#client = client;
+    this.#credentials = clientCredentials(config, config.url, clock);
+    this.#remembered = verdicts.part();
+  }
+
+  /** A promise where the server has to be asked. Requests with one token share its answer; it is given up when none of them waits any more. */
+  verdict(token: string, call: Call): Verdict | Promise<Verdict> {
+    const key = hash("sha256", token, "base64url");
+    const known = this.#remembered.get(key);
+    if (known !== undefined) {
+      if (this.#clock.now() < known.until && this.#clock.wall() < known.expiresAt) return known.finding;
+      this.#remembered.delete(key);
+    }
+    let question = this.#questions.get(key);
+    if (question === undefined) {
+      if (token.length > MAX_TOKEN || !VISIBLE.test(token)) return "malformed";
+      question = this.#question(token, key);
+    }
+    return this.#wait(question, key, call);
+  }
+
+  #question(token: string, key: string): Question {
+    const controller = new AbortController();
+    const verdict = this.#ask(token, key, controller.signal).finally(() => this.#forget(key, question));
+    const question: Question = { verdict, controller, waiting: 0 };
+    this.#questions.set(key, question);
+    return question;
+  }
+
+  #wait(question: Question, key: string, call: Call): Promise<Verdict> {
+    question.waiting++;
+    return new Promise((resolve, reject) => {
+      question.verdict.then(resolve, reject);
+      call.onAbort(() => {
+        resolve({ error: "the client has disconnected" });
+        if (--question.waiting > 0) return;
+        this.#forget(key, question);
+        question.controller.abort();
+      });
+    });
+  }
+
+  /** There may be another one about the same token. */
+  #forget(key: string, question: Question): void {
+    if (this.#questions.get(key) === question) this.#questions.delete(key);
+  }
+
+  /** Waiting requests still get their answers. */
+  close(): void {
+    this.#remembered.close();
+  }
+
+  async #ask(token: string, key: string, signal: AbortSignal): Promise<Verdict> {
+    const { url, timeoutMs, cacheS, negativeCacheS } = this.#config;
+    const { headers, fields } = this.#credentials();
+    const form = new URLSearchParams({ token, token_type_hint: "access_token", ...fields });
+    let answer: { readonly body: Buffer; readonly claims: JwtClaims };
+    try {
+      const request = { url: new URL(url), method: "POST", headers: [...FORM_HEADERS, ...headers], body: Buffer.from(form.toString()) };
+      const { status, body } = await this.#client.ask({ ...request, isRepeatable: true, timeoutMs, maxBytes: MAX_BYTES, signal });
+      answer = { body, claims: claimsOf(status, body) };
+    } catch (error) {
+      return { error: messageOf(error) };
+    }
+    const { claims, body } = answer;
+    const bytes = freezeClaims(claims);
+    const finding = this.examine(claims);
+    const isAdmitted = typeof finding !== "string";
+    // A token that is not valid yet may be soon.
+    const lifetimeS = isAdmitted ? cacheS : finding === "early" ? 0 : negativeCacheS;
+    if (lifetimeS > 0) {
+      const expiresAt = isAdmitted && isTime(claims.exp) ? claims.exp * 1000 : Infinity;
+      this.#remembered.set(key, { finding, until: this.#clock.now() + lifetimeS * 1000, expiresAt }, isAdmitted ? bytes + body.length * BYTES_PER_CHARACTER : 0);
+    }
+    return finding;
+  }
+}
+
+/** RFC 6749 §A.12. */
+const VISIBLE = /^[\x20-\x7e]+$/;
+const FORM_HEADERS = ["Content-Type", "application/x-www-form-urlencoded", "Accept", "application/json"];
+const MAX_BYTES = 64 * 1024;
+
+/** Throws for anything else than an answer of RFC 7662 §2.2. A member that is null counts as missing. */
+function claimsOf(status: number, body: Buffer): JwtClaims {
+  if (status !== 200) throw new Error(`it answered with status ${status}`);
+  let claims: JwtClaims | null;
+  try {
+    claims = JSON.parse(body.toString()) as JwtClaims | null;
+  } catch {
+    throw new Error("its answer is not JSON");
+  }
+  if (typeof claims?.active !== "boolean") throw new Error('its answer has no "active" that is true or false');
+  const odd = ["exp", "nbf"].find((name) => !isTime(claims[name] ?? 0));
+  if (odd !== undefined) throw new Error(`"${odd}" of its answer is not a number of seconds`);
+  return claims;
+}
+
+/** The server has checked the times by its own clock; they are checked again, since answers are remembered. */
+function examiner(config: Config, clock: Tools["clock"]): (claims: JwtClaims) => Finding {
+  const { scopes, leewayS } = config;
+  const headersFor = claimsCheck(config);
+  return (claims) => {
+    const { active, exp, nbf } = claims;
+    const now = clock.wall();
+    if (active !== true) return "inactive";
+    if (isTime(exp) && now >= (exp + leewayS) * 1000) return "expired";
+    if (isTime(nbf) && now < (nbf - leewayS) * 1000) return "early";
+    if (!holdsAll(claims.scope, scopes, "scope")) return "scope";
+    const headers = headersFor(claims);
+    if (typeof headers === "string") return headers;
+    const identity = [claims.sub, claims.username, claims.client_id].find((name) => typeof name === "string" && name !== "") as string | undefined;
+    return { claims, identity: identity ?? null, headers };
+  };
+}
