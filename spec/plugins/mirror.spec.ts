@@ -1,7 +1,8 @@
 import http from "node:http";
+import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { headerValue, headerValues } from "../../lib/http/headers.ts";
-import type { Gateway } from "../../lib/index.ts";
+import { definePlugin, schema, type Gateway } from "../../lib/index.ts";
 import { mirror } from "../../lib/plugins/mirror.ts";
 import { backend, byteBackend, client, gate, get, rawBackend, recordedLog } from "../journeys/harness.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
@@ -76,6 +77,24 @@ describe("the copy of a request", () => {
     await counted(wire.gateway, "sent", 1);
     await counted(node.gateway, "sent", 1);
     expect(copies.seen.map((seen) => seen.body.toString() === body)).toEqual([true, true]);
+  });
+
+  it("has the body that a plugin behind it reads by an iterator, and replaces", async () => {
+    const [upstream, copies] = [await backend(), await backend()];
+    const upper = definePlugin({
+      name: "upper",
+      schema: schema.object({}),
+      create: () => (next) => async (exchange) => {
+        let text = "";
+        for await (const chunk of exchange.body!) text += String(chunk).toUpperCase();
+        return next(exchange.with({ body: Readable.from([text]) }));
+      },
+    });
+    const { gateway, port } = await running(oneService(upstream.port, { plugins: [plugin(copies.port), { name: "upper" }] }), { plugins: [upper] });
+    const body = "x".repeat(60_000);
+    for (const headers of [[], ["Transfer-Encoding", "chunked"]]) await ask(port, { path: "/a/x", method: "POST", body, headers });
+    await counted(gateway, "sent", 2);
+    expect([upstream, copies].map(({ seen }) => seen.map((each) => each.body.toString()))).toEqual([Array(2).fill(body.toUpperCase()), Array(2).fill(body)]);
   });
 
   it("is what the plugin sees: after changes of plugins before it, and before changes of plugins behind it", async () => {
