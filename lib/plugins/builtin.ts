@@ -12,6 +12,7 @@ import { httpLog } from "./http_log.ts";
 import { introspection } from "./introspection.ts";
 import { jwt } from "./jwt.ts";
 import { keyAuth } from "./key_auth.ts";
+import { mirror } from "./mirror.ts";
 import { mtls } from "./mtls.ts";
 import type { AnyPlugin } from "./plugin.ts";
 import { rateLimit } from "./rate_limit.ts";
@@ -25,5 +26,5 @@ import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
   keyAuth, rateLimit, mtls, jwt, introspection, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination,
-  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, fault,
+  requestHeaders, responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault,
 ];
