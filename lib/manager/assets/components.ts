@@ -113,6 +113,11 @@ export function stateBadge(): Badge {
   };
 }
 
+/** The group of an upstream. */
+export function groupBadge(group: string): HTMLElement {
+  return el("span", { class: "badge badge--plain badge--wrap" }, ...breakable(group));
+}
+
 /** Hides the badge without a label. */
 export function setOptional(badge: Badge, label: Label | null): void {
   badge.node.hidden = label === null;
