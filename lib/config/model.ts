@@ -7,9 +7,11 @@ import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
 import { countersSchema } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
+import { HASH_ON } from "./hash_on.ts";
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
+import { checkSplit, SPLIT } from "./split.ts";
 import { TEST_FILES, TESTS } from "./tests.ts";
 
 /** The part of a plugin kind that the configuration needs. */
@@ -101,6 +103,8 @@ export function configSchema(kinds: readonly PluginKind[]) {
   );
 }
 
+const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
+
 type Plugins = s.Schema<readonly PluginInstance[], readonly PluginInput[]>;
 
 function globalSchema(plugins: Plugins) {
@@ -149,7 +153,9 @@ function serviceSchema(plugins: Plugins) {
       name: NAME,
       base_path: BASE_PATH,
       protocol: choice(["http", "https", "h2c", "h2"], "Protocol used towards upstreams."),
-      load_balancing_strategy: choice(["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash"], "Upstream selection strategy."),
+      load_balancing_strategy: choice(STRATEGIES, "Upstream selection strategy."),
+      hash_on: s.optional(HASH_ON),
+      split: s.optional(SPLIT),
       upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
       routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
       plugins: s.withDefault(plugins, []),
@@ -166,8 +172,11 @@ function serviceSchema(plugins: Plugins) {
       tls: s.optional(UPSTREAM_TLS),
     },
     {
-      refine({ protocol, tls }, report) {
+      refine({ protocol, tls, loadBalancingStrategy, hashOn, split, upstreams }, report) {
+        if (loadBalancingStrategy === "hash" && hashOn === undefined) report('needs "hash_on" beside it, such as "header:X-Tenant"', "load_balancing_strategy");
+        if (loadBalancingStrategy !== "hash" && hashOn !== undefined) report(`is for load_balancing_strategy "hash"; this service has "${loadBalancingStrategy}"`, "hash_on");
         if (tls !== undefined && protocol !== "https" && protocol !== "h2") report(`is for protocol "https" and "h2"; this service has "${protocol}"`, "tls");
+        if (split !== undefined) checkSplit(split, upstreams, report);
       },
     },
   );
@@ -201,6 +210,7 @@ const UPSTREAM = s.named(
     host: s.string({ hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
     weight: integer(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
+    group: s.optional(NAME),
   }),
 );
 

@@ -120,10 +120,16 @@ export function number(options: RangeOptions = {}): Schema<number, number> {
   return numeric("number", Number.isFinite, options);
 }
 
-function numeric(type: "integer" | "number", fits: (value: number) => boolean, options: RangeOptions): Schema<number, number> {
+/** Of a whole: 0–100. A quotient of integers is the same floating-point number as its decimal form, so the test of the decimals is exact. */
+export function percent(options: Described = {}): Schema<number, number> {
+  const fits = (value: number) => value === Math.round(value * 100) / 100;
+  return numeric("number", fits, { min: 0, max: 100, ...options }, " with at most two decimals");
+}
+
+function numeric(type: "integer" | "number", fits: (value: number) => boolean, options: RangeOptions, form = ""): Schema<number, number> {
   const { min = -Infinity, max = Infinity, describe } = options;
   const schema: Schema<number, number> = define({
-    expects: `${type === "integer" ? "an integer" : "a number"}${rangeText(min, max)}`,
+    expects: `${type === "integer" ? "an integer" : "a number"}${rangeText(min, max)}${form}`,
     describe,
     kinds: ["number"],
     check(node, at, context) {

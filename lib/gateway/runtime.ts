@@ -20,6 +20,7 @@ import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
 import { FailureReports, HEALTH_BYTES, type UpstreamFailures } from "../upstream/shared_health.ts";
+import type { SplitPicker } from "../upstream/split.ts";
 import type { SessionsOptions } from "../upstream/sessions.ts";
 import { Parts } from "./parts.ts";
 
@@ -50,6 +51,8 @@ export interface UpstreamSetPlan {
   readonly breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null;
   /** Null: they are not probed. */
   readonly checks: CheckSettings | null;
+  /** Default: requests are not divided among groups. */
+  readonly split?: SplitPicker | null;
 }
 
 export interface CheckSettings extends HealthCheckSettings {

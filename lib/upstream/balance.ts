@@ -1,9 +1,9 @@
 /**
  * Load-balancing strategies: each chooses among the upstreams that can be used.
  */
-import { parseAddress } from "../base/cidr.ts";
 import { mix } from "../base/mix.ts";
 import type { Exchange } from "../http/exchange.ts";
+import { hashKey, textHash, type HashKey } from "./hash_key.ts";
 
 /** The properties of an upstream that a strategy uses. */
 export interface Candidate {
@@ -22,12 +22,19 @@ export interface Balancer {
   pick<Peer extends Candidate>(candidates: readonly Peer[], exchange: Exchange): Peer | null;
 }
 
-export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash"] as const;
+export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
 export type Strategy = (typeof STRATEGIES)[number];
 
+/** The settings of a service that concern the choice. */
+export interface Balancing {
+  readonly loadBalancingStrategy: Strategy;
+  /** For `hash`: see `hashKey`. Default: the client's address. */
+  readonly hashOn?: string;
+}
+
 /** `random` gives numbers from 0 to below 1. */
-export function balancer(strategy: Strategy, random: () => number = Math.random): Balancer {
-  switch (strategy) {
+export function balancer({ loadBalancingStrategy, hashOn = "client_ip" }: Balancing, random: () => number = Math.random): Balancer {
+  switch (loadBalancingStrategy) {
     case "round_robin":
     case "weighted":
       return smoothRotation;
@@ -36,7 +43,9 @@ export function balancer(strategy: Strategy, random: () => number = Math.random)
     case "random_two_choices":
       return randomTwoChoices(random);
     case "ip_hash":
-      return ipHash;
+      return hashing(hashKey("client_ip"));
+    case "hash":
+      return hashing(hashKey(hashOn));
   }
 }
 
@@ -99,37 +108,26 @@ function randomTwoChoices(random: () => number): Balancer {
 }
 
 /**
- * The same upstream for the same client address, an IPv6 one by its /64: every upstream draws a number for it, and the best wins
- * (rendezvous hashing). Without one of them its clients spread over the others, and no other client moves.
+ * The same upstream for the same key: every upstream draws a number for it, and the best wins (weighted rendezvous hashing). Without one of
+ * them its keys spread over the others, and no other key moves. Requests without a key go to each upstream in turn.
  */
-const ipHash: Balancer = {
-  pick(candidates, exchange) {
-    const client = clientHash(exchange.clientAddress);
-    let best = null;
-    let lowest = Infinity;
-    for (const peer of candidates) {
-      // The least -ln(u)/w falls to each in proportion to its weight. +0.5 keeps u off 0.
-      const u = (mix(client ^ textHash(peer.id)) + 0.5) / 0x1_0000_0000;
-      const draw = -Math.log(u) / peer.weightNow;
-      if (draw < lowest) {
-        lowest = draw;
-        best = peer;
+function hashing(keyOf: HashKey): Balancer {
+  return {
+    pick(candidates, exchange) {
+      const key = keyOf(exchange);
+      if (key === null) return rotate(candidates, Infinity);
+      let best = null;
+      let lowest = Infinity;
+      for (const peer of candidates) {
+        // The least -ln(u)/w falls to each in proportion to its weight. +0.5 keeps u off 0.
+        const u = (mix(key ^ textHash(peer.id)) + 0.5) / 0x1_0000_0000;
+        const draw = -Math.log(u) / peer.weightNow;
+        if (draw < lowest) {
+          lowest = draw;
+          best = peer;
+        }
       }
-    }
-    return best;
-  },
-};
-
-function clientHash(address: string): number {
-  const parsed = parseAddress(address);
-  if (parsed === null) return textHash(address);
-  const { version, words } = parsed;
-  return version === 4 ? mix(words[3]) : mix(mix(words[0]) ^ words[1]);
-}
-
-/** FNV-1a, 32 bits. */
-function textHash(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
-  return mix(hash);
+      return best;
+    },
+  };
 }

@@ -29,6 +29,8 @@ export class Peer implements Destination<Connections>, Candidate {
   readonly health: UpstreamHealth;
   /** As configured; 0: no new requests. A reload may change it. */
   weight = 1;
+  /** As configured; null: none. A reload may change it. */
+  group: string | null = null;
   turn = 0;
   /** In the main thread of several: requests in progress and open connections of all workers. */
   readonly ofWorkers = { load: 0, open: 0 };
@@ -82,6 +84,8 @@ export function authorityOf({ host, port, protocol }: { readonly host: string; r
 export interface Member {
   readonly peer: Peer;
   readonly weight: number;
+  /** Default: none. */
+  readonly group?: string | undefined;
   readonly health: HealthSettings;
 }
 
@@ -90,6 +94,7 @@ export interface UpstreamReport extends Omit<HealthReport, "state"> {
   readonly host: string;
   readonly port: number;
   readonly weight: number;
+  readonly group: string | null;
   /** "draining": its weight is 0. */
   readonly state: HealthReport["state"] | "draining";
   /** Whether it gets requests now. */
@@ -164,9 +169,10 @@ export class UpstreamSet {
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
     // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same upstream.
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
-    for (const { peer, weight, health } of members) {
+    for (const { peer, weight, group = null, health } of members) {
       if (isReweighted) peer.turn = 0;
       peer.weight = weight;
+      peer.group = group;
       peer.health.configure(health);
     }
     this.#breaker = breaker?.breaker ?? null;
@@ -179,8 +185,8 @@ export class UpstreamSet {
     for (const peer of this.peers) peer.health.close();
   }
 
-  /** Chooses by `balancer` among `peers`, the upstreams of one snapshot. */
-  picker(peers: readonly Peer[], balancer: Balancer): Picker {
+  /** Chooses by `balancer` among `peers`, upstreams of one snapshot; `choosable` says which of them can be used now. */
+  picker(peers: readonly Peer[], balancer: Balancer, choosable = usableOf): Picker {
     let usable: readonly Peer[] = [];
     let version = -1;
     return {
@@ -188,7 +194,7 @@ export class UpstreamSet {
         const latest = Atomics.load(this.#changes, 0);
         if (version !== latest) {
           version = latest;
-          usable = usableOf(peers);
+          usable = choosable(peers);
         }
         const left = tried.length === 0 ? usable : usable.filter((peer) => !tried.includes(peer));
         return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
@@ -202,10 +208,10 @@ export class UpstreamSet {
       name: this.service,
       circuitBreaker: this.#breaker?.report ?? null,
       upstreams: this.peers.map((peer) => {
-        const { id, host, port, weight, inFlight } = peer;
+        const { id, host, port, weight, group, inFlight } = peer;
         const report = peer.health.report;
         const state = weight === 0 ? "draining" : report.state;
-        return { id, host, port, weight, ...report, state, usable: usable.includes(peer), inFlight };
+        return { id, host, port, weight, group, ...report, state, usable: usable.includes(peer), inFlight };
       }),
     };
   }
@@ -238,8 +244,11 @@ export class UpstreamSet {
 }
 
 /** If none is healthy, the ejected ones: they may answer after all. */
-function usableOf(peers: readonly Peer[]): readonly Peer[] {
-  const weighted = peers.filter(({ weight }) => weight > 0);
-  const usable = weighted.filter(({ health }) => health.usable);
-  return usable.length > 0 ? usable : weighted.filter(({ health }) => health.ejected);
+export function usableOf(peers: readonly Peer[]): readonly Peer[] {
+  const healthy = healthyOf(peers);
+  return healthy.length > 0 ? healthy : peers.filter(({ weight, health }) => weight > 0 && health.ejected);
+}
+
+export function healthyOf(peers: readonly Peer[]): readonly Peer[] {
+  return peers.filter(({ weight, health }) => weight > 0 && health.usable);
 }

@@ -118,7 +118,7 @@ export const EXPLANATION: Explanation = {
   forwarded: "/x",
   plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, verdict: "answers 401 key_missing" }],
   strategy: "round_robin",
-  upstreams: [{ id: "u", host: "h", port: 1, weight: 1, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, share: 1 }],
+  upstreams: [{ id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, share: 1 }],
 };
 
 export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
@@ -141,10 +141,10 @@ export const HEALTH: GatewayHealth = {
       name: "a",
       circuitBreaker: { state: "open", since: Date.UTC(2026, 0, 3) },
       upstreams: [
-        { id: "u", host: "h", port: 1, weight: 2, state: "ejected", usable: false, since: Date.UTC(2026, 0, 1), until: Date.UTC(2026, 0, 2), reason: "status 503", inFlight: 4 },
+        { id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false, since: Date.UTC(2026, 0, 1), until: Date.UTC(2026, 0, 2), reason: "status 503", inFlight: 4 },
       ],
     },
-    { name: "b", circuitBreaker: null, upstreams: [{ id: "v", host: "h", port: 2, weight: 1, state: "unknown", usable: true, since: null, until: null, reason: null, inFlight: 0 }] },
+    { name: "b", circuitBreaker: null, upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, inFlight: 0 }] },
   ],
 };
 

@@ -252,7 +252,7 @@ describe("schema", () => {
     expect(Object.keys(schema.properties).sort()).toEqual(expect.arrayContaining(["global", "services"]));
     const { Service, Route, Upstream, Plugin } = schema.$defs;
     expect(Service.required.slice().sort()).toEqual(["base_path", "name", "routes", "upstreams"]);
-    expect(Service.properties.load_balancing_strategy).toMatchObject({ enum: ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash"], default: "round_robin" });
+    expect(Service.properties.load_balancing_strategy).toMatchObject({ enum: ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"], default: "round_robin" });
     expect(Service.properties.upstreams).toMatchObject({ type: "array", minItems: 1 });
     expect(Upstream.properties.port.anyOf ?? [Upstream.properties.port]).toEqual(
       expect.arrayContaining([expect.objectContaining({ type: "integer", minimum: 1, maximum: 65535 })]),

@@ -21,7 +21,7 @@ export function candidates(text: string): MadeUpCandidate[] {
 export const caller = (i: number) => madeUpExchange({ clientAddress: `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}` });
 
 export function balancing(strategy: Strategy): void {
-  const strategyOf = () => balancer(strategy, random(7).next);
+  const strategyOf = () => balancer({ loadBalancingStrategy: strategy }, random(7).next);
 
   it("gives null without candidates", () => {
     expect(strategyOf().pick([], caller(1))).toBeNull();

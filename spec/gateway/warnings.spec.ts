@@ -29,7 +29,7 @@ const quiet: WarningsSource = {
 };
 
 const codes = (changes: Partial<WarningsSource>) => warningsOf({ ...quiet, ...changes }).map(({ code }) => code);
-const upstream = { id: "u", host: "h", port: 1, weight: 1, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0 } as const;
+const upstream = { id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0 } as const;
 
 describe("warnings", () => {
   it("a healthy gateway has no warnings", () => {

@@ -10,7 +10,7 @@ const picks = (strategy: ReturnType<typeof balancer>, all: readonly MadeUpCandid
   Array.from({ length: n }, (_each, i) => strategy.pick(all, caller(i))?.id ?? "none").join("");
 
 describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
-  const strategy = balancer(name);
+  const strategy = balancer({ loadBalancingStrategy: name });
 
   it("uses the upstreams in turn, in the order of the configuration", () => {
     expect(picks(strategy, candidates("a b c"), 7)).toBe("abcabca");
@@ -39,7 +39,7 @@ describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
 });
 
 describe("least_connections", () => {
-  const strategy = balancer("least_connections");
+  const strategy = balancer({ loadBalancingStrategy: "least_connections" });
   const busy = (text: string, ...loads: number[]) => candidates(text).map((each, i) => ({ ...each, load: loads[i]! }));
 
   it("selects the upstream with the least load", () => {
@@ -59,7 +59,7 @@ describe("least_connections", () => {
 describe("random_two_choices", () => {
   it("selects the less loaded of two upstreams, so that the most loaded of all gets nothing", () => {
     const all = candidates("a b c d").map((each, i) => ({ ...each, load: i === 2 ? 9 : 1 }));
-    const order = picks(balancer("random_two_choices", random(1).next), all, 500);
+    const order = picks(balancer({ loadBalancingStrategy: "random_two_choices" }, random(1).next), all, 500);
     expect(order).not.toContain("c");
     expect(new Set(order).size).toBe(3);
   });
@@ -71,12 +71,12 @@ describe("random_two_choices", () => {
       const loads = all.map(({ load }) => load);
       return Math.max(...loads) - Math.min(...loads);
     };
-    expect(spread(balancer("random_two_choices", random(3).next))).toBeLessThan(20);
+    expect(spread(balancer({ loadBalancingStrategy: "random_two_choices" }, random(3).next))).toBeLessThan(20);
   });
 });
 
 describe("ip_hash", () => {
-  const strategy = balancer("ip_hash");
+  const strategy = balancer({ loadBalancingStrategy: "ip_hash" });
   const N = 10;
   const callers = 20_000;
   const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.0.${i}:8080`).map((id) => id.replace(":", "_")).join(" "));

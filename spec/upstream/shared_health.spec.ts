@@ -34,7 +34,7 @@ function bench(settings: HealthSettings = HEALTH) {
     };
     const pools: Record<string, ReturnType<typeof madeUpPool>> = { a: madeUpPool(), b: madeUpPool() };
     adopt(settings);
-    const picker = upstreamSet.picker(upstreamSet.peers, balancer("round_robin"));
+    const picker = upstreamSet.picker(upstreamSet.peers, balancer({ loadBalancingStrategy: "round_robin" }));
     const picks = () => Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])?.id ?? "-").join("");
     return { upstreamSet, health: (id: string) => upstreamSet.peers.find((peer) => peer.id === id)!.health, picks, adopt };
   };

@@ -27,7 +27,7 @@ function bench(text: string) {
     });
     fleet.adopt(members, null);
     const peers = members.map(({ peer }) => peer);
-    return { peers, picker: fleet.picker(peers, balancer("round_robin")) };
+    return { peers, picker: fleet.picker(peers, balancer({ loadBalancingStrategy: "round_robin" })) };
   };
   const first = adopt(text);
   const picks = (n: number, tried: readonly Peer[] = []) =>
@@ -162,7 +162,7 @@ describe("a reload", () => {
 it("reports the state of each upstream, and whether it gets requests", () => {
   const { fleet, peers } = bench("a b c:0");
   peers[0]!.health.failed("connect ECONNREFUSED");
-  const at = { host: "127.0.0.1", port: 80, inFlight: 0 };
+  const at = { host: "127.0.0.1", port: 80, group: null, inFlight: 0 };
   expect(fleet.report).toEqual({
     name: "s",
     circuitBreaker: null,

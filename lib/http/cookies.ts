@@ -1,0 +1,31 @@
+/**
+ * Reads cookies of a request (RFC 6265 §4.2).
+ */
+import { sameName, type HeaderList } from "./headers.ts";
+
+/**
+ * The first result of `read` that is not null, over the values of all cookies with this name in their order. Names compare with case.
+ * Values are given as they are sent, with quotes where they have some.
+ */
+export function findCookie<T>(headers: HeaderList, name: string, read: (value: string) => T | null): T | null {
+  for (let i = 0; i < headers.length; i += 2) {
+    if (!sameName(headers[i]!, "cookie")) continue;
+    const line = headers[i + 1]!;
+    for (let start = 0; start < line.length; ) {
+      const semicolon = line.indexOf(";", start);
+      const end = semicolon < 0 ? line.length : semicolon;
+      while (line.charCodeAt(start) === SPACE) start++;
+      if (line.startsWith(name, start)) {
+        const equals = line.indexOf("=", start + name.length);
+        if (equals >= 0 && equals < end && line.slice(start, equals).trimEnd() === name) {
+          const found = read(line.slice(equals + 1, end).trim());
+          if (found !== null) return found;
+        }
+      }
+      start = end + 1;
+    }
+  }
+  return null;
+}
+
+const SPACE = 0x20;
