@@ -54,20 +54,29 @@ export interface Group {
 }
 
 /** Those of the splits first, in their order. Empty where no upstream has a group. */
-export function groupsOf({ upstreams, split = [] }: Pick<ServiceConfig, "upstreams" | "split">): readonly Group[] {
-  const ofSplits = split.map(({ group }) => group);
-  const names = new Set([...ofSplits, ...upstreams.flatMap(({ group }) => (group === undefined ? [] : [group]))]);
+export function groupsOf(service: Distributed): readonly Group[] {
+  const { upstreams, split = [] } = service;
+  const names = new Set([...split.map(({ group }) => group), ...upstreams.flatMap(({ group }) => group ?? [])]);
   if (names.size === 0) return [];
-  const rest = upstreams.filter(({ group }) => group === undefined);
-  const rulesOf = (name: string): readonly string[] => {
-    const own = split.filter(({ group }) => group === name).map((entry) => `${splitShare(entry)}, by ${entry.hash_on === undefined ? "request" : hashedText(entry.hash_on)}`);
-    return rest.length === 0 || split.length === 0 ? [...own, THE_REST] : own;
+  const rest = restOf(service);
+  const groupOf = (name: string | null): Group => {
+    const own = upstreams.filter(({ group = null }) => group === name);
+    const shares = split.filter(({ group }) => group === name).map((entry) => `${splitShare(entry)}, by ${entry.hash_on === undefined ? "request" : hashedText(entry.hash_on)}`);
+    return { group: name, upstreams: own, rules: own.some((upstream) => rest.includes(upstream)) ? [...shares, split.length === 0 ? "its share by weight" : "the rest, by weight"] : shares };
   };
-  const groups = [...names].map((name): Group => ({ group: name, upstreams: upstreams.filter(({ group }) => group === name), rules: rulesOf(name) }));
-  return rest.length === 0 ? groups : [...groups, { group: null, upstreams: rest, rules: [THE_REST] }];
+  const groups = [...names].map(groupOf);
+  return upstreams.some(({ group }) => group === undefined) ? [...groups, groupOf(null)] : groups;
 }
 
-const THE_REST = "the rest, by weight";
+type Distributed = { readonly upstreams: readonly UpstreamConfig[] } & Pick<ServiceConfig, "split">;
+
+/** The upstreams that get what no split takes: those without a group; if every one has a group, those in groups without a split, or all. */
+function restOf({ upstreams, split = [] }: Distributed): readonly UpstreamConfig[] {
+  if (split.length === 0) return upstreams;
+  const ungrouped = upstreams.filter(({ group }) => group === undefined);
+  const others = upstreams.filter((upstream) => split.every(({ group }) => group !== upstream.group));
+  return ungrouped.length > 0 ? ungrouped : others.length > 0 ? others : upstreams;
+}
 
 /** A share of a service's traffic, 0 to 1: measured, or without traffic by the splits and the weights of usable upstreams. */
 export interface Share {
@@ -76,32 +85,31 @@ export interface Share {
 }
 
 /** By id. With `states` null all upstreams are usable. */
-export function sharesOf(
-  service: { readonly upstreams: readonly Pick<UpstreamConfig, "id" | "weight" | "group">[] } & Pick<ServiceConfig, "split">,
-  states: readonly Pick<UpstreamHealth, "id" | "usable">[] | null,
-  rateOf: (id: string) => number,
-): ReadonlyMap<string, Share> {
+export function sharesOf(service: Distributed, states: readonly Pick<UpstreamHealth, "id" | "usable">[] | null, rateOf: (id: string) => number): ReadonlyMap<string, Share> {
   const { upstreams } = service;
   const rates = upstreams.map(({ id }) => rateOf(id));
   const rate = rates.reduce((a, b) => a + b, 0);
   if (rate > 0) return new Map(upstreams.map(({ id }, i) => [id, { share: rates[i]! / rate, how: "measured" }]));
   const unusable = new Set((states ?? []).filter(({ usable }) => !usable).map(({ id }) => id));
-  const shares = plannedShares(service, (id) => !unusable.has(id));
-  return new Map(upstreams.map(({ id }, i) => [id, { share: shares[i]!, how: "planned" }]));
+  const planned = plannedShares(service, (id) => !unusable.has(id));
+  return new Map(upstreams.map(({ id }) => [id, { share: planned.get(id) ?? 0, how: "planned" }]));
 }
 
-/** How many requests meet the conditions of a split is not known: such entries count for nothing. */
-function plannedShares({ upstreams, split = [] }: Parameters<typeof sharesOf>[0], usable: (id: string) => boolean): readonly number[] {
-  const weights = upstreams.map(({ id, weight }) => (usable(id) ? weight : 0));
-  const shares = upstreams.map(() => 0);
-  const spread = (share: number, to: (group: string | undefined) => boolean): boolean => {
-    const sum = weights.reduce((all, weight, i) => (to(upstreams[i]!.group) ? all + weight : all), 0);
-    if (sum > 0) for (const [i, weight] of weights.entries()) if (to(upstreams[i]!.group)) shares[i]! += (share * weight) / sum;
-    return sum > 0;
+/** By id. How many requests meet the conditions of a split is not known, so such splits are left out. */
+function plannedShares(service: Distributed, usable: (id: string) => boolean): ReadonlyMap<string, number> {
+  const { upstreams, split = [] } = service;
+  const shares = new Map<string, number>();
+  /** False: none of them can be used. */
+  const spread = (share: number, to: readonly UpstreamConfig[]): boolean => {
+    const targets = to.filter(({ id }) => usable(id));
+    const weight = targets.reduce((sum, each) => sum + each.weight, 0);
+    if (weight > 0) for (const each of targets) shares.set(each.id, (shares.get(each.id) ?? 0) + (share * each.weight) / weight);
+    return weight > 0;
   };
-  let rest = 1;
-  for (const { group: name, percent, match } of split) if (match === undefined && spread(percent / 100, (group) => group === name)) rest -= percent / 100;
-  const isRest = (group: string | undefined) => group === undefined || split.length === 0 || upstreams.every((upstream) => upstream.group !== undefined);
-  if (rest > 0 && !spread(rest, isRest)) spread(rest, () => true);
+  let left = 1;
+  for (const { group: name, percent, match } of split) {
+    if (match === undefined && spread(percent / 100, upstreams.filter(({ group }) => group === name))) left -= percent / 100;
+  }
+  if (left > 0 && !spread(left, restOf(service))) spread(left, upstreams);
   return shares;
 }

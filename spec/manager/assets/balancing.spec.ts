@@ -49,11 +49,25 @@ describe("the groups of a service", () => {
     ]);
   });
 
-  it("share the rest where every upstream has a group", () => {
-    const groups = groupsOf({ upstreams: [fresh, upstream("blue", 1, "blue")], split: [{ group: "canary", percent: 5 }] });
-    expect(groups.map(({ group, rules }) => [group, ...rules])).toEqual([
-      ["canary", "5 %, by request", "the rest, by weight"],
+  const rulesOf = (upstreams: readonly ReturnType<typeof upstream>[], split?: Parameters<typeof groupsOf>[0]["split"]) =>
+    groupsOf({ upstreams, ...(split !== undefined && { split }) }).map(({ group, rules }) => [group, ...rules]);
+
+  it("get the rest if they have no split and every upstream has a group, and divide it if all have a split", () => {
+    const [canary, blue] = [{ group: "canary", percent: 5 }, { group: "blue", percent: 50 }];
+    expect(rulesOf([fresh, upstream("b", 1, "blue")], [canary])).toEqual([
+      ["canary", "5 %, by request"],
       ["blue", "the rest, by weight"],
+    ]);
+    expect(rulesOf([fresh, upstream("b", 1, "blue")], [canary, blue])).toEqual([
+      ["canary", "5 %, by request", "the rest, by weight"],
+      ["blue", "50 %, by request", "the rest, by weight"],
+    ]);
+  });
+
+  it("have their share by weight without a split", () => {
+    expect(rulesOf([fresh, old])).toEqual([
+      ["canary", "its share by weight"],
+      [null, "its share by weight"],
     ]);
   });
 
@@ -99,10 +113,10 @@ describe("shares of upstreams", () => {
     expect(sharesAs(sharesOf(service, down("new"), idle))).toEqual([0.75, 0.25, 0, 0]);
   });
 
-  it("shares of upstreams spread the rest over all groups if every upstream has one, or if no other upstream is usable", () => {
+  it("shares of upstreams spread the rest over all groups if every one has a split, or if no other upstream is usable", () => {
     const split = [{ group: "canary", percent: 20 }];
-    const grouped = { upstreams: [upstream("new", 1, "canary"), upstream("old", 1, "stable")], split };
-    expect(sharesAs(sharesOf(grouped, null, idle))).toEqual([0.6000000000000001, 0.4]);
+    const grouped = { upstreams: [upstream("new", 1, "canary"), upstream("old", 1, "stable")], split: [...split, { group: "stable", percent: 40 }] };
+    expect(sharesAs(sharesOf(grouped, null, idle))).toEqual([0.4, 0.6000000000000001]);
     const stable = { upstreams: [upstream("new", 1, "canary"), upstream("old", 1)], split };
     expect(sharesAs(sharesOf(stable, down("old"), idle))).toEqual([1, 0]);
   });
