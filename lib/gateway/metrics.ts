@@ -36,6 +36,7 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
     counter("edge_gateway_cache_requests_total", HELP.cached, cachedOf(metrics)),
     counter("edge_gateway_plugin_requests_total", "Requests that a plugin got.", usedPlugins(metrics, (meter) => meter.requests)),
     counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
+    counter("edge_gateway_plugin_results_total", HELP.results, resultsOf(metrics)),
     { name: "edge_gateway_rate_limit_callers", type: "gauge", help: HELP.callers, samples: summed(limiters, "callers") },
     counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limiters, "shared")),
     { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]] },
@@ -70,6 +71,7 @@ const HELP = {
   refused: "Connections that a limit refused.",
   cached: "Requests that response_cache saw, by what it did.",
   plugins: "Time from when a plugin got a request until it passed it on or answered it.",
+  results: "What a plugin reports of its work.",
   callers: "Callers that a rate limit remembers.",
   shared: "Decisions of a rate limit for callers that share one allowance, because its table is full.",
   countersUp: "Whether every server of global.counters that is needed answers.",
@@ -128,6 +130,10 @@ function* cachedOf(metrics: Metrics): Samples<number> {
 
 function* usedPlugins({ plugins }: Metrics, read: (meter: { readonly requests: number; readonly ms: number }) => number): Samples<number> {
   for (const [labels, meter] of plugins) if (meter.requests > 0) yield [JSON.parse(labels) as Labels, read(meter)];
+}
+
+function* resultsOf({ plugins }: Metrics): Samples<number> {
+  for (const [labels, { results }] of plugins) for (const [result, count] of results ?? []) yield [[...(JSON.parse(labels) as Labels), "result", result], count];
 }
 
 function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {

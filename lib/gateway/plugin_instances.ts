@@ -94,15 +94,17 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const keep: Tools["keep"] = (what, settings, make) =>
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
     runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urlsOf(kind, config)])), make, inUse);
+  const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
   const { clock, verdicts } = runtime;
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts },
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress: context.egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
+    isTrial: standIns !== undefined,
+    tally: (result) => meter.tally(result),
   };
   const middleware = kind.create(config, tools);
   if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
-  const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;

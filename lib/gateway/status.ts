@@ -125,7 +125,7 @@ export interface Warning {
 
 /** A warning about the configuration, computed from it alone. */
 export interface ConfigWarning extends Warning {
-  readonly code: AcceptableWarning | "stale_acceptance";
+  readonly code: "faults_injected" | AcceptableWarning | "stale_acceptance";
   readonly path: string;
   /** The same place by indexes, for its line and column in the file. */
   readonly at: Path;
@@ -144,6 +144,7 @@ export type WarningCode =
   | "upstream_ejected"
   | "circuit_open"
   | "plugin_faults"
+  | "faults_injected"
   | "route_unreachable"
   | "guard_bypassed"
   | "cache_outside_guard"

@@ -1,6 +1,6 @@
 /**
- * Writes the warnings about a gateway at one moment, and lists them before those about its configuration. They change only when their cause
- * does, so that two lists can be compared.
+ * Writes the warnings about a gateway at one moment, and lists them before those about its configuration, except injected faults, which come
+ * first. They change only when their cause does, so that two lists can be compared.
  */
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
@@ -22,7 +22,10 @@ const MOST_WARNINGS = 100;
 export function warningsOf(source: WarningsSource): readonly Warning[] {
   const ofServices = source.upstreamSets.flatMap((upstreamSet) => [...ofService(upstreamSet)]);
   const { configWarnings } = source;
-  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofWorkers(source), ...ofServices, ...ofPlugins(source), ...configWarnings];
+  // Faults that an operator has asked for must not be taken for real ones, however many those are.
+  const faults = configWarnings.filter(({ code }) => code === "faults_injected");
+  const ofState = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofWorkers(source), ...ofServices, ...ofPlugins(source)];
+  const warnings = [...faults, ...ofState, ...configWarnings.slice(faults.length)];
   if (warnings.length <= MOST_WARNINGS) return warnings;
   const message = `There are ${warnings.length - MOST_WARNINGS} more warnings like these.`;
   const remedy = "See GET /gateway/health for every upstream, and edge-gateway validate for all warnings about the configuration.";

@@ -3,7 +3,8 @@
  * request, without an allocation once its kind of request has been seen.
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
-import type { CacheResult, Meter, Notes, PluginTime } from "../http/exchange.ts";
+import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
+import { PluginMeter } from "./plugin_meter.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
 import { BUCKETS, COARSE, FIRST, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
 
@@ -136,7 +137,7 @@ export class ServiceMeter {
 export interface MetricsPlan {
   readonly services: Map<string, ServicePlan>;
   /** Keyed by their labels as JSON. */
-  readonly plugins: Map<string, PluginTime>;
+  readonly plugins: Map<string, PluginMeter>;
 }
 
 interface PluginPlace {
@@ -179,14 +180,14 @@ export class Metrics {
   }
 
   /** Keyed by their labels as JSON. */
-  get plugins(): ReadonlyMap<string, PluginTime> {
+  get plugins(): ReadonlyMap<string, PluginMeter> {
     return this.#plugins;
   }
 
   /** Adds a plugin instance to the plan. Two with the same labels are counted together. */
-  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginTime {
+  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginMeter {
     const key = JSON.stringify(pluginLabels(place));
-    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? { requests: 0, ms: 0 };
+    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? new PluginMeter();
     plugins.set(key, meter);
     return meter;
   }

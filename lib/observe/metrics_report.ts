@@ -2,6 +2,7 @@
  * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
  */
 import { readCounts, RouteMeter, type Metrics } from "./metrics.ts";
+import { PluginMeter } from "./plugin_meter.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
 
 /** Moves all counts into a report: it has what was counted since the last one. Nothing else reads them in a worker. */
@@ -24,10 +25,7 @@ export function takeMetrics({ services, plugins, unrouted }: Metrics, report: Re
     meter.retries = 0;
   }
   report.end();
-  for (const [labels, meter] of plugins) {
-    if (meter.requests > 0 || meter.ms > 0) report.item(labels).add([meter.requests, meter.ms]);
-    meter.requests = meter.ms = 0;
-  }
+  for (const [labels, meter] of plugins) meter.take(labels, report);
   report.end();
 }
 
@@ -53,10 +51,5 @@ export function addMetrics({ services, plugins, steps, total, unrouted }: Metric
     const meter = services.get(service)?.meter;
     if (meter !== undefined) meter.retries += retries;
   }
-  while (report.item()) {
-    const [meter, requests, ms] = [plugins.get(report.name()), report.number(), report.number()];
-    if (meter === undefined) continue;
-    meter.requests += requests;
-    meter.ms += ms;
-  }
+  while (report.item()) (plugins.get(report.name()) ?? new PluginMeter()).add(report);
 }

@@ -6,6 +6,7 @@ import { basicAuth } from "./basic_auth.ts";
 import { botProtection } from "./bot_protection.ts";
 import { compress } from "./compress.ts";
 import { cors } from "./cors.ts";
+import { fault } from "./fault.ts";
 import { forwardAuth } from "./forward_auth.ts";
 import { httpLog } from "./http_log.ts";
 import { jwt } from "./jwt.ts";
@@ -23,5 +24,5 @@ import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
   keyAuth, rateLimit, mtls, jwt, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination, requestHeaders,
-  responseHeaders, redirect, compress, responseCache, requestValidation,
+  responseHeaders, redirect, compress, responseCache, requestValidation, fault,
 ];

@@ -46,6 +46,10 @@ export interface Tools {
   client(options?: Omit<HttpClientOptions, "clock" | "egress" | "why">): Client;
   /** In a test with `as.jwt`: the claims of a token whose signature counts as valid. Null otherwise, and always in a running gateway. */
   readonly verifiedClaims: Readonly<Record<string, unknown>> | null;
+  /** Whether requests are only tried out, in a test or an explanation: timers stand still there. Always false in a running gateway. */
+  readonly isTrial: boolean;
+  /** Counts a result of the instance in the metric `edge_gateway_plugin_results_total`, label `result`. At most 32 different ones; others are "other". */
+  tally(result: string): void;
 }
 
 export interface KeptState {

@@ -79,6 +79,13 @@ describe("warnings", () => {
     expect(told.map(({ path }) => path)).toEqual(["services.s", "services.s", "services.s.upstreams.u", "services.t.upstreams.u"]);
   });
 
+  it("lists injected faults first, before any number of other warnings", () => {
+    const other = { message: "m", example: null, remedy: "r", path: "p", service: null, route: null, at: [] };
+    const configWarnings = [{ ...other, code: "faults_injected" }, { ...other, code: "token_for_anyone" }] as const;
+    const told = warningsOf({ ...quiet, lastReload: { at: 0, by: "file", digest: "0123456789ab", outcome: "refused", issues: ["bad"] }, configWarnings });
+    expect(told.map(({ code }) => code)).toEqual(["faults_injected", "reload_refused", "token_for_anyone"]);
+  });
+
   it("lists at most 100 warnings, and how many more there are", () => {
     const upstreams = Array.from({ length: 300 }, () => ({ ...upstream, state: "unhealthy", usable: false }) as const);
     const told = warningsOf({ ...quiet, upstreamSets: [{ name: "s", circuitBreaker: null, upstreams }] });

@@ -30,6 +30,7 @@ const FAMILIES = [
   "edge_gateway_cache_requests_total counter",
   "edge_gateway_plugin_requests_total counter",
   "edge_gateway_plugin_seconds_total counter",
+  "edge_gateway_plugin_results_total counter",
   "edge_gateway_rate_limit_callers gauge",
   "edge_gateway_rate_limit_shared_total counter",
   "edge_gateway_counters_up gauge",
@@ -195,6 +196,27 @@ describe("metrics of plugins, bodies and connections", () => {
       ["pausing", "route", "s", "no", "1", 0.5],
     ]);
     expect(told("edge_gateway_plugin_requests_total").map((row) => row.at(-1))).toEqual([3, 2, 2, 1]);
+  });
+
+  it("metrics of plugins, bodies and connections have the results that a plugin reports, at most 32 different ones, also after a reload", async () => {
+    const counting = definePlugin({
+      name: "counting",
+      schema: schema.object({}),
+      create: (_config, { tally }) => (next) => (exchange) => {
+        tally(exchange.upstreamPath.slice(1));
+        return next(exchange);
+      },
+    });
+    const { port } = await backend();
+    const config = oneService(port, { plugins: [{ name: "counting" }, { name: "counting", id: "mine", enabled: false }] });
+    const { gateway } = await running(config, { plugins: [counting] });
+    for (const path of ["/a/x", "/a/y", "/a/x"]) await gateway.inject({ path });
+    await gateway.reload(config);
+    await gateway.inject({ path: "/a/y" });
+    const told = () => read(gateway).all("edge_gateway_plugin_results_total").map(({ labels: { plugin, level, service, route, id, result }, value }) => [plugin, level, service, route, id, result, value]);
+    expect(told()).toEqual([["counting", "service", "s", "", "1", "x", 2], ["counting", "service", "s", "", "1", "y", 2]]);
+    for (let i = 0; i < 40; i++) await gateway.inject({ path: `/a/${i}` });
+    expect([told().length, told().at(-1)!.slice(-2)]).toEqual([33, ["other", 10]]);
   });
 
   it("metrics of plugins, bodies and connections have the result of each cache look-up, without the time behind the cache", async () => {

@@ -43,7 +43,7 @@ function event({ pick, chance, int, next }: Random): (to: Made) => void {
     sent: pick([null, int(1, 5_000)]),
   });
   const [requests, tries, retries] = [int(0, 2), int(0, 2), int(0, 1)];
-  const status = pick([200, 503, null]);
+  const [status, result] = [pick([200, 503, null]), pick(["sent", "dropped"])];
   return ({ metrics, plugin }) => {
     const { meter, routes } = metrics.services.get(service)!;
     (route === null ? metrics.unrouted : routes.get(route)!).ended(method, notes, ms);
@@ -51,6 +51,7 @@ function event({ pick, chance, int, next }: Random): (to: Made) => void {
     for (let i = 0; i < retries; i++) meter.retried();
     plugin.requests += requests;
     plugin.ms += requests * ms;
+    if (requests === 2) plugin.tally(result);
   };
 }
 
@@ -75,7 +76,7 @@ function all({ metrics, plugin }: Made, stats: Stats) {
       routes: Array.from(routes, ([route, of]) => [route, ofRoute(of)]),
       upstreams: Array.from(meter.upstreams, ([id, { counts, sumMs }]) => [id, counts, rounded(sumMs)]),
     })),
-    plugin: [plugin.requests, rounded(plugin.ms)],
+    plugin: [plugin.requests, rounded(plugin.ms), [...(plugin.results ?? [])].sort()],
     stats: stats.read("all", { total: 0, upstream: () => 0 }),
   };
 }

@@ -53,6 +53,8 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     verdicts: new SharedMemory(1024 * 1024),
     client: (options) => new HttpClient({ clock, ...ANYWHERE, ...options }),
     verifiedClaims: null,
+    isTrial: false,
+    tally: () => {},
     gatewayName: "edge-gateway",
     scope: { level: "route", key, id, service: "a", route: "b" },
     log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },

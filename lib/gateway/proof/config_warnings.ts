@@ -12,7 +12,7 @@ import { isLoopback, ofPlugins } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
 import { written, type WrittenRoute } from "./written.ts";
 
-/** In the order of the configuration, without those that `global.accept_warnings` names. With 10,000 routes it takes a second. */
+/** Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names. With 10,000 routes it takes a second. */
 export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
   const steps = warningSteps(loaded);
   for (;;) {
@@ -39,7 +39,8 @@ export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTime
 function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
   const { routes, plugins } = yield* written(loaded);
   const proof = yield* proveRoutes(routes.map(entryOf), ({ guards }) => guards);
-  const warnings = [...ofCounters(loaded), ...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => compare(a.at, b.at));
+  const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
+  const warnings = [...ofCounters(loaded), ...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   return accept(warnings, loaded.config.global.acceptWarnings);
 }
 

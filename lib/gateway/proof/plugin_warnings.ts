@@ -31,6 +31,12 @@ export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMa
 
 function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
   const { kind, config } = plugin;
+  if (kind.name === "fault" && config["percent"] !== 0) {
+    const { percent, delayMs, status } = config;
+    const effects = [...(delayMs === undefined ? [] : [`wait ${String(delayMs)} ms`]), ...(status === undefined ? [] : [`get ${String(status)}`])];
+    const message = `Faults are injected by ${nameOf(plugin)}: ${String(percent)} % of its requests ${effects.join(" and ")}.`;
+    yield { code: "faults_injected", message, remedy: 'Remove the plugin, or set its "enabled" to false, when the trial is over.' };
+  }
   const claims = { ...config, ...(config["claims"] as object | undefined) } as Readonly<Record<string, unknown>>;
   if (kind.name === "jwt" && claims["iss"] === undefined && claims["aud"] === undefined) {
     const message = `${which(plugin)} accepts every token that its keys verify, also one that was issued for another service.`;

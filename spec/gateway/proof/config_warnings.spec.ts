@@ -208,6 +208,19 @@ describe("configWarnings", () => {
     expect(told([], [], [limit("client_ip"), limit("credential"), limit("all"), limit("header:X", { enabled: false })])).toEqual([]);
   });
 
+  it("injected faults come first, one warning for each plugin, which says what happens to how many requests", () => {
+    const fault = (config: object, more: object = {}) => ({ name: "fault", config, ...more });
+    const plugins = [fault({ percent: 2.5, delay_ms: 250, status: 503 }, { id: "slow" })];
+    const config = configOf([["x", "/x", fault({ delay_ms: 10 }), limit()]], { plugins }, { plugins: [limit(), fault({ status: 429 })] });
+    expect(warningsOf(config).slice(0, 3).map(({ code, path, message, example }) => [code, path, message, example])).toEqual([
+      ["faults_injected", "global.plugins.fault", "Faults are injected by fault of the global level: 100 % of its requests get 429.", "GET http://localhost/x"],
+      ["faults_injected", "services.s.plugins.slow", 'Faults are injected by fault of service "s": 2.5 % of its requests wait 250 ms and get 503.', "GET http://localhost/x"],
+      ["faults_injected", "services.s.routes.x.plugins.fault", 'Faults are injected by fault of route "x" of service "s": 100 % of its requests wait 10 ms.', "GET http://localhost/x"],
+    ]);
+    expect(pathsOf(warningsOf(config)).slice(3)).toEqual(["limit_by_any_header:global.plugins.rate_limit", "limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
+    expect(warningsOf(configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]))).toEqual([]);
+  });
+
   it("a jwt needs iss or aud", () => {
     const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "jwt", config: { ...HMAC, ...more } }]])));
     expect(told({})).toEqual(["token_for_anyone:services.s.routes.a.plugins.jwt"]);
@@ -277,6 +290,7 @@ describe("configWarnings", () => {
     ["guard_bypased:services.s", /did you mean "guard_bypassed"\?/],
     ["upstream_down:services.s", /the codes are route_unreachable, guard_bypassed, /],
     ["stale_acceptance:global", /the codes are/],
+    ["faults_injected:global", /the codes are/],
     ["guard_bypassed", /add what the warning is about: "guard_bypassed:services\.NAME\.routes\.NAME"/],
     ["guard_bypassed:", /add what the warning is about/],
   ])("refuses to accept %s, and says what to write", (entry, message) => {

@@ -1,0 +1,38 @@
+/**
+ * Counts the requests of a plugin instance, the time they take, and the results that the plugin itself reports.
+ */
+import type { PluginTime } from "../http/exchange.ts";
+import type { ReportReader, ReportWriter } from "./report.ts";
+
+/** Each result is a time series; further ones are counted as "other". */
+const MOST_RESULTS = 32;
+
+export class PluginMeter implements PluginTime {
+  requests = 0;
+  ms = 0;
+  /** By name; null while empty: most plugins report none. */
+  results: Map<string, number> | null = null;
+
+  tally(result: string, count = 1): void {
+    const results = (this.results ??= new Map<string, number>());
+    const name = results.has(result) || results.size < MOST_RESULTS ? result : "other";
+    results.set(name, (results.get(name) ?? 0) + count);
+  }
+
+  /** Moves all counts into a report: it has what was counted since the last one. */
+  take(labels: string, report: ReportWriter): void {
+    if (this.requests === 0 && this.ms === 0 && this.results === null) return;
+    report.item(labels).add([this.requests, this.ms]);
+    for (const [result, count] of this.results ?? []) report.item(result).add([count]);
+    report.end();
+    this.requests = this.ms = 0;
+    this.results = null;
+  }
+
+  /** Adds the counts of a report. */
+  add(report: ReportReader): void {
+    this.requests += report.number();
+    this.ms += report.number();
+    while (report.item()) this.tally(report.name(), report.number());
+  }
+}
