@@ -2,7 +2,7 @@
  * Shows how a service distributes its requests: as facts, and as a table of its groups of upstreams.
  */
 import type { ServiceConfig, TryFigures } from "./api.ts";
-import { hashedText, strategyText, type Group } from "./balancing.ts";
+import { strategyText, type Group } from "./balancing.ts";
 import { breakable, stateBadge } from "./components.ts";
 import { el, type Child } from "./dom.ts";
 import { percent } from "./format.ts";
@@ -11,10 +11,9 @@ import { DataTable, figureColumns, fixedPart, textPart, type Part } from "./tabl
 
 /** For `factList`. */
 export function balancingFacts(service: ServiceConfig): readonly (readonly [string, Child] | null)[] {
-  const { load_balancing_strategy: strategy, hash_on: hashOn, hash_balance_factor: factor, sticky } = service;
+  const { load_balancing_strategy: strategy, hash_balance_factor: factor, sticky } = service;
   return [
     ["Strategy", el("span", {}, el("span", { class: "mono" }, strategy), el("span", { class: "muted sub" }, strategyText(service)))],
-    hashOn === undefined ? null : ["Hash on", hashedText(hashOn)],
     factor === undefined || factor === 0 ? null : ["Most load", `${factor} % of the mean: further requests go to the next upstream`],
     sticky === undefined ? null : ["Sticky", stickyText(sticky)],
   ];

@@ -110,7 +110,7 @@ export class Pipeline {
     write(this.#listener.lines, route === null ? [] : [`${perSecond(requests)} in`, timesText(route)]);
     for (const [i, { lines }] of this.#plugins.entries()) {
       const faults = traffic.faults(i);
-      write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : `${faults} ${faults === 1 ? "fault" : "faults"}`]);
+      write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : `${faults} ${faults === 1 ? "failure" : "failures"}`]);
       lines[2]!.classList.toggle("figure--bad", faults > 0);
     }
     write(this.#strategy.lines, flows === null ? [] : flowTexts(flows.at(-1)!));

@@ -1,5 +1,5 @@
 /**
- * The plugins page: every plugin instance in a table, with its level, settings and faults.
+ * The plugins page: every plugin instance in a table, with its level, settings and failures.
  */
 import { listPage } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
@@ -52,7 +52,7 @@ export const pluginsPage: OpenPage = () => {
         make: ({ plugin }) => fixedPart(el("span", { class: `badge badge--${!plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good"}` }, plugin.enabled ? "On" : "Off")),
       },
       { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => pluginText(plugin), make: settingsPart },
-      { key: "faults", title: "Faults", kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
+      { key: "faults", title: "Failures", width: 76, kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
     ],
   });
   const note = el("p", { class: "muted" }, "Global plugins run first, then plugins of the service, then plugins of the route; within a level in the order of the configuration.");

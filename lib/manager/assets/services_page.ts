@@ -150,7 +150,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     strip.node,
     el("p", { class: "muted" }, "Times come from the slowest route."),
     section("Routes", el("div", { class: "card" }, routes.node)),
-    rows.groups.length > 0 && section("Groups", el("div", { class: "card" }, groups.node)),
+    rows.groups.length > 0 && section("Groups", el("div", { class: "card" }, groups.node), el("p", { class: "muted" }, GROUPS_NOTE)),
     section("Upstreams", el("div", { class: "card" }, upstreams.node)),
     section("Plugins", pluginLists(service, globals)),
     section("Settings", serviceSettings(service)),
@@ -181,6 +181,9 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     },
   };
 }
+
+const GROUPS_NOTE =
+  "Share is measured; without traffic, it follows from splits and weights. Requests without the value that a split hashes on are divided by request.";
 
 function withNoun({ text, tone }: Label): Label {
   return { text: text.replace(/ usable$/, " upstreams usable"), tone };
