@@ -122,8 +122,8 @@ export function healthView({ services }: GatewayHealth) {
   };
 }
 
-function upstreamView({ id, host, port, weight, state, usable, since, until, reason, inFlight }: UpstreamReport) {
-  return { id, host, port, weight, state, usable, since: moment(since), until: moment(until), reason, in_flight: inFlight };
+function upstreamView({ id, host, port, weight, group, state, usable, since, until, reason, inFlight }: UpstreamReport) {
+  return { id, host, port, weight, group, state, usable, since: moment(since), until: moment(until), reason, in_flight: inFlight };
 }
 
 /** Without the history, as in the event "stats". */

@@ -1,5 +1,5 @@
 /**
- * The grammar of HTTP tokens and header lines (RFC 9110 §5), as parts of regular expressions.
+ * The grammar of HTTP tokens and header lines (RFC 9110 §5), as parts of regular expressions, and the headers of single connections.
  */
 
 /** The characters of a token, such as a method or the name of a header (§5.6.2), for use in brackets. */
@@ -12,3 +12,6 @@ export const FIELD_VALUE = new RegExp(`^${VALUE_PART}$`);
 
 /** A line of a header section or of trailers, with its CR LF; no space before the colon, no folding (RFC 9112 §5). */
 export const FIELD_LINE = String.raw`[${TOKEN_CHARACTERS}]+:${VALUE_PART}\r\n`;
+
+/** Headers that concern one connection only (RFC 9110 §7.6.1), in lower case. */
+export const HOP_BY_HOP = ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"] as const;

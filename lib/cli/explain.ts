@@ -110,10 +110,10 @@ function styleOf(verdict: string): "good" | "bad" | "faint" {
   return verdict.startsWith("answers") ? "bad" : "good";
 }
 
-function upstreamRow({ id, host, port, share, state }: ExplanationJson["upstreams"][number]): string[] {
+function upstreamRow({ id, host, port, group, share, state }: ExplanationJson["upstreams"][number]): string[] {
   const address = `${host.includes(":") ? `[${host}]` : host}:${port}`;
-  const now = state === "unknown" || state === "healthy" ? "" : ` (${state})`;
-  return [id === address ? id : `${id} ${address}`, `${Math.round(share * 1000) / 10} %${now}`];
+  const notes = [group === null ? "" : `group ${group}`, state === "unknown" || state === "healthy" ? "" : state].filter((note) => note !== "");
+  return [id === address ? id : `${id} ${address}`, `${Math.round(share * 1000) / 10} %${notes.length === 0 ? "" : ` (${notes.join(", ")})`}`];
 }
 
 /** A heading and its rows, whose columns are aligned; nothing without rows. `last` styles the last column. */

@@ -3,7 +3,7 @@
  */
 import { writeFileSync } from "node:fs";
 import type { Json } from "../config/json.ts";
-import { isMatches } from "../config/tests.ts";
+import { isMatches } from "../config/expected.ts";
 import type { TestReport, TestResult } from "../gateway/status.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import type { RunCommand } from "./arguments.ts";

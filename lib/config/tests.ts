@@ -2,8 +2,7 @@
  * The schema of the tests of a configuration: requests, and what is expected of them.
  */
 import { isIP } from "node:net";
-import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
-import { linearPattern } from "../base/linear_pattern.ts";
+import { byHeader, HEADER_VALUE, isMatches, MATCHES, NULL, SECRET, type Matches } from "./expected.ts";
 import { integer, METHOD, milliseconds, NAME } from "./fields.ts";
 import { nodeAt, type Json, type Path, type Position } from "./json.ts";
 import * as s from "./schema.ts";
@@ -12,11 +11,6 @@ import { define } from "./schema_core.ts";
 /** All tests of a configuration together. */
 export const MAX_TESTS = 10_000;
 
-/** A pattern that has to match somewhere in the text; see `linearPattern`. */
-export interface Matches {
-  readonly matches: string;
-}
-
 /** The certificate of a test's client. */
 export interface TestCertificate {
   /** In the form of RFC 4514: "CN=billing,O=Example". */
@@ -24,11 +18,6 @@ export interface TestCertificate {
   /** Subject alternative names with their types: "DNS:billing.example.com". */
   readonly san: readonly string[];
 }
-
-/** Tests are never displayed, so nothing is masked; messages do not repeat the text. */
-const SECRET = { secret: (text: string) => text } as const;
-
-const NULL: s.Schema<null, null> = define({ expects: "null", kinds: ["null"], check: () => null, jsonSchema: () => ({ type: "null" }) });
 
 /** Any JSON; references are resolved in all its strings. */
 const ANY_JSON: s.Schema<Json, Json> = define({
@@ -52,20 +41,6 @@ const TEXT = s.string(SECRET);
 const LIST = s.array(ANY_JSON);
 const CLAIMS = s.record(ANY_JSON, { describe: "Claims of a token whose signature is right." });
 
-const MATCHES: s.Schema<Matches, Matches> = {
-  ...s.object({
-    matches: s.string({
-      hint: "a regular expression without lookaround and back references",
-      describe: "A regular expression that has to match somewhere in the text.",
-      check(source) {
-        const compiled = linearPattern(source);
-        return typeof compiled === "string" ? `it ${compiled}` : undefined;
-      },
-    }),
-  }),
-  expects: '{"matches": pattern}',
-};
-
 /** The exact value, or a pattern. */
 function exactly<S extends s.AnySchema>(value: S, describe: string) {
   return s.optional(s.anyOf([value, MATCHES], { describe }));
@@ -76,36 +51,8 @@ function textOrNone(text: s.Schema<string, string>, describe: string) {
   return s.optional(s.anyOf([text, MATCHES, NULL], { describe }));
 }
 
-const HEADER_VALUE = s.string({
-  hint: "a text that a header can carry",
-  check: (text) => (FIELD_VALUE.test(text) ? undefined : ""),
-  ...SECRET,
-});
 const HEADER_VALUES = s.anyOf([HEADER_VALUE, s.array(HEADER_VALUE, { min: 1 })]);
 const EXPECTED_HEADER = s.anyOf([HEADER_VALUE, s.array(HEADER_VALUE, { min: 1 }), MATCHES, NULL]);
-
-type ByName<T> = Readonly<Record<string, T>>;
-
-/** Values by the name of the header. Wrong names are not repeated: the name "Authorization: Basic c2VjcmV0" contains a secret. */
-function headers<S extends s.AnySchema>(value: S, describe: string): s.Schema<ByName<s.Infer<S>>, ByName<s.InputOf<S>>> {
-  const values = s.record(value, { describe });
-  return {
-    ...values,
-    check(node, at, context) {
-      const before = context.issues.length;
-      const seen = new Set<string>();
-      for (const [name, { keyPosition: position }] of node.kind === "object" ? node.members : []) {
-        const lower = name.toLowerCase();
-        if (!TOKEN.test(name)) context.issues.push({ at, message: NO_HEADER_NAME, position });
-        else if (seen.has(lower)) context.issues.push({ at: [...at, name], message: "occurs twice, in different cases", position });
-        seen.add(lower);
-      }
-      return context.issues.length > before ? s.INVALID : values.check(node, at, context);
-    },
-  };
-}
-
-const NO_HEADER_NAME = 'has a key that is not the name of a header: write "Name": "value"';
 
 function body(describe: string) {
   return s.optional({ ...ANY_JSON, describe, jsonSchema: () => ({ description: describe }) });
@@ -121,12 +68,6 @@ const EXPECTED_BODY: s.Schema<Json | Matches, Json> = {
   },
   jsonSchema: () => ({ description: "Body of the reply." }),
 };
-
-/** Whether an expected value is a pattern, and not a text, a number, null or JSON. */
-export function isMatches(value: unknown): value is Matches {
-  if (typeof value !== "object" || value === null) return false;
-  return Object.keys(value).length === 1 && typeof (value as Partial<Matches>).matches === "string";
-}
 
 const REQUEST_URL = s.string({
   hint: 'a path such as "/items?x=1", or an http:// or https:// URL, in printable ASCII, without "#", user name and password',
@@ -176,7 +117,7 @@ const REQUEST = s.object(
   {
     method: s.withDefault(METHOD, "GET"),
     url: REQUEST_URL,
-    headers: s.withDefault(headers(HEADER_VALUES, "Headers; a list for several lines."), {}),
+    headers: s.withDefault(byHeader(HEADER_VALUES, "Headers; a list for several lines."), {}),
     body: body("A text, or JSON where it is not a string."),
     client_ip: s.withDefault(CLIENT_IP, "127.0.0.1"),
     as: s.withDefault(s.object({ jwt: s.optional(CLAIMS) }, { describe: "Credentials that the plugins accept without a check." }), {}),
@@ -189,7 +130,7 @@ const REQUEST = s.object(
 
 const REPLY = {
   status: integer(200, 599, 200, "Status of the reply."),
-  headers: s.withDefault(headers(HEADER_VALUES, "Headers of the reply."), {}),
+  headers: s.withDefault(byHeader(HEADER_VALUES, "Headers of the reply."), {}),
   body: body("Body of the reply."),
 };
 
@@ -200,8 +141,8 @@ const EXPECT = s.object(
     service: textOrNone(s.string(), "Name of the matched service; null: none."),
     route: textOrNone(s.string(), "Name of the matched route; null: none."),
     upstream_path: textOrNone(TEXT, "Path and query that the upstream gets; null: it gets no request."),
-    upstream_headers: s.optional(headers(EXPECTED_HEADER, "Headers that the upstream gets; null: absent.")),
-    headers: s.optional(headers(EXPECTED_HEADER, "Headers of the reply; null: absent.")),
+    upstream_headers: s.optional(byHeader(EXPECTED_HEADER, "Headers that the upstream gets; null: absent.")),
+    headers: s.optional(byHeader(EXPECTED_HEADER, "Headers of the reply; null: absent.")),
     body: s.optional(EXPECTED_BODY),
     caller: textOrNone(TEXT, "Identity of the caller; null: none."),
   },

@@ -10,7 +10,8 @@ import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
-import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
+import type { Destination } from "../upstream/split.ts";
+import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import { injected, refuseBytes } from "./inject.ts";
@@ -54,7 +55,7 @@ export interface Explanation {
   /** In the order in which they run; `config` as it is displayed. */
   readonly plugins: readonly ExplainedPlugin[];
   readonly strategy: string | null;
-  readonly upstreams: readonly (UpstreamReport & { /** Of the requests, 0 to 1, as things stand. */ readonly share: number })[];
+  readonly upstreams: readonly (UpstreamReport & { /** Of such requests, 0 to 1, as things stand. */ readonly share: number })[];
 }
 
 export interface ExplainedPlugin {
@@ -106,7 +107,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
     forwarded: forwarded === null ? found.upstreamPath + asked!.target.query : forwarded.upstreamPath + forwarded.query,
     plugins: pluginsOf(place, shown, snapshot.kinds, steps),
     strategy: service.load_balancing_strategy,
-    upstreams: upstreams === undefined ? [] : withShares(upstreams),
+    upstreams: upstreams === undefined ? [] : withShares(upstreams, snapshot.inUse.upstreamSets.get(service.name)?.split?.destinations(forwarded)),
   };
 }
 
@@ -163,10 +164,14 @@ function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds
 
 const LEVELS = ["global", "service", "route"] as const;
 
-function withShares(upstreamSet: UpstreamSet): Explanation["upstreams"] {
+/** `divided`: where a split sends such requests. Default: the upstreams that can be used share them all. */
+function withShares(upstreamSet: UpstreamSet, divided?: readonly Destination[]): Explanation["upstreams"] {
   const { upstreams, circuitBreaker } = upstreamSet.report;
-  const isOpen = circuitBreaker?.state === "open";
-  const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? upstreamSet.peers[i]!.weightNow : 0));
-  const sum = weights.reduce((all, weight) => all + weight, 0);
-  return upstreams.map((upstream, i) => ({ ...upstream, share: sum === 0 ? 0 : weights[i]! / sum }));
+  const usable = upstreamSet.peers.filter((_, i) => upstreams[i]!.usable);
+  const shares = new Map<Peer, number>();
+  for (const { peers, share } of circuitBreaker?.state === "open" ? [] : (divided ?? [{ peers: usable, share: 1 }])) {
+    const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);
+    for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (share * peer.weightNow) / sum);
+  }
+  return upstreams.map((upstream, i) => ({ ...upstream, share: shares.get(upstreamSet.peers[i]!) ?? 0 }));
 }

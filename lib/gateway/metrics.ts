@@ -95,7 +95,9 @@ function* routesOf({ services, unrouted }: Metrics): Samples<RouteMeter> {
 }
 
 function* triesOf({ services }: Metrics): Samples<{ readonly recent: Recent }> {
-  for (const [service, { meter }] of services) for (const [upstream, recent] of meter.upstreams) yield [["service", service, "upstream", upstream], { recent }];
+  for (const [service, { meter, upstreams }] of services) {
+    for (const [id, recent] of meter.upstreams) yield [upstreamLabels(service, { id, group: upstreams.get(id) ?? null }), { recent }];
+  }
 }
 
 /** Most routes of a large configuration have no requests, and a histogram is long. */
@@ -137,7 +139,11 @@ function* resultsOf({ plugins }: Metrics): Samples<number> {
 }
 
 function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {
-  for (const { service, peers } of upstreamSets) for (const peer of peers) yield [["service", service, "upstream", peer.id], read(peer)];
+  for (const { service, peers } of upstreamSets) for (const peer of peers) yield [upstreamLabels(service, peer), read(peer)];
+}
+
+function upstreamLabels(service: string, { id, group }: { readonly id: string; readonly group: string | null }): Labels {
+  return ["service", service, "upstream", id, ...(group === null ? [] : ["group", group])];
 }
 
 function* circuitsOf(upstreamSets: readonly UpstreamSet[]): Samples<number> {

@@ -5,7 +5,7 @@
  * No function changes a list in place; each returns a new one, or the same one when there is nothing to change. `lower` parameters take the
  * name in lower case. Names compare without case (RFC 9110 §5.1).
  */
-import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
+import { FIELD_VALUE, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 
 export type HeaderList = readonly string[];
 
@@ -190,7 +190,6 @@ export function plainConnection(value: string): boolean {
   return (value.length === 10 || value.length === 5) && (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close");
 }
 
-export const HOP_BY_HOP = ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"] as const;
 const HOP_BY_HOP_NAMES = nameSet(HOP_BY_HOP);
 
 /** Whether a header concerns one connection only, whatever `Connection` says. */

@@ -156,13 +156,14 @@ export function pluginLabels({ name, level, service, route, id }: PluginPlace): 
 
 interface ServicePlan {
   readonly meter: ServiceMeter;
-  readonly upstreams: ReadonlySet<string>;
+  /** Their groups, by id. */
+  readonly upstreams: ReadonlyMap<string, string | null>;
   readonly routes: ReadonlyMap<string, RouteMeter>;
 }
 
 interface Names {
   readonly name: string;
-  readonly upstreams: readonly { readonly id: string }[];
+  readonly upstreams: readonly { readonly id: string; readonly group?: string | undefined }[];
   readonly routes: readonly { readonly name: string }[];
 }
 
@@ -197,7 +198,7 @@ export class Metrics {
     const known = this.#services.get(service.name);
     const planned: ServicePlan = {
       meter: known?.meter ?? new ServiceMeter(),
-      upstreams: new Set(service.upstreams.map(({ id }) => id)),
+      upstreams: new Map(service.upstreams.map(({ id, group = null }) => [id, group])),
       routes: new Map(service.routes.map(({ name }) => [name, known?.routes.get(name) ?? new RouteMeter(this.steps, this.total)])),
     };
     services.set(service.name, planned);
@@ -210,7 +211,7 @@ export class Metrics {
     this.#plugins = plugins;
     for (const { meter, upstreams } of services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.steps));
+      for (const id of upstreams.keys()) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.steps));
     }
   }
 }

@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
-import { FIELD_LINE, FIELD_VALUE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { FIELD_LINE, FIELD_VALUE, HOP_BY_HOP, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
@@ -13,7 +13,6 @@ import {
   hasToken,
   headerValue,
   headerValues,
-  HOP_BY_HOP,
   MOST_CONNECTION_OPTIONS,
   NameMap,
   nameSet,

@@ -6,7 +6,7 @@ const UPSTREAMS = [{ host: "a", port: 80 }, { host: "b", port: 80, group: "canar
 
 function load(split: unknown, upstreams: unknown = UPSTREAMS) {
   const value = { services: [{ name: "s", base_path: "/s", upstreams, routes: [{ path: "/{id}" }], split }] };
-  return loadConfig({ value }, { kinds: [] });
+  return loadConfig({ value }, { kinds: [], environment: {} });
 }
 
 function issues(split: unknown, upstreams?: unknown): string[] {

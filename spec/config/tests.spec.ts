@@ -2,7 +2,8 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { formatIssues, loadConfig, type ConfigSource } from "../../lib/config/load.ts";
 import { configJsonSchema, type Config, type ConfigInput } from "../../lib/config/model.ts";
-import { isMatches, type ConfigTest, type Matches } from "../../lib/config/tests.ts";
+import { isMatches, type Matches } from "../../lib/config/expected.ts";
+import type { ConfigTest } from "../../lib/config/tests.ts";
 
 const SECRET = "hunter2-plain-key";
 const readFile = (path: string) => (path === "/run/key" ? "from-file\n" : "");

@@ -3,9 +3,10 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import { linearPattern, type Meter } from "../../base/linear_pattern.ts";
+import { isMatches } from "../../config/expected.ts";
 import type { Json } from "../../config/json.ts";
 import { maskLiterals } from "../../config/references.ts";
-import { isMatches, type ConfigTest } from "../../config/tests.ts";
+import type { ConfigTest } from "../../config/tests.ts";
 import { headerValues, type HeaderList } from "../../http/headers.ts";
 import { redacted } from "../../http/redact.ts";
 import type { Forwarded } from "./stand_ins.ts";

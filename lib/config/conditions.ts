@@ -1,0 +1,72 @@
+/**
+ * The schema of conditions on the headers, the query and the cookies of a request.
+ */
+import { FIELD_VALUE, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
+import { byHeader, byName, MATCHES, NULL, SECRET } from "./expected.ts";
+import { nodeAt } from "./json.ts";
+import * as s from "./schema.ts";
+import { define, mismatch } from "./schema_core.ts";
+
+/** Each is a record, empty where nothing is configured; header names in the case in which they are written. */
+export type Conditions = s.Infer<typeof CONDITIONS>;
+
+const TRUE: s.Schema<true, true> = define({
+  expects: "true",
+  kinds: ["boolean"],
+  check: (node, at, context) => (node.value ? true : mismatch(TRUE, node, at, context, "write null if it must be absent")),
+  jsonSchema: () => ({ const: true }),
+});
+
+/** An exact text, a pattern, null: absent, true: present with any value. */
+function condition(hint: string, fits: (text: string) => boolean) {
+  return s.anyOf([s.string({ hint, check: (text) => (fits(text) ? undefined : ""), ...SECRET }), MATCHES, NULL, TRUE]);
+}
+
+/** Parsers cut spaces off at both ends (RFC 9110 §5.5). */
+const isHeaderText = (text: string) => FIELD_VALUE.test(text) && text === text.trim();
+
+const HEADER = condition("a text that a header can carry, without spaces at its ends", isHeaderText);
+const COOKIE = condition('a text that a cookie can carry, without ";" and without spaces at its ends', (text) => isHeaderText(text) && !text.includes(";"));
+const PARAMETER = condition("a text", () => true);
+
+export const CONDITIONS = s.object(
+  {
+    headers: s.withDefault(byHeader(HEADER, "By name: the exact value, a pattern, true: present, null: absent.", headerProblem), {}),
+    query: s.withDefault(byName(PARAMETER, "The same for parameters of the query, percent-decoded.", parameterProblem), {}),
+    cookies: s.withDefault(byName(COOKIE, "The same for cookies.", cookieProblem), {}),
+  },
+  {
+    describe: "Conditions that a request has to fulfil, all of them; at least one.",
+    refine({ headers, query, cookies }, report) {
+      if ([headers, query, cookies].every((names) => Object.keys(names).length === 0)) {
+        report('needs at least one condition, such as "headers": { "X-Version": "2" }');
+      }
+    },
+  },
+);
+
+/** Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts`. */
+function headerProblem(name: string, { root }: s.CheckContext): string | undefined {
+  const lower = name.toLowerCase();
+  if (lower === "host") return 'cannot be a condition: write the host into the "hosts" of the service';
+  if (lower === "cookie") return 'contains all cookies in one line: write each of them under "cookies"';
+  const read = lower.replaceAll("_", "-");
+  if (HOP_BY_HOP.some((each) => each === read)) return "cannot be a condition: it concerns one connection only, not the request";
+  if (REMOVED.test(read)) return "cannot be a condition: the gateway removes this header from every request";
+  if (read === lower) return undefined;
+  if (RESERVED.test(read)) return 'cannot be a condition: the gateway removes this header from every request; the one with "-" can be one';
+  const underscores = root && nodeAt(root, ["global", "underscore_headers"]);
+  if (underscores?.kind === "string" && underscores.value === "allow") return undefined;
+  return 'cannot be a condition: headers with "_" in their names are dropped, unless "underscore_headers" of "global" is "allow"';
+}
+
+const REMOVED = /^(?:proxy$|x-client-cert-)/;
+const RESERVED = /^(?:content-length$|x-forwarded-|x-real-ip$|x-request-id$)/;
+
+function cookieProblem(name: string): string | undefined {
+  return TOKEN.test(name) ? undefined : 'has a key that is not the name of a cookie: write "name": "value"';
+}
+
+function parameterProblem(name: string): string | undefined {
+  return name !== "" ? undefined : 'has an empty key: write "name": "value"';
+}

@@ -1,0 +1,163 @@
+/**
+ * Decides whether a request fulfils configured conditions on its headers, its query and its cookies.
+ */
+import { linearPattern, type Meter } from "../base/linear_pattern.ts";
+import { sameName, type HeaderList } from "./headers.ts";
+
+/** The exact value; a pattern that has to match somewhere in it; true: present; null: absent. */
+export type Condition = string | null | true | { readonly matches: string };
+type ByName = Readonly<Record<string, Condition>>;
+
+/** All of them have to hold. Of several values of one name, one that fits is enough. */
+export interface Conditions {
+  /** Names in any case (RFC 9110 §5.1). */
+  readonly headers: ByName;
+  /** Names and values percent-decoded, "+" as a space; an escape that is broken stands for itself. */
+  readonly query: ByName;
+  readonly cookies: ByName;
+}
+
+/** `query` as `readTarget` returns it: with "?", or "". */
+export type Holds = (headers: HeaderList, query: string) => boolean;
+
+export interface ConditionTest {
+  readonly place: keyof Conditions;
+  readonly name: string;
+  readonly holds: Holds;
+}
+
+/** Whether all conditions hold. Throws an Error for a pattern that `linearPattern` refuses. */
+export function compileConditions(conditions: Conditions): Holds {
+  const tests = conditionTests(conditions).map(({ holds }) => holds);
+  return (headers, query) => {
+    for (const holds of tests) if (!holds(headers, query)) return false;
+    return true;
+  };
+}
+
+/** One test for each condition, the cheapest first: headers by exact value, presence of headers, query, cookies, patterns. */
+export function conditionTests(conditions: Conditions): readonly ConditionTest[] {
+  const tests = PLACES.flatMap((place) =>
+    Object.entries(conditions[place]).map(([name, wanted]) => ({ place, name, holds: testOf(place, name, wanted), cost: costOf(place, wanted) })),
+  );
+  return tests.sort((a, b) => a.cost - b.cost);
+}
+
+const PLACES = ["headers", "query", "cookies"] as const;
+
+function costOf(place: keyof Conditions, wanted: Condition): number {
+  if (typeof wanted === "object" && wanted !== null) return 4;
+  return place === "headers" ? (typeof wanted === "string" ? 0 : 1) : place === "query" ? 2 : 3;
+}
+
+function testOf(place: keyof Conditions, name: string, wanted: Condition): Holds {
+  if (wanted === null) {
+    const isPresent = searchOf(place, name, ANY);
+    return (headers, query) => !isPresent(headers, query);
+  }
+  if (wanted === true) return searchOf(place, name, ANY);
+  if (typeof wanted === "object") return patternTest(place, name, wanted.matches);
+  if (place !== "query") return searchOf(place, name, (value) => value === wanted);
+  const bytes = Buffer.from(wanted);
+  return searchOf(place, name, (raw) => decodesTo(raw, 0, raw.length, bytes));
+}
+
+/** Gets values of the query as they were sent. */
+type Fits = (value: string) => boolean;
+const ANY: Fits = () => true;
+
+/** Whether one of the values of this name fits. */
+function searchOf(place: keyof Conditions, name: string, fits: Fits): Holds {
+  if (place === "query") {
+    const bytes = Buffer.from(name);
+    return (_headers, query) => hasParameter(query, bytes, fits);
+  }
+  const lower = place === "cookies" ? "cookie" : name.toLowerCase();
+  const lineFits = place === "cookies" ? (line: string) => hasCookie(line, name, fits) : fits;
+  return (headers) => {
+    for (let i = 0; i < headers.length; i += 2) if (sameName(headers[i]!, lower) && lineFits(headers[i + 1]!)) return true;
+    return false;
+  };
+}
+
+/** Without copies of the texts around it. Names are compared with case, values as they stand, quotes included (RFC 6265 §4.1.1). */
+function hasCookie(line: string, name: string, fits: Fits): boolean {
+  for (let start = 0, end = 0; end < line.length; start = end + 1) {
+    end = line.indexOf(";", start);
+    if (end < 0) end = line.length;
+    while (line.charCodeAt(start) === SPACE) start++;
+    const equals = start + name.length;
+    if (line.charCodeAt(equals) === EQUALS && line.startsWith(name, start) && fits(line.slice(equals + 1, end).trim())) return true;
+  }
+  return false;
+}
+
+/** "?a&a=1&&b" has two values of "a": "" and "1". */
+function hasParameter(query: string, name: Buffer, fits: Fits): boolean {
+  for (let start = 1; start < query.length; ) {
+    let equals = start;
+    while (equals < query.length && query.charCodeAt(equals) !== EQUALS && query.charCodeAt(equals) !== AMPERSAND) equals++;
+    let end = equals;
+    while (end < query.length && query.charCodeAt(end) !== AMPERSAND) end++;
+    if (decodesTo(query, start, equals, name) && fits(query.slice(equals + 1, end))) return true;
+    start = end + 1;
+  }
+  return false;
+}
+
+/** Whether a part of a query is this text in UTF-8, once it is decoded. Ends at the first difference; invalid text costs nothing. */
+function decodesTo(query: string, start: number, end: number, wanted: Buffer): boolean {
+  let length = 0;
+  for (let i = start; i < end; i++) {
+    let code = query.charCodeAt(i);
+    if (code === PLUS) code = SPACE;
+    else if (code === PERCENT && HEX_PAIR.test(query.slice(i + 1, i + 3))) {
+      code = parseInt(query.slice(i + 1, i + 3), 16);
+      i += 2;
+    }
+    if (wanted[length++] !== code) return false;
+  }
+  return length === wanted.length;
+}
+
+/** The pattern's steps are bounded: a client could send a long value that keeps the event loop busy. */
+function patternTest(place: keyof Conditions, name: string, source: string): Holds {
+  const pattern = linearPattern(source);
+  if (typeof pattern === "string") throw new Error(`the pattern ${JSON.stringify(source)} ${pattern}`);
+  let left = 0;
+  const meter: Meter = {
+    isDue: false,
+    pause: () => Promise.resolve(),
+    spend(steps) {
+      left -= steps;
+      if (left < 0) throw TOO_MANY_STEPS;
+    },
+  };
+  const search = searchOf(place, name, (value) => pattern.test(place === "query" ? decoded(value) : value, meter) === true);
+  return (headers, query) => {
+    left = MOST_STEPS;
+    try {
+      return search(headers, query);
+    } catch (error) {
+      if (error !== TOO_MANY_STEPS) throw error;
+      return false;
+    }
+  };
+}
+
+/** Of one pattern for one request, about a millisecond. A pattern with ten states needs so many for 20,000 characters. */
+const MOST_STEPS = 200_000;
+const TOO_MANY_STEPS = new Error("the pattern needs too many steps");
+
+/** Bytes that are not UTF-8 become U+FFFD. */
+function decoded(raw: string): string {
+  const bytes = raw.replaceAll("+", " ").replace(/%([0-9A-Fa-f]{2})/g, (_escape, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+  return Buffer.from(bytes, "latin1").toString();
+}
+
+const HEX_PAIR = /^[0-9A-Fa-f]{2}$/;
+const SPACE = 0x20;
+const PERCENT = 0x25;
+const AMPERSAND = 0x26;
+const PLUS = 0x2b;
+const EQUALS = 0x3d;

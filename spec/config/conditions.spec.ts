@@ -1,0 +1,74 @@
+import { describe, expect, it } from "vitest";
+import { CONDITIONS } from "../../lib/config/conditions.ts";
+import { nodeFrom } from "../../lib/config/json.ts";
+import { INVALID, type CheckContext } from "../../lib/config/schema.ts";
+import { isDropped } from "../../lib/server/framing.ts";
+import { checked } from "../support/exercise.ts";
+
+const issues = (input: unknown) => checked(CONDITIONS, input).issues;
+
+it("conditions are exact values, patterns, null and true, by headers, query and cookies, and each of the three is a record", () => {
+  expect(checked(CONDITIONS, { headers: { "X-Version": "2", B: null } }).value).toEqual({ headers: { "X-Version": "2", B: null }, query: {}, cookies: {} });
+  expect(checked(CONDITIONS, { query: { "naïve name": true, b: "" }, cookies: { c: { matches: "^a" } } })).toEqual({
+    value: { headers: {}, query: { "naïve name": true, b: "" }, cookies: { c: { matches: "^a" } } },
+    issues: [],
+  });
+});
+
+const TEXT = "expected a text that a header can carry, without spaces at its ends, found a string";
+const REMOVED = "cannot be a condition: the gateway removes this header from every request";
+
+it.each([
+  [{}, ': needs at least one condition, such as "headers": { "X-Version": "2" }'],
+  [{ headers: {}, cookies: {} }, ': needs at least one condition, such as "headers": { "X-Version": "2" }'],
+  [{ header: { a: "1" } }, 'header: is not a known field; did you mean "headers"?'],
+  [[], ": expected an object, found an array"],
+  [{ headers: { "A: b": "1" } }, 'headers: has a key that is not the name of a header: write "Name": "value"'],
+  [{ headers: { "": "1" } }, 'headers: has a key that is not the name of a header: write "Name": "value"'],
+  [{ headers: { A: "1", a: "2" } }, "headers.a: occurs twice, in different cases"],
+  [{ headers: { A: "1\r\nB: 2" } }, `headers.A: ${TEXT}`],
+  [{ headers: { A: " 1" } }, `headers.A: ${TEXT}`],
+  [{ headers: { A: "日" } }, `headers.A: ${TEXT}`],
+  [{ headers: { A: false } }, "headers.A: expected true, found false: write null if it must be absent"],
+  [{ headers: { A: 1 } }, `headers.A: expected a text that a header can carry, without spaces at its ends or {"matches": pattern} or null or true, found a number`],
+  [{ headers: { A: { matches: "(" } } }, 'headers.A.matches: expected a regular expression without lookaround and back references, found "(": it is no regular expression: /(/u: Unterminated group'],
+  [{ headers: { A: { matches: "a", flags: "i" } } }, "headers.A.flags: is not a known field (known here: matches)"],
+  [{ headers: { Host: "a" } }, 'headers.Host: cannot be a condition: write the host into the "hosts" of the service'],
+  [{ headers: { cookie: "a=1" } }, 'headers.cookie: contains all cookies in one line: write each of them under "cookies"'],
+  [{ headers: { Connection: "close" } }, "headers.Connection: cannot be a condition: it concerns one connection only, not the request"],
+  [{ headers: { TE: null } }, "headers.TE: cannot be a condition: it concerns one connection only, not the request"],
+  [{ headers: { Proxy: true } }, `headers.Proxy: ${REMOVED}`],
+  [{ headers: { "X-Client-Cert-Subject": "CN=a" } }, `headers["X-Client-Cert-Subject"]: ${REMOVED}`],
+  [{ headers: { X_Forwarded_For: "a" } }, `headers.X_Forwarded_For: ${REMOVED}; the one with "-" can be one`],
+  [
+    { headers: { x_version: "2" } },
+    'headers.x_version: cannot be a condition: headers with "_" in their names are dropped, unless "underscore_headers" of "global" is "allow"',
+  ],
+  [{ query: { "": "1" } }, 'query: has an empty key: write "name": "value"'],
+  [{ query: { a: "\udc00" } }, 'query.a: expected a text or {"matches": pattern} or null or true, found a string with half a surrogate pair'],
+  [{ cookies: { "a b": "1" } }, 'cookies: has a key that is not the name of a cookie: write "name": "value"'],
+  [{ cookies: { a: "1;2" } }, 'cookies.a: expected a text that a cookie can carry, without ";" and without spaces at its ends, found a string'],
+])("conditions %j are refused: %s", (input, issue) => {
+  expect(issues(input)).toEqual([issue]);
+});
+
+it("query parameters and cookies are compared with case: two names that differ in case are two names", () => {
+  expect(issues({ query: { a: "1", A: "2" }, cookies: { a: "1", A: "2" } })).toEqual([]);
+});
+
+describe("headers with an underscore", () => {
+  function under(underscore_headers: string, name: string) {
+    const input = { headers: { [name]: "1" } };
+    const context: CheckContext = { issues: [], sources: { environment: {}, readFile: () => "", folder: "" }, root: nodeFrom({ global: { underscore_headers } }) };
+    return CONDITIONS.check(nodeFrom(input), [], context) === INVALID ? "refused" : "valid";
+  }
+
+  it.each([
+    ...["X-Version", "x_version", "Proxy", "proxy", "X-Client-Cert-Serial", "X_Client-Cert-Serial", "X_Forwarded-Proto", "x_real_ip"],
+    ...["X-Request-Id", "X-Forwarded-For", "Content_Length", "Content-Length", "Transfer_Encoding", "_", "Authorization"],
+  ])("the header %s can be a condition exactly if requests keep it on arrival", (name) => {
+    for (const underscores of ["drop", "allow"] as const) {
+      expect(under(underscores, name)).toBe(isDropped(name, underscores) ? "refused" : "valid");
+    }
+  });
+});
