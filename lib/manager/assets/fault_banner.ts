@@ -27,6 +27,7 @@ export function faultBanner(): FaultBanner {
       if (key === drawn) return;
       drawn = key;
       node.hidden = faults.length === 0;
+      if (faults.length === 0) return replace(node);
       replace(node, el("strong", { class: "badge badge--warn" }, "Faults are injected"), el("span", { class: "banner__text" }, ...placesOf(faults)));
     },
   };

@@ -326,7 +326,7 @@ function matched(explanation: Explanation, method: string, config: ProxyConfig |
 }
 
 function sharesNote(plugins: Explanation["plugins"]): string {
-  const shares = "Shares follow from the strategy and the current state of the upstreams.";
+  const shares = "Shares are those of requests like this one: they follow from splits, the strategy and the current state of the upstreams.";
   return isOpen(plugins) ? `${shares} A plugin may still refuse the request.` : shares;
 }
 
