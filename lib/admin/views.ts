@@ -169,8 +169,8 @@ function rounded(value: number): number {
   return Math.round(value * 1e4) / 1e4;
 }
 
-export function explanationView({ upstreams, ...explanation }: Explanation) {
-  return { ...explanation, upstreams: upstreams.map(({ share, ...upstream }) => ({ ...upstreamView(upstream), share })) };
+export function explanationView({ hashOn, sticky, upstreams, ...explanation }: Explanation) {
+  return { ...explanation, hash_on: hashOn, sticky, upstreams: upstreams.map(({ share, ...upstream }) => ({ ...upstreamView(upstream), share })) };
 }
 
 function moment<T extends number | null>(ms: T): T extends null ? null : string {

@@ -91,17 +91,19 @@ const LISTS = ["reasons", "candidates", "plugins", "upstreams"];
 /** For people; `paint` colours it. */
 export function explanationText({ method, url }: Pick<Question, "method" | "url">, raw: ExplanationJson, paint: Paint): string {
   const explanation = JSON.parse(JSON.stringify(raw), (_, value: unknown) => (typeof value === "string" ? withoutControls(value) : value)) as ExplanationJson;
-  const { outcome, status, code, service, route, pattern, reasons, candidates, plugins, strategy, forwarded, upstreams } = explanation;
+  const { outcome, status, code, service, route, pattern, reasons, candidates, plugins, strategy, hash_on: on, sticky, forwarded, upstreams } = explanation;
   const isMatched = outcome === "matched";
   const found = isMatched ? paint("good", `route "${route}" of service "${service}" (${pattern})`) : paint("bad", `${status} ${code}`);
   // Other reasons are the verdicts of candidates.
   const own = reasons.filter((reason) => !candidates.some(({ verdict }) => reason.endsWith(` ${verdict}.`)));
+  // An older gateway says neither.
+  const balancing = `${strategy}${on ? ` on ${on}` : ""}${sticky ? `, sticky by the cookie ${sticky}` : ""}`;
   return [
     `${withoutControls(`${method} ${url}`)} gets ${found}\n`,
     ...own.map((reason) => `  ${reason}\n`),
     ...table("Candidates", candidates.map((each) => [`${each.service} / ${each.route}`, each.verdict]), (verdict) => paint(verdict === "takes the request" ? "good" : "faint", verdict)),
     ...table("Plugins", plugins.map(({ level, name, id, verdict }) => [level, id === null ? name : `${name} (${id})`, verdict]), (verdict) => paint(styleOf(verdict), verdict)),
-    ...table(`Upstreams, ${strategy}, asked for ${forwarded}`, upstreams.map(upstreamRow), (text) => text),
+    ...table(`Upstreams, ${balancing}, asked for ${forwarded}`, upstreams.map(upstreamRow), (text) => text),
   ].join("");
 }
 

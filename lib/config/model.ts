@@ -7,7 +7,7 @@ import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
 import { countersSchema } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
-import { HASH_ON } from "./hash_on.ts";
+import { checkHashing, HASH_BALANCE_FACTOR, HASH_ON, STICKY } from "./hash_on.ts";
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
@@ -155,6 +155,8 @@ function serviceSchema(plugins: Plugins) {
       protocol: choice(["http", "https", "h2c", "h2"], "Protocol used towards upstreams."),
       load_balancing_strategy: choice(STRATEGIES, "Upstream selection strategy."),
       hash_on: s.optional(HASH_ON),
+      hash_balance_factor: s.optional(HASH_BALANCE_FACTOR),
+      sticky: s.optional(STICKY),
       split: s.optional(SPLIT),
       upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
       routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
@@ -172,11 +174,10 @@ function serviceSchema(plugins: Plugins) {
       tls: s.optional(UPSTREAM_TLS),
     },
     {
-      refine({ protocol, tls, loadBalancingStrategy, hashOn, split, upstreams }, report) {
-        if (loadBalancingStrategy === "hash" && hashOn === undefined) report('needs "hash_on" beside it, such as "header:X-Tenant"', "load_balancing_strategy");
-        if (loadBalancingStrategy !== "hash" && hashOn !== undefined) report(`is for load_balancing_strategy "hash"; this service has "${loadBalancingStrategy}"`, "hash_on");
+      refine({ protocol, tls, ...service }, report) {
+        checkHashing(service, report);
         if (tls !== undefined && protocol !== "https" && protocol !== "h2") report(`is for protocol "https" and "h2"; this service has "${protocol}"`, "tls");
-        if (split !== undefined) checkSplit(split, upstreams, report);
+        checkSplit(service, report);
       },
     },
   );

@@ -21,7 +21,7 @@ interface WithPlugins {
 export type DisplayedRoute = Required<Pick<RouteInput, "name" | "path">> & Pick<RouteInput, "methods"> & WithPlugins;
 
 export type DisplayedService = Required<Pick<ServiceInput, "name" | "base_path" | "load_balancing_strategy">> &
-  Pick<ServiceInput, "hosts"> &
+  Pick<ServiceInput, "hosts" | "hash_on" | "hash_balance_factor" | "sticky"> &
   WithPlugins & { readonly routes: readonly DisplayedRoute[] };
 
 export interface DisplayedConfig {

@@ -4,16 +4,19 @@
  */
 import { METHODS } from "node:http";
 import type { Json } from "../config/json.ts";
+import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import { balancer } from "../upstream/balance.ts";
+import { hashKey } from "../upstream/hash_key.ts";
 import type { Destination } from "../upstream/split.ts";
 import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
-import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
+import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "./displayed_config.ts";
 import { injected, refuseBytes } from "./inject.ts";
 import { NOT_REACHED, tryRequest, type Step } from "./proof/plugin_verdicts.ts";
 import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./proof/route_reasons.ts";
@@ -55,6 +58,10 @@ export interface Explanation {
   /** In the order in which they run; `config` as it is displayed. */
   readonly plugins: readonly ExplainedPlugin[];
   readonly strategy: string | null;
+  /** What the strategy `hash` looks at; null with any other. */
+  readonly hashOn: string | null;
+  /** Name of the cookie that goes before the strategy; null without `sticky`. */
+  readonly sticky: string | null;
   readonly upstreams: readonly (UpstreamReport & { /** Of such requests, 0 to 1, as things stand. */ readonly share: number })[];
 }
 
@@ -92,12 +99,16 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const { service, route } = place;
   const upstreams = upstreamSets.find((each) => each.service === service.name);
   const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
+  // Another server may give an identity or headers.
+  const isComplete = forwarded !== null && !steps.some(({ verdict }) => verdict.startsWith("asks "));
+  const destinations = upstreams === undefined ? [] : (snapshot.inUse.upstreamSets.get(service.name)?.split?.destinations(forwarded) ?? undivided(upstreams));
+  const chosen = isComplete ? whyUpstream(service, destinations, forwarded) : [];
   const unrun = problem === null ? [] : [`The plugins cannot be run here: ${problem}.`];
   return {
     outcome: "matched",
     status: null,
     code: null,
-    reasons: [...answer.reasons, ...unrun, ...unserved, ...ofMethod(method)],
+    reasons: [...answer.reasons, ...unrun, ...chosen, ...unserved, ...ofMethod(method)],
     candidates,
     path,
     service: service.name,
@@ -107,7 +118,9 @@ export async function explain(question: Question, displayed: Json, source: Expla
     forwarded: forwarded === null ? found.upstreamPath + asked!.target.query : forwarded.upstreamPath + forwarded.query,
     plugins: pluginsOf(place, shown, snapshot.kinds, steps),
     strategy: service.load_balancing_strategy,
-    upstreams: upstreams === undefined ? [] : withShares(upstreams, snapshot.inUse.upstreamSets.get(service.name)?.split?.destinations(forwarded)),
+    hashOn: service.hash_on ?? null,
+    sticky: service.sticky?.cookie ?? null,
+    upstreams: upstreams === undefined ? [] : withShares(upstreams, destinations),
   };
 }
 
@@ -138,7 +151,7 @@ function ofMethod(method: string): string[] {
   return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
 }
 
-const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
+const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] } } as const;
 
 function problemOf({ body }: Reply): { readonly code: string; readonly detail: string } {
   const { code, detail, title } = JSON.parse(String(body)) as { code: string; detail?: string; title: string };
@@ -150,6 +163,22 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
   if (circuitBreaker?.state === "open") reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
   if (!upstreams.some(({ usable }) => usable)) reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
   return reasons;
+}
+
+/** The upstream that a hash leads to; nothing with other strategies, which depend on the requests before this one, as a split may. */
+function whyUpstream(service: DisplayedService, [first, ...others]: readonly Destination[], request: Exchange): string[] {
+  const { load_balancing_strategy: strategy, hash_on: on = "client_ip", hash_balance_factor: factor = 0 } = service;
+  if (strategy !== "hash" && strategy !== "ip_hash") return [];
+  if (hashKey(on)(request) === null) return [`The request has no value for hash_on ${on}: such requests go to each upstream in turn.`];
+  if (first === undefined || others.length > 0) return [];
+  const peer = balancer({ loadBalancingStrategy: strategy, hashOn: on }).pick(first.peers, request);
+  const bound = factor === 0 ? "" : `, unless it has ${factor} % of the mean load`;
+  return peer === null ? [] : [`Its hash of ${on} leads to upstream ${JSON.stringify(peer.id)}${bound}.`];
+}
+
+/** Without a split, all upstreams that can be used share the requests. */
+function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly Destination[] {
+  return [{ peers: peers.filter((_, i) => upstreams[i]!.usable), share: 1 }];
 }
 
 function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
@@ -164,12 +193,10 @@ function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds
 
 const LEVELS = ["global", "service", "route"] as const;
 
-/** `divided`: where a split sends such requests. Default: the upstreams that can be used share them all. */
-function withShares(upstreamSet: UpstreamSet, divided?: readonly Destination[]): Explanation["upstreams"] {
+function withShares(upstreamSet: UpstreamSet, destinations: readonly Destination[]): Explanation["upstreams"] {
   const { upstreams, circuitBreaker } = upstreamSet.report;
-  const usable = upstreamSet.peers.filter((_, i) => upstreams[i]!.usable);
   const shares = new Map<Peer, number>();
-  for (const { peers, share } of circuitBreaker?.state === "open" ? [] : (divided ?? [{ peers: usable, share: 1 }])) {
+  for (const { peers, share } of circuitBreaker?.state === "open" ? [] : destinations) {
     const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);
     for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (share * peer.weightNow) / sum);
   }

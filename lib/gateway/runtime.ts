@@ -2,6 +2,7 @@
  * Keeps what survives a reload: connection pools, the health of upstreams, rate counters and the state of plugins. Each has a key that
  * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
+import { randomFillSync } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import type { Log } from "../base/log.ts";
@@ -65,6 +66,8 @@ const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
 
 /** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
+
+const STICKY_KEY_BYTES = 32;
 
 /** The main thread frees the locks of dead workers also in so many breakers that reloads have removed; then the oldest is forgotten. */
 const MOST_REMOVED_BREAKERS = 1_000;
@@ -164,6 +167,14 @@ export class Runtime {
     const memory = this.#lasting.get(name) ?? this.threads.memory(name, bytes);
     this.#lasting.set(name, memory);
     return memory;
+  }
+
+  /** Signs the cookies of sticky sessions without a secret of their own. Random, the same for all workers, as long as the gateway. */
+  get stickyKey(): Uint8Array {
+    const key = new Uint8Array(this.lastingMemory("key of sticky sessions", STICKY_KEY_BYTES));
+    // The main thread compiles a configuration before its workers do: they find the key drawn.
+    if (key.every((byte) => byte === 0)) randomFillSync(key);
+    return key;
   }
 
   /** All memory that the threads of the program share under a configuration. */

@@ -3,6 +3,7 @@
  */
 import { statusRanges } from "../config/resilience.ts";
 import type { Service } from "../config/model.ts";
+import { compileConditions } from "../http/conditions.ts";
 import type { Handler } from "../http/handler.ts";
 import type { ServiceMeter } from "../observe/metrics.ts";
 import { attempts } from "../upstream/attempts.ts";
@@ -14,7 +15,8 @@ import { upstreamTls } from "../upstream/connect.ts";
 import { hashKey } from "../upstream/hash_key.ts";
 import { COUNTER_BYTES, SplitPicker, type SplitOptions } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
-import type { Member } from "../upstream/upstream_set.ts";
+import { Sticky } from "../upstream/sticky.ts";
+import type { Member, Peer } from "../upstream/upstream_set.ts";
 import type { PluginContext } from "./plugin_instances.ts";
 import type { CheckSettings, Runtime } from "./runtime.ts";
 
@@ -32,13 +34,16 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   });
   const breaker = circuitBreaker === undefined ? null : upstreamSet.breaker(circuitBreaker, runtime.memory(`breaker ${name}`, BREAKER_BYTES, inUse));
   const settings = breaker === null ? null : { breaker, settings: circuitBreaker! };
+  const peers = members.map(({ peer }) => peer);
   const strategy = balancer(service);
-  const pickerOf: SplitOptions["picker"] = (peers, choosable) => upstreamSet.picker(peers, strategy, choosable);
-  const split = service.split === undefined ? null : splitPicker(service, members, pickerOf, (counter) => runtime.memory(counter, COUNTER_BYTES, inUse));
+  const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
+  const split = splitOf(service, members, pickerOf, (counter) => runtime.memory(counter, COUNTER_BYTES, inUse));
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service), split });
   const isRetried = retries !== undefined && retries.attempts > 0;
-  return attempts({
-    picker: split ?? pickerOf(members.map(({ peer }) => peer)),
+  const sticky = stickyOf(service, peers, runtime);
+  const picker = split ?? pickerOf(peers);
+  const handler = attempts({
+    picker: sticky === null ? picker : sticky.picker(picker),
     forwarding: forwardOptions(service, viaNameOf(gatewayName), runtime),
     totalMs: service.timeouts.totalMs,
     breaker,
@@ -46,10 +51,22 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
     log,
     retries: isRetried ? { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } : null,
   });
+  return sticky === null ? handler : sticky.handler(handler);
 }
 
-function splitPicker({ name, split = [] }: Service, members: readonly Member[], picker: SplitOptions["picker"], memory: (name: string) => ArrayBufferLike): SplitPicker {
-  const shares = split.map(({ group, percent, hashOn }) => ({ group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: null }));
+/** Null: the service has no sticky sessions. */
+function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey }: Runtime): Sticky | null {
+  if (service.sticky === undefined) return null;
+  const { secret, ...rest } = service.sticky;
+  return new Sticky({ ...rest, service, peers, key: secret ?? stickyKey, clock });
+}
+
+/** Null: requests are not divided among groups. */
+function splitOf({ name, split }: Service, members: readonly Member[], picker: SplitOptions["picker"], memory: (name: string) => ArrayBufferLike): SplitPicker | null {
+  if (split === undefined) return null;
+  const shares = split.map(({ group, percent, hashOn, match }) => {
+    return { group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
+  });
   return new SplitPicker({ shares, members, picker, counter: (counter) => new Int32Array(memory(`split ${JSON.stringify([name, counter])}`)) });
 }
 

@@ -11,21 +11,19 @@ export function findCookie<T>(headers: HeaderList, name: string, read: (value: s
   for (let i = 0; i < headers.length; i += 2) {
     if (!sameName(headers[i]!, "cookie")) continue;
     const line = headers[i + 1]!;
+    let equals = -1;
     for (let start = 0; start < line.length; ) {
       const semicolon = line.indexOf(";", start);
       const end = semicolon < 0 ? line.length : semicolon;
-      while (line.charCodeAt(start) === SPACE) start++;
-      if (line.startsWith(name, start)) {
-        const equals = line.indexOf("=", start + name.length);
-        if (equals >= 0 && equals < end && line.slice(start, equals).trimEnd() === name) {
-          const found = read(line.slice(equals + 1, end).trim());
-          if (found !== null) return found;
-        }
+      // Looked for once for all pairs before it: thousands of them without "=" would take seconds otherwise.
+      if (equals < start) equals = line.indexOf("=", start);
+      if (equals < 0) break;
+      if (equals < end && line.slice(start, equals).trim() === name) {
+        const found = read(line.slice(equals + 1, end).trim());
+        if (found !== null) return found;
       }
       start = end + 1;
     }
   }
   return null;
 }
-
-const SPACE = 0x20;

@@ -3,6 +3,7 @@
  */
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { string } from "../config/schema.ts";
+import { findCookie } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 
@@ -48,11 +49,6 @@ function bearerToken(headers: HeaderList): string | undefined | null {
 
 function cookies(headers: HeaderList, name: string): string[] {
   const found: string[] = [];
-  for (const line of headerValues(headers, "cookie")) {
-    for (const pair of line.split(";")) {
-      const equals = pair.indexOf("=");
-      if (equals > 0 && pair.slice(0, equals).trim() === name) found.push(pair.slice(equals + 1).trim());
-    }
-  }
+  findCookie(headers, name, (value) => (found.push(value), null));
   return found;
 }

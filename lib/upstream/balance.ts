@@ -30,10 +30,12 @@ export interface Balancing {
   readonly loadBalancingStrategy: Strategy;
   /** For `hash`: see `hashKey`. Default: the client's address. */
   readonly hashOn?: string;
+  /** For `hash` and `ip_hash`: most load of an upstream in percent of the mean; 0, the default: no bound. */
+  readonly hashBalanceFactor?: number;
 }
 
 /** `random` gives numbers from 0 to below 1. */
-export function balancer({ loadBalancingStrategy, hashOn = "client_ip" }: Balancing, random: () => number = Math.random): Balancer {
+export function balancer({ loadBalancingStrategy, hashOn = "client_ip", hashBalanceFactor = 0 }: Balancing, random: () => number = Math.random): Balancer {
   switch (loadBalancingStrategy) {
     case "round_robin":
     case "weighted":
@@ -43,9 +45,9 @@ export function balancer({ loadBalancingStrategy, hashOn = "client_ip" }: Balanc
     case "random_two_choices":
       return randomTwoChoices(random);
     case "ip_hash":
-      return hashing(hashKey("client_ip"));
+      return hashing(hashKey("client_ip"), hashBalanceFactor);
     case "hash":
-      return hashing(hashKey(hashOn));
+      return hashing(hashKey(hashOn), hashBalanceFactor);
   }
 }
 
@@ -110,18 +112,25 @@ function randomTwoChoices(random: () => number): Balancer {
 /**
  * The same upstream for the same key: every upstream draws a number for it, and the best wins (weighted rendezvous hashing). Without one of
  * them its keys spread over the others, and no other key moves. Requests without a key go to each upstream in turn.
+ *
+ * With a balance factor above 0 an upstream that has its share of the load, times that factor, is passed over for the next best draw
+ * (consistent hashing with bounded loads, Mirrokni, Thorup and Zadimoghaddam 2017).
  */
-function hashing(keyOf: HashKey): Balancer {
+function hashing(keyOf: HashKey, balanceFactor: number): Balancer {
   return {
     pick(candidates, exchange) {
       const key = keyOf(exchange);
       if (key === null) return rotate(candidates, Infinity);
+      const perWeight = balanceFactor === 0 ? Infinity : (loadPerWeight(candidates) * balanceFactor) / 100;
       let best = null;
       let lowest = Infinity;
       for (const peer of candidates) {
+        const weight = peer.weightNow;
+        // Rounded up, so that all together have room for every request, and each for one.
+        if (peer.load >= Math.ceil(perWeight * weight)) continue;
         // The least -ln(u)/w falls to each in proportion to its weight. +0.5 keeps u off 0.
         const u = (mix(key ^ textHash(peer.id)) + 0.5) / 0x1_0000_0000;
-        const draw = -Math.log(u) / peer.weightNow;
+        const draw = -Math.log(u) / weight;
         if (draw < lowest) {
           lowest = draw;
           best = peer;
@@ -130,4 +139,15 @@ function hashing(keyOf: HashKey): Balancer {
       return best;
     },
   };
+}
+
+/** The mean, with the request that is to be placed. */
+function loadPerWeight(candidates: readonly Candidate[]): number {
+  let load = 1;
+  let weight = 0;
+  for (const peer of candidates) {
+    load += peer.load;
+    weight += peer.weightNow;
+  }
+  return load / weight;
 }

@@ -1,8 +1,8 @@
 /**
  * Divides the requests of a service among groups of its upstreams, by exact percentages.
  */
+import type { Holds } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { HeaderList } from "../http/headers.ts";
 import type { HashKey } from "./hash_key.ts";
 import { healthyOf, usableOf, type Member, type Peer, type Picker } from "./upstream_set.ts";
 
@@ -14,7 +14,7 @@ export interface Share {
   /** A caller is always on the same side: its key decides. Null, or a request without a key: requests are counted. */
   readonly hash: HashKey | null;
   /** Whether a request is one of those that the share is of. Null: it is of all requests that no share with a `match` takes. */
-  readonly match: ((headers: HeaderList, query: string) => boolean) | null;
+  readonly match: Holds | null;
 }
 
 export interface SplitOptions {

@@ -118,6 +118,8 @@ export const EXPLANATION: Explanation = {
   forwarded: "/x",
   plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, verdict: "answers 401 key_missing" }],
   strategy: "round_robin",
+  hashOn: null,
+  sticky: null,
   upstreams: [{ id: "u", host: "h", port: 1, weight: 1, group: null, state: "healthy", usable: true, since: Date.UTC(2026, 0, 1), until: null, reason: null, inFlight: 0, share: 1 }],
 };
 

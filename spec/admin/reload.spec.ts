@@ -211,7 +211,7 @@ describe("GET /gateway/health", () => {
           circuit_breaker: { state: "open", since: "2026-01-03T00:00:00.000Z" },
           upstreams: [
             {
-              id: "u", host: "h", port: 1, weight: 2, state: "ejected", usable: false,
+              id: "u", host: "h", port: 1, weight: 2, group: "canary", state: "ejected", usable: false,
               since: "2026-01-01T00:00:00.000Z", until: "2026-01-02T00:00:00.000Z", reason: "status 503", in_flight: 4,
             },
           ],
@@ -219,7 +219,7 @@ describe("GET /gateway/health", () => {
         {
           name: "b",
           circuit_breaker: null,
-          upstreams: [{ id: "v", host: "h", port: 2, weight: 1, state: "unknown", usable: true, since: null, until: null, reason: null, in_flight: 0 }],
+          upstreams: [{ id: "v", host: "h", port: 2, weight: 1, group: null, state: "unknown", usable: true, since: null, until: null, reason: null, in_flight: 0 }],
         },
       ],
     });

@@ -26,7 +26,14 @@ it.each([
   ["0 % and 100 %", [{ group: "canary", percent: 0 }, { group: "beta", percent: 100 }]],
   ["two decimals", [{ group: "canary", percent: 0.01 }, { group: "beta", percent: 33.33 }]],
   ["fractions that add up to 100 %, whatever the sum of floating-point numbers is", [{ group: "canary", percent: 33.4 }, { group: "beta", percent: 66.6 }]],
+  ["a parameter of a route", [{ group: "canary", percent: 5, hash_on: "param:id" }]],
   ["callers by one key", [{ group: "canary", percent: 5, hash_on: "credential" }, { group: "beta", percent: 5, hash_on: "credential" }]],
+  ["a group twice, once with a match", [{ group: "canary", percent: 100, match: { headers: { "X-Canary": true } } }, { group: "canary", percent: 5 }]],
+  ["over 100 % in sum, if entries with a match are left out", [{ group: "canary", percent: 100, match: { query: { beta: "1" } } }, { group: "beta", percent: 100 }]],
+  [
+    "another key in an entry with a match",
+    [{ group: "canary", percent: 5, hash_on: "client_ip", match: { cookies: { tester: "yes" } } }, { group: "beta", percent: 5, hash_on: "credential" }],
+  ],
 ])("accepts %s", (_title, split) => {
   expect(issues(split)).toEqual([]);
 });
@@ -60,7 +67,11 @@ it.each([
     [{ group: "canary", percent: 5, hash_on: "client_ip" }, { group: "beta", percent: 5 }],
     ['split[1]: has to be as in all entries without "match", so that no caller changes sides: split[0] has "hash_on": "client_ip"'],
   ],
+  ["a parameter that no route has", [{ group: "canary", percent: 5, hash_on: "param:idd" }], ['split[0].hash_on: no route of this service has a placeholder {idd}: did you mean "param:id"?']],
   ["an unknown key", [{ group: "canary", percent: 5, hash_on: "ip" }], [expect.stringMatching(/^split\[0\]\.hash_on: expected "client_ip"/)]],
+  ["a match without conditions", [{ group: "canary", percent: 5, match: {} }], [expect.stringMatching(/^split\[0\]\.match: needs at least one condition/)]],
+  ["a match that can never hold", [{ group: "canary", percent: 5, match: { headers: { Connection: "x" } } }], [expect.stringMatching(/^split\[0\]\.match\.headers\.Connection: cannot be a condition/)]],
+  ["an unknown group with a match", [{ group: "v2", percent: 5, match: { query: { a: true } } }], ["split[0].group: is the group of no upstream of this service (known here: canary, beta)"]],
 ])("refuses %s", (_title, split, expected) => {
   expect(issues(split)).toEqual(expected);
 });

@@ -45,6 +45,27 @@ describe("explain for a request that matches", () => {
     });
   });
 
+  it("explain shows where a split sends such a request: by its conditions, and by the side of its caller", async () => {
+    const split = [
+      { group: "beta", percent: 50, match: { headers: { "X-Beta": "1" } } },
+      { group: "canary", percent: 10, hash_on: "credential" },
+    ];
+    const upstreams = [{ id: "a", host: "127.0.0.1", port: 9 }, { id: "b", host: "127.0.0.1", port: 10, group: "canary", weight: 3 }, { id: "c", host: "127.0.0.1", port: 11, group: "canary" }, { id: "d", host: "127.0.0.1", port: 12, group: "beta" }];
+    const plugins = [{ name: "key_auth", config: { keys: Array.from({ length: 40 }, (_, i) => ({ id: `caller ${i}`, key: `key ${i}` })) } }];
+    const own = createGateway({ config: { services: [{ name: "s", base_path: "/s", upstreams, split, routes: [{ path: "/open" }, { path: "/closed", plugins }] }] } });
+    const shares = async (url: string, headers: Record<string, string> = {}) => {
+      const found = await own.explain({ method: "GET", url, headers });
+      return found.upstreams.map(({ id, group, share }) => [id, group, Math.round(share * 1e6) / 1e6]);
+    };
+    const groups = (a: number, b: number, c: number, d: number) => [["a", null, a], ["b", "canary", b], ["c", "canary", c], ["d", "beta", d]];
+    expect(await shares("/s/open")).toEqual(groups(0.9, 0.075, 0.025, 0));
+    expect(await shares("/s/open", { "X-Beta": "1" })).toEqual(groups(0.45, 0.0375, 0.0125, 0.5));
+    // Without a key it does not pass, and nothing is known of its caller.
+    expect(await shares("/s/closed", { "X-Beta": "1" })).toEqual(groups(0.9, 0.075, 0.025, 0));
+    const callers = await Promise.all(Array.from({ length: 40 }, (_, i) => shares("/s/closed", { apiKey: `key ${i}` })));
+    expect(callers).toEqual(expect.arrayContaining([groups(1, 0, 0, 0), groups(0, 0.75, 0.25, 0)]));
+  });
+
   it("explain reports why the route matches, and which less specific routes match as well", async () => {
     const { reasons } = await explain("GET", "/shop/items/7");
     expect(reasons[0]).toBe('/shop/items/7 matches service "shop" (base_path /shop), route "item" (/items/{id}).');

@@ -85,6 +85,26 @@ describe("a canary release", () => {
   });
 });
 
+describe("a share with a match", () => {
+  it("sends requests with the header, the parameter or the cookie to its group, and the others by the other shares", async () => {
+    const { config } = await two();
+    const matches = [{ headers: { "X-Canary": "on" } }, { query: { canary: true as const } }, { cookies: { stage: { matches: "^canary$" } } }];
+    const { port } = await running(config([{ group: "canary", percent: 10 }, ...matches.map((match) => ({ group: "canary", percent: 100, match }))]));
+    const send = await clientOf(port);
+    expect(new Set(await send(Array.from({ length: 50 }, () => ({ "x-canary": "on" }))))).toEqual(new Set(["v2"]));
+    expect(new Set(await send(Array.from({ length: 50 }, () => ({ Cookie: "a=b; stage=canary" }))))).toEqual(new Set(["v2"]));
+    expect((await ask(port, { path: "/a/x?canary" })).body.toString()).toBe("v2");
+    expect(count(await send([...plain(500), ...Array.from({ length: 500 }, () => ({ "X-Canary": "off" }))]), "v2")).toBe(100);
+  });
+
+  it("looks at the headers as the plugins of the route leave them", async () => {
+    const { config } = await two();
+    const plugins = [{ name: "request_headers", config: { set: { "X-Canary": "on" } } }];
+    const { port } = await running(config([{ group: "canary", percent: 100, match: { headers: { "X-Canary": "on" } } }], { plugins }));
+    expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("v2");
+  });
+});
+
 describe("a group without a usable upstream", () => {
   it("loses no request: they go to the rest", async () => {
     const [v1, v2] = [await named("v1"), await closedPort()];

@@ -1,0 +1,124 @@
+/**
+ * Sticky sessions: a signed cookie names the upstream that answered a client, and the client's next requests go there while it is healthy.
+ */
+import { createHmac } from "node:crypto";
+import type { Clock } from "../base/clock.ts";
+import { findCookie } from "../http/cookies.ts";
+import type { Exchange, ServiceName } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
+import type { Reply } from "../http/reply.ts";
+import type { Peer, Picker } from "./upstream_set.ts";
+
+export interface StickyOptions {
+  readonly service: ServiceName;
+  /** All upstreams of the service, also those with weight 0. */
+  readonly peers: readonly Peer[];
+  /** Name of the cookie. */
+  readonly cookie: string;
+  /** How long a cookie holds, in seconds; 0: as long as the browser keeps it. */
+  readonly ttlS: number;
+  /** Signs the cookies. Gateways with the same key accept each other's. */
+  readonly key: string | Uint8Array;
+  readonly clock: Pick<Clock, "wall">;
+}
+
+/** A time to live has this many terms: a cookie ends with a term, and so up to a 32nd of its time late. */
+const TERMS = 32;
+
+/** 128 bits of a signature, as base64url without padding. */
+const SIGNATURE_BYTES = 16;
+
+/** The names of all upstreams in cookies that end with one term. */
+interface Term {
+  readonly peers: ReadonlyMap<string, Peer>;
+  /** By the id of the upstream. */
+  readonly names: ReadonlyMap<string, string>;
+}
+
+export class Sticky {
+  readonly #options: StickyOptions;
+  /** By the number of the term, of those that are not over; without a time to live there is one, which has the number 0. */
+  readonly #terms = new Map<number, Term>();
+  readonly #termMs: number;
+  /** Everything behind the value of the cookie. */
+  readonly #attributes: string;
+  readonly #read = (value: string): Peer | null => this.#peerOf(value);
+
+  constructor(options: StickyOptions) {
+    const { service, ttlS } = options;
+    this.#options = options;
+    this.#termMs = Math.ceil((ttlS * 1000) / TERMS);
+    const age = ttlS === 0 ? "" : `; Max-Age=${ttlS}`;
+    this.#attributes = `; Path=${cookiePath(service.basePath)}${age}; HttpOnly; SameSite=Lax`;
+  }
+
+  /** Asks `next` for requests without a cookie that names a healthy upstream, and for retries. Such an upstream may have weight 0. */
+  picker(next: Picker): Picker {
+    return {
+      pick: (exchange, tried) => {
+        const peer = tried.length === 0 ? this.#named(exchange) : null;
+        return peer !== null && peer.health.usable ? peer : next.pick(exchange, tried);
+      },
+    };
+  }
+
+  /** Adds the cookie to replies of an upstream that the client's cookie does not name. Replies of the gateway itself get none. */
+  handler(next: Handler): Handler {
+    return (exchange) => {
+      const { code } = exchange.call.notes;
+      const reply = next(exchange);
+      return reply instanceof Promise ? reply.then((later) => this.#withCookie(exchange, later, code)) : this.#withCookie(exchange, reply, code);
+    };
+  }
+
+  #withCookie(exchange: Exchange, reply: Reply, codeBefore: string | null): Reply {
+    const { code, upstream } = exchange.call.notes;
+    if (upstream === null || code !== codeBefore || this.#named(exchange)?.id === upstream) return reply;
+    const number = this.#termMs === 0 ? 0 : this.#current() + TERMS + 1;
+    const value = this.#term(number).names.get(upstream)!;
+    const secure = exchange.scheme === "https" ? "; Secure" : "";
+    return { ...reply, headers: [...reply.headers, "Set-Cookie", `${this.#options.cookie}=${value}${this.#attributes}${secure}`] };
+  }
+
+  /** The upstream of the first valid cookie; null without one. */
+  #named({ headers }: Exchange): Peer | null {
+    return findCookie(headers, this.#options.cookie, this.#read);
+  }
+
+  #peerOf(value: string): Peer | null {
+    if (this.#termMs === 0) return this.#term(0).peers.get(value) ?? null;
+    const number = Number.parseInt(value, 36);
+    const current = this.#current();
+    // No gateway writes later terms, unless its clock is ahead by a whole time to live: the number of tables stays bounded.
+    return number > current && number <= current + 2 * TERMS ? (this.#term(number).peers.get(value) ?? null) : null;
+  }
+
+  #current(): number {
+    return Math.floor(this.#options.clock.wall() / this.#termMs);
+  }
+
+  /** Made when first asked for: signing takes longer than all else about a cookie, and so is not done for each request. */
+  #term(number: number): Term {
+    const known = this.#terms.get(number);
+    if (known !== undefined) return known;
+    const { peers, service, key } = this.#options;
+    const end = this.#termMs === 0 ? "" : `${number.toString(36)}.`;
+    const names = new Map(peers.map(({ id }) => [id, end + signature(key, [service.name, id, number])]));
+    const term = { names, peers: new Map(peers.map((peer) => [names.get(peer.id)!, peer])) };
+    for (const other of this.#terms.keys()) if (other <= this.#current()) this.#terms.delete(other);
+    this.#terms.set(number, term);
+    return term;
+  }
+}
+
+function signature(key: string | Uint8Array, content: readonly (string | number)[]): string {
+  return createHmac("sha256", key).update(JSON.stringify(content)).digest().subarray(0, SIGNATURE_BYTES).toString("base64url");
+}
+
+/** The longest part of a base_path that is the same in every request: "/shop" of "/shop/{tenant}"; "/" if there is none. */
+function cookiePath(basePath: string): string {
+  return PLAIN_SEGMENTS.exec(basePath)![0] || "/";
+}
+
+/** Segments that browsers and clients write in one way only. */
+const PLAIN_SEGMENTS = /^(?:\/[\w.~-]+(?=\/|$))*/;
