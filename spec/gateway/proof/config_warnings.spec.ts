@@ -211,11 +211,11 @@ describe("configWarnings", () => {
   it("injected faults come first, one warning for each plugin, which says what happens to how many requests", () => {
     const fault = (config: object, more: object = {}) => ({ name: "fault", config, ...more });
     const plugins = [fault({ percent: 2.5, delay_ms: 250, status: 503 }, { id: "slow" })];
-    const config = configOf([["x", "/x", fault({ delay_ms: 10 }), limit()]], { plugins }, { plugins: [limit(), fault({ status: 429 })] });
+    const config = configOf([["x", "/x", fault({ delay_ms: 10, match: { query: { slow: true } } }), limit()]], { plugins }, { plugins: [limit(), fault({ status: 429 })] });
     expect(warningsOf(config).slice(0, 3).map(({ code, path, message, example }) => [code, path, message, example])).toEqual([
       ["faults_injected", "global.plugins.fault", "Faults are injected by fault of the global level: 100 % of its requests get 429.", "GET http://localhost/x"],
       ["faults_injected", "services.s.plugins.slow", 'Faults are injected by fault of service "s": 2.5 % of its requests wait 250 ms and get 503.', "GET http://localhost/x"],
-      ["faults_injected", "services.s.routes.x.plugins.fault", 'Faults are injected by fault of route "x" of service "s": 100 % of its requests wait 10 ms.', "GET http://localhost/x"],
+      ["faults_injected", "services.s.routes.x.plugins.fault", 'Faults are injected by fault of route "x" of service "s": 100 % of its requests that match wait 10 ms.', "GET http://localhost/x"],
     ]);
     expect(pathsOf(warningsOf(config)).slice(3)).toEqual(["limit_by_any_header:global.plugins.rate_limit", "limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
     expect(warningsOf(configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]))).toEqual([]);
@@ -234,6 +234,7 @@ describe("configWarnings", () => {
   it.each([
     [{ name: "forward_auth", config: { url: "URL" } }],
     [{ name: "http_log", config: { http_endpoint: "URL" } }],
+    [{ name: "mirror", config: { url: "URL" } }],
     [{ name: "jwt", config: { jwks_uri: "URL", alg: "RS256", aud: "a" } }],
   ])("$name must not reach another machine over plain HTTP", (plugin) => {
     const told = (url: string) => warningsOf(configOf([["a", "/a", JSON.parse(JSON.stringify(plugin).replace("URL", url)) as object]])).map(({ code }) => code);
