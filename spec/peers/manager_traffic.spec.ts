@@ -1,0 +1,152 @@
+/** How the management UI shows where requests go: splits, hashing and sticky sessions, mirrors, and injected faults. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { launch, type Browser, type Locator, type Page } from "./browser.ts";
+import { allFaultsOf, heading, openOverview, replaced, upstream } from "./manager_pages.ts";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+type Service = ConfigInput["services"][number];
+type Plugins = NonNullable<Service["plugins"]>;
+
+/** A canary, and an upstream for those who ask for it. */
+function shop(port: number, { plugins = [], split = [] }: { readonly plugins?: Plugins; readonly split?: NonNullable<Service["split"]> } = {}): ConfigInput {
+  return {
+    services: [
+      {
+        ...{ name: "shop", base_path: "/shop", load_balancing_strategy: "hash", hash_on: "header:X-Tenant", hash_balance_factor: 125, sticky: { cookie: "till" } },
+        split: [{ group: "beta", percent: 100, match: { cookies: { plan: "beta" } } }, { group: "canary", percent: 20 }, ...split],
+        upstreams: [
+          { id: "old", host: "127.0.0.1", port },
+          { id: "new", host: "127.0.0.1", port, group: "canary" },
+          { id: "try", host: "127.0.0.1", port, group: "beta" },
+        ],
+        routes: [
+          { name: "list", path: "/items", plugins },
+        ],
+      },
+    ],
+  };
+}
+
+async function requests(url: string, count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await fetch(url).then((response) => response.arrayBuffer());
+}
+
+/** The row of a table whose name is exactly `name`. */
+function rowOf(page: Page, table: string, name: string): Locator {
+  return page.getByRole("region", { name: table, exact: true }).locator("tbody tr").filter({ hasText: new RegExp(`^${name}`) });
+}
+
+describe("a service with a split", () => {
+  it("has a row for each group with what it gets and what it got, and names the group of each upstream", async () => {
+    const { page, url, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port));
+    await page.goto(`${managerUrl}#/services/shop`);
+    const [canary, beta, rest] = ["canary", "beta", "no group"].map((name) => rowOf(page, "Groups", name)) as [Locator, Locator, Locator];
+    await canary.getByText("20 %, by request", { exact: true }).waitFor();
+    await beta.getByText("100 % where cookie plan = beta, by request", { exact: true }).waitFor();
+    await rest.getByText("the rest, by weight", { exact: true }).waitFor();
+    // Without traffic as configured, which also says how many requests fit the conditions: none is assumed.
+    await expect.poll(() => canary.innerText()).toMatch(/1 of 1 usable\s+20 %/);
+    await requests(`${url}/shop/items`, 50);
+    await expect.poll(() => Promise.all([canary, beta, rest].map((row) => row.innerText())), { timeout: 10_000 }).toEqual([
+      expect.stringMatching(/20 %\s+[\d.]+\s+0 %/),
+      expect.stringMatching(/\s0 %\s+0\s/),
+      expect.stringMatching(/80 %\s+[\d.]+\s+0 %/),
+    ]);
+    await rowOf(page, "Upstreams", "new").getByText("canary", { exact: true }).waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.goto(`${managerUrl}#/upstreams`);
+    await page.getByLabel("Search upstreams").fill("canary");
+    await page.getByText("1 of 3 upstreams").waitFor();
+    await page.getByRole("link", { name: "new" }).click();
+    await heading(page, "Upstream new");
+    await page.getByRole("definition").filter({ hasText: /^canary$/ }).waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    expect(errors).toEqual([]);
+  });
+
+  it("shows its strategy with what it hashes on, its sticky cookie and its splits, in the table and in the path of a request", async () => {
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    await page.goto(`${managerUrl}#/services`);
+    for (const text of ["on header X-Tenant", "sticky by till", "split to beta, canary"]) await rowOf(page, "Services", "shop").getByText(text, { exact: true }).waitFor();
+    await page.goto(`${managerUrl}#/routes/shop/list`);
+    const strategy = page.locator(".stage--strategy");
+    for (const text of ["The same upstream for the same header X-Tenant", "Sticky by the cookie till", "100 % where cookie plan = beta to beta", "20 % to canary", "At most 125 % of the mean load"])
+      await strategy.getByText(text).waitFor();
+    await page.locator(".stage--upstream").filter({ hasText: "new" }).getByText("canary", { exact: true }).waitFor();
+    await strategy.click();
+    await page.getByRole("definition").filter({ hasText: "by the cookie till, until the browser is closed" }).waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+  });
+
+  it("sends a request that fits the conditions of a split to its group, as the page Try it says", async () => {
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    await page.goto(`${managerUrl}#/try?${new URLSearchParams({ url: "/shop/items", headers: "Cookie: plan=beta" })}`);
+    await page.getByRole("button", { name: "Explain" }).click();
+    const part = (name: string) => page.locator(".stage--upstream").filter({ hasText: name });
+    await part("try").getByText("100 % planned").waitFor();
+    await part("new").getByText("0 % planned").waitFor();
+    await part("try").getByText("beta", { exact: true }).waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+  });
+});
+
+describe("injected faults", () => {
+  const FAULT = { name: "fault", config: { percent: 10, delay_ms: 200, status: 503 } };
+  const HASHES = ["", "services", "services/shop", "routes", "routes/shop/list", "upstreams", "upstreams/shop/old", "plugins", "try", "tests", "config", "no/page"];
+
+  it("are named above every page, with links that the keyboard reaches, until a reload ends them", async () => {
+    const { port } = await upstream();
+    const { page, file, managerUrl, errors } = await openOverview(browser, shop(port, { plugins: [FAULT] }));
+    const banner = page.getByRole("status").filter({ hasText: "Faults are injected" });
+    for (const hash of HASHES) {
+      await page.goto(`${managerUrl}#/${hash}`);
+      await banner.getByRole("link", { name: "route list of shop", exact: true }).waitFor();
+      expect([hash, await allFaultsOf(page)]).toEqual([hash, []]);
+    }
+    await page.getByRole("link", { name: "Overview", exact: true }).click();
+    await heading(page, "Overview");
+    await banner.getByRole("link", { name: "route list of shop" }).focus();
+    await page.keyboard.press("Enter");
+    await heading(page, "Route list");
+    const stage = page.locator(".stage--plugin").filter({ hasText: "fault" });
+    await stage.getByText("Injects faults", { exact: true }).waitFor();
+    await stage.getByText("10 % of requests: 200 ms delay, then 503").waitFor();
+    replaced(file, JSON.stringify(shop(port, { plugins: [{ ...FAULT, enabled: false }] })));
+    await page.goto(`${managerUrl}#/config`);
+    await page.getByRole("button", { name: "Reload the file" }).click();
+    await page.getByText("Reloaded.", { exact: true }).waitFor();
+    await banner.waitFor({ state: "detached" });
+    await page.goto(`${managerUrl}#/plugins`);
+    await page.getByText("Off", { exact: true }).waitFor();
+    expect(errors).toEqual([]);
+  });
+
+  it("are named place by place up to four, those of all services by the page of plugins", async () => {
+    const many = shop((await upstream()).port);
+    const routes = Array.from({ length: 4 }, (_, i) => ({ name: `r${i}`, path: `/r${i}`, plugins: [FAULT, { ...FAULT, id: "again" }] }));
+    const { page } = await openOverview(browser, { global: { plugins: [FAULT] }, services: [{ ...many.services[0]!, plugins: [FAULT], routes }] });
+    const banner = page.getByRole("status").filter({ hasText: "Faults are injected" });
+    await banner.getByText("2 more").waitFor();
+    expect(await banner.locator("a").allInnerTexts()).toEqual(["all routes of all services", "all routes of shop", "route r0 of shop", "route r1 of shop", "2 more"]);
+    expect(await allFaultsOf(page)).toEqual([]);
+  });
+});
+
+describe("a mirror", () => {
+  it("shows the share that it copies and the address that it copies to", async () => {
+    const mirror = { name: "mirror", config: { url: "http://copies.internal:8080/a-long-path/that-is-not-cut", percent: 5 } };
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port, { plugins: [mirror] }));
+    await page.goto(`${managerUrl}#/routes/shop/list`);
+    await page.locator(".stage--plugin").getByText("copies 5 % to http://copies.internal:8080/a-long-path/that-is-not-cut").waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.goto(`${managerUrl}#/plugins`);
+    await page.getByText("copies 5 % to http://copies.internal:8080/a-long-path/that-is-not-cut").waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+  });
+});
