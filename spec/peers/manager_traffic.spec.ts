@@ -48,7 +48,7 @@ describe("a service with a split", () => {
     await page.goto(`${managerUrl}#/services/shop`);
     const [canary, beta, rest] = ["canary", "beta", "no group"].map((name) => rowOf(page, "Groups", name)) as [Locator, Locator, Locator];
     await canary.getByText("20 %, by request", { exact: true }).waitFor();
-    await beta.getByText("100 % where cookie plan = beta, by request", { exact: true }).waitFor();
+    await beta.getByText("100 %, by request, where cookie plan = beta", { exact: true }).waitFor();
     await rest.getByText("the rest, by weight", { exact: true }).waitFor();
     // Without traffic as configured, which also says how many requests fit the conditions: none is assumed.
     await expect.poll(() => canary.innerText()).toMatch(/1 of 1 usable\s+20 %/);
@@ -76,7 +76,7 @@ describe("a service with a split", () => {
     for (const text of ["on header X-Tenant", "sticky by till", "split to beta, canary"]) await rowOf(page, "Services", "shop").getByText(text, { exact: true }).waitFor();
     await page.goto(`${managerUrl}#/routes/shop/list`);
     const strategy = page.locator(".stage--strategy");
-    for (const text of ["The same upstream for the same header X-Tenant", "Sticky by the cookie till", "100 % where cookie plan = beta to beta", "20 % to canary", "At most 125 % of the mean load"])
+    for (const text of ["The same upstream for the same header X-Tenant", "Sticky by the cookie till", "100 % to beta where cookie plan = beta", "20 % to canary", "At most 125 % of the mean load"])
       await strategy.getByText(text).waitFor();
     await page.locator(".stage--upstream").filter({ hasText: "new" }).getByText("canary", { exact: true }).waitFor();
     await strategy.click();
@@ -116,7 +116,7 @@ describe("injected faults", () => {
     await heading(page, "Route list");
     const stage = page.locator(".stage--plugin").filter({ hasText: "fault" });
     await stage.getByText("Injects faults", { exact: true }).waitFor();
-    await stage.getByText("10 % of requests: 200 ms delay, then 503").waitFor();
+    await stage.getByText("200 ms delay, then 503 for 10 % of requests").waitFor();
     replaced(file, JSON.stringify(shop(port, { plugins: [{ ...FAULT, enabled: false }] })));
     await page.goto(`${managerUrl}#/config`);
     await page.getByRole("button", { name: "Reload the file" }).click();

@@ -1,7 +1,7 @@
 /**
  * Describes how a service distributes its requests: strategy, sticky sessions, splits and groups; and computes the share of each upstream.
  */
-import { conditionTexts } from "./conditions.ts";
+import { whereText } from "./conditions.ts";
 import type { ServiceConfig, SplitConfig, UpstreamConfig, UpstreamHealth } from "./api.ts";
 import { number } from "./format.ts";
 
@@ -33,15 +33,15 @@ export function hashedText(hashOn: string): string {
 export function balancingNotes({ sticky, split = [], hash_balance_factor: factor = 0 }: Balanced): readonly string[] {
   return [
     ...(sticky === undefined ? [] : [`Sticky by the cookie ${sticky.cookie}`]),
-    ...split.map((entry) => `${splitShare(entry)} to ${entry.group}`),
+    ...split.map(({ group, percent, match }) => `${number(percent)} % to ${group}${whereText(match)}`),
     ...(factor === 0 ? [] : [`At most ${factor} % of the mean load`]),
   ];
 }
 
-/** "5 %", "5 % where header X-Beta = 1" */
-export function splitShare({ percent, match }: SplitConfig): string {
-  const conditions = conditionTexts(match).join(", ");
-  return `${number(percent)} %${conditions === "" ? "" : ` where ${conditions}`}`;
+/** "5 %, by credential", "100 %, by request, where header X-Beta = 1" */
+function shareText({ percent, hash_on: hashOn, match }: SplitConfig): string {
+  const where = whereText(match);
+  return `${number(percent)} %, by ${hashOn === undefined ? "request" : hashedText(hashOn)}${where === "" ? "" : `,${where}`}`;
 }
 
 /** One group of a service's upstreams. */
@@ -61,7 +61,7 @@ export function groupsOf(service: Distributed): readonly Group[] {
   const rest = restOf(service);
   const groupOf = (name: string | null): Group => {
     const own = upstreams.filter(({ group = null }) => group === name);
-    const shares = split.filter(({ group }) => group === name).map((entry) => `${splitShare(entry)}, by ${entry.hash_on === undefined ? "request" : hashedText(entry.hash_on)}`);
+    const shares = split.filter(({ group }) => group === name).map(shareText);
     return { group: name, upstreams: own, rules: own.some((upstream) => rest.includes(upstream)) ? [...shares, split.length === 0 ? "its share by weight" : "the rest, by weight"] : shares };
   };
   const groups = [...names].map(groupOf);

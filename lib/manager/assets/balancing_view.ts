@@ -14,7 +14,7 @@ export function balancingFacts(service: ServiceConfig): readonly (readonly [stri
   const { load_balancing_strategy: strategy, hash_balance_factor: factor, sticky } = service;
   return [
     ["Strategy", el("span", {}, el("span", { class: "mono" }, strategy), el("span", { class: "muted sub" }, strategyText(service)))],
-    factor === undefined || factor === 0 ? null : ["Most load", `${factor} % of the mean: further requests go to the next upstream`],
+    factor === undefined || factor === 0 ? null : ["Balance factor", `${factor} % of the mean load: further requests go to another upstream`],
     sticky === undefined ? null : ["Sticky", stickyText(sticky)],
   ];
 }
@@ -44,7 +44,7 @@ export function groupTable(now: GroupNow): DataTable<Group> {
     empty: null,
     columns: [
       { key: "group", title: "Group", sortBy: ({ group }) => group, make: ({ group }) => fixedPart(...(group === null ? ["no group"] : breakable(group))) },
-      { key: "gets", title: "Gets", className: "wide", sortBy: ({ rules }) => rules.join(), make: rulesPart },
+      { key: "gets", title: "Gets", width: 190, className: "wide", sortBy: ({ rules }) => rules.join(), make: rulesPart },
       { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => labelOf(row).tone, make: (row) => usablePart(() => labelOf(row)) },
       { key: "share", title: "Share", kind: "number", sortBy: now.share, make: (row) => textPart(() => percent(now.share(row) ?? Number.NaN)) },
       ...figureColumns<Group>(now.figures),

@@ -15,6 +15,12 @@ export function conditionTexts(match: Conditions | undefined): readonly string[]
   return KINDS.flatMap(([kind, word]) => Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(name, condition)}`));
 }
 
+/** " where header X-Version = 2 and query beta absent"; "" without conditions. */
+export function whereText(match: Conditions | undefined): string {
+  const texts = conditionTexts(match);
+  return texts.length === 0 ? "" : ` where ${texts.join(" and ")}`;
+}
+
 function conditionText(name: string, condition: Condition): string {
   if (condition === null) return "absent";
   if (condition === true) return "present";

@@ -33,7 +33,7 @@ export const servicesPage: OpenPage = () => {
     columns: [
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: (row) => serviceName(row, () => warnings.service(row.name)) },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
-      { key: "strategy", title: "Strategy", width: 150, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
+      { key: "strategy", title: "Strategy", width: 150, className: "wide", sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
       {
         key: "upstreams",
         title: "Upstreams",

@@ -27,7 +27,7 @@ describe("the text of a strategy", () => {
     ];
     expect(balancingNotes({ ...service, split })).toEqual([
       "Sticky by the cookie route",
-      "100 % where header X-Beta = 1 to beta",
+      "100 % to beta where header X-Beta = 1",
       "0.05 % to canary",
       "At most 125 % of the mean load",
     ]);
@@ -44,7 +44,7 @@ describe("the groups of a service", () => {
       { group: "canary", percent: 100, match: BETA },
     ];
     expect(groupsOf({ upstreams: [old, fresh], split })).toEqual([
-      { group: "canary", upstreams: [fresh], rules: ["5 %, by credential", "100 % where header X-Beta = 1, by request"] },
+      { group: "canary", upstreams: [fresh], rules: ["5 %, by credential", "100 %, by request, where header X-Beta = 1"] },
       { group: null, upstreams: [old], rules: ["the rest, by weight"] },
     ]);
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { conditionTexts, exampleFor } from "../../../lib/manager/assets/conditions.ts";
+import { conditionTexts, exampleFor, whereText } from "../../../lib/manager/assets/conditions.ts";
 import { MASK } from "../../../lib/manager/assets/secrets.ts";
 
 const MATCH = {
@@ -33,6 +33,13 @@ describe("the texts of conditions", () => {
   });
 
   it.each([undefined, {}, { headers: {} }])("are empty for %j", (match) => expect(conditionTexts(match)).toEqual([]));
+});
+
+describe("the clause of conditions", () => {
+  it("joins them, and is empty without any", () => {
+    expect(whereText({ headers: { "X-Version": "2" }, cookies: { seen: true } })).toBe(" where header X-Version = 2 and cookie seen present");
+    expect(whereText(undefined)).toBe("");
+  });
 });
 
 describe("the example of a request that meets conditions", () => {

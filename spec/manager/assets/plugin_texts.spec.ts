@@ -4,10 +4,10 @@ import { MASK } from "../../../lib/manager/assets/secrets.ts";
 
 describe("the summary of a plugin", () => {
   it.each([
-    [{ percent: 10, delay_ms: 200, status: 503 }, "10 % of requests: 200 ms delay, then 503"],
-    [{ percent: 0.5, delay_ms: 1500 }, "0.5 % of requests: 1.5 s delay"],
-    [{ status: 500 }, "100 % of requests: 500"],
-    [{ percent: 100, status: 500, match: { headers: { "X-Trial": "1" } } }, "100 % of requests where header X-Trial = 1: 500"],
+    [{ percent: 10, delay_ms: 200, status: 503 }, "200 ms delay, then 503 for 10 % of requests"],
+    [{ percent: 0.5, delay_ms: 1500 }, "1.5 s delay for 0.5 % of requests"],
+    [{ status: 500 }, "500 for 100 % of requests"],
+    [{ percent: 100, status: 500, match: { headers: { "X-Trial": "1" } } }, "500 for 100 % of requests where header X-Trial = 1"],
   ])("says what a fault with %j does", (config, text) => expect(pluginText({ name: "fault", config })).toBe(text));
 
   it("says which share a mirror copies, and to where, without a password in the address", () => {
