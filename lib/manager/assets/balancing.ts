@@ -33,9 +33,14 @@ export function hashedText(hashOn: string): string {
 export function balancingNotes({ sticky, split = [], hash_balance_factor: factor = 0 }: Balanced): readonly string[] {
   return [
     ...(sticky === undefined ? [] : [`Sticky by the cookie ${sticky.cookie}`]),
-    ...split.map(({ group, percent, match }) => `${number(percent)} % to ${group}${whereText(match)}`),
+    ...split.map(splitText),
     ...(factor === 0 ? [] : [`At most ${factor} % of the mean load`]),
   ];
+}
+
+/** "5 % to canary", "100 % to beta where header X-Beta = 1" */
+export function splitText({ group, percent, match }: SplitConfig): string {
+  return `${number(percent)} % to ${group}${whereText(match)}`;
 }
 
 /** "5 %, by credential", "100 %, by request, where header X-Beta = 1" */

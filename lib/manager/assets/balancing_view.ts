@@ -2,7 +2,7 @@
  * Shows how a service distributes its requests: as facts, and as a table of its groups of upstreams.
  */
 import type { ServiceConfig, TryFigures } from "./api.ts";
-import { strategyText, type Group } from "./balancing.ts";
+import { splitText, strategyText, type Group } from "./balancing.ts";
 import { breakable, stateBadge } from "./components.ts";
 import { el, type Child } from "./dom.ts";
 import { percent } from "./format.ts";
@@ -11,11 +11,12 @@ import { DataTable, figureColumns, fixedPart, textPart, type Part } from "./tabl
 
 /** For `factList`. */
 export function balancingFacts(service: ServiceConfig): readonly (readonly [string, Child] | null)[] {
-  const { load_balancing_strategy: strategy, hash_balance_factor: factor, sticky } = service;
+  const { load_balancing_strategy: strategy, hash_balance_factor: factor, sticky, split = [] } = service;
   return [
     ["Strategy", el("span", {}, el("span", { class: "mono" }, strategy), el("span", { class: "muted sub" }, strategyText(service)))],
     factor === undefined || factor === 0 ? null : ["Balance factor", `${factor} % of the mean load: further requests go to another upstream`],
     sticky === undefined ? null : ["Sticky", stickyText(sticky)],
+    split.length === 0 ? null : ["Split", el("div", {}, ...split.map((entry) => el("div", {}, splitText(entry))))],
   ];
 }
 
