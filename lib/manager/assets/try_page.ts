@@ -42,7 +42,7 @@ class TryPage implements Page {
   constructor(frame: Frame) {
     this.#frame = frame;
     const { node: form, method, url, headers } = this.#form;
-    const given = new URLSearchParams(location.hash.split("?", 2)[1] ?? "");
+    const given = new URLSearchParams(location.hash.replace(/^[^?]*/, ""));
     method.value = given.get("method") ?? "GET";
     url.value = given.get("url") ?? "";
     headers.value = given.get("headers") ?? "";
