@@ -116,8 +116,9 @@ function verdictOf(place: Match, known: Known): string {
   return `matches as well, but is less specific than route "${winner.route.name}" of service "${winner.service.name}": ${whyBehind(place, winner)}`;
 }
 
-function whyBehind({ host }: Match, winner: Match): string {
-  if (host === winner.host) return "a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first, then more conditions";
+function whyBehind({ host, match }: Match, winner: Match): string {
+  const conditions = (match ?? winner.match) === undefined ? "" : ", then more conditions";
+  if (host === winner.host) return `a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first${conditions}`;
   return host === "" ? "services for certain hosts come first" : "an exact host comes before a host with *., and a longer host with *. before a shorter one";
 }
 
