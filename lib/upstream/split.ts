@@ -82,8 +82,8 @@ export class SplitPicker implements Picker {
     for (const division of this.#divisions) {
       if (!division.isFor(exchange)) continue;
       const parts = division.parts(exchange);
-      for (const { group, part } of parts) found.push({ peers: this.#healthy(this.#groups.get(group)!), share: left * part });
-      left *= 1 - parts.reduce((sum, { part }) => sum + part, 0);
+      for (const { group, part } of parts) if (group !== null) found.push({ peers: this.#healthy(this.#groups.get(group)!), share: left * part });
+      left *= parts.at(-1)!.part;
     }
     return [...found, { peers: this.#healthy(this.#rest), share: left }].filter(({ share }) => share > 0);
   }
@@ -116,7 +116,7 @@ const WHOLE = 10_000;
 class Division {
   readonly #match: Share["match"];
   readonly #hash: Share["hash"];
-  /** By their places in the tables; null: the rest. */
+  /** By their numbers in the tables; the last is null: the rest. */
   readonly #groups: readonly (string | null)[];
   readonly #sizes: readonly number[];
   readonly #turns: Uint8Array;
@@ -128,9 +128,10 @@ class Division {
     this.#match = match;
     this.#hash = hash;
     this.#groups = [...shares.map(({ group }) => group), null];
-    this.#sizes = shares.map(({ percent }) => Math.round((percent * WHOLE) / 100));
+    const sizes = shares.map(({ percent }) => Math.round((percent * WHOLE) / 100));
+    this.#sizes = [...sizes, WHOLE - sizes.reduce((sum, size) => sum + size, 0)];
     this.#turns = turnsOf(this.#sizes);
-    this.#sides = sidesOf(this.#sizes);
+    this.#sides = hash === null ? NO_SIDES : sidesOf(this.#sizes);
     this.#counter = counter;
   }
 
@@ -145,10 +146,10 @@ class Division {
     return this.#groups[side ?? this.#turns[nextOf(this.#counter) % this.#turns.length]!]!;
   }
 
-  /** How much of such requests each group gets, 0 to 1. */
-  parts(exchange: Exchange | null): { readonly group: string; readonly part: number }[] {
+  /** How much of such requests each group gets, 0 to 1, and last the rest. */
+  parts(exchange: Exchange | null): readonly { readonly group: string | null; readonly part: number }[] {
     const side = exchange === null ? null : this.#sideOf(exchange);
-    return this.#sizes.map((size, i) => ({ group: this.#groups[i]!, part: side === null ? size / WHOLE : side === i ? 1 : 0 }));
+    return this.#groups.map((group, i) => ({ group, part: side === null ? this.#sizes[i]! / WHOLE : side === i ? 1 : 0 }));
   }
 
   #sideOf(exchange: Exchange): number | null {
@@ -157,19 +158,19 @@ class Division {
   }
 }
 
+const NO_SIDES = new Uint8Array(0);
+
 /**
- * The turns of shares of these sizes, in parts of `WHOLE`: at each place the number of a share, or one more: the rest. Any `length` places in
- * a row, around the end too, contain each share exactly, spread by smooth weighted rotation. `length` divides 1000 where all percentages
- * have at most one decimal, and else 10,000.
+ * Whose turn it is, as numbers of shares with these sizes, which are `WHOLE` together. Any `length` turns in a row, around the end too, contain
+ * each share exactly, spread by smooth weighted rotation. `length` divides 1000 where all percentages have at most one decimal, and else 10,000.
  */
 export function turnsOf(sizes: readonly number[]): Uint8Array {
-  const weights = [...sizes, WHOLE - sumOf(sizes)];
-  const turns = new Uint8Array(WHOLE / weights.reduce(commonDivisor));
-  const gained = weights.map(() => 0);
+  const turns = new Uint8Array(WHOLE / sizes.reduce(commonDivisor));
+  const gained = sizes.map(() => 0);
   for (let place = 0; place < turns.length; place++) {
     let foremost = 0;
-    for (let i = 0; i < weights.length; i++) {
-      gained[i]! += weights[i]!;
+    for (let i = 0; i < sizes.length; i++) {
+      gained[i]! += sizes[i]!;
       if (gained[i]! > gained[foremost]!) foremost = i;
     }
     gained[foremost]! -= WHOLE;
@@ -179,26 +180,22 @@ export function turnsOf(sizes: readonly number[]): Uint8Array {
 }
 
 /**
- * The sides of callers: at each of `WHOLE` places the number of a share, or one more: the rest. The first share grows from the start, the second
- * from the end, and further ones from the middle on, through the places that are free: among two shares only those callers change sides
- * whose share has changed.
+ * The sides of callers, as numbers of shares with these sizes, the rest last. The first share grows from the start, the second from the end, and
+ * further ones from the middle on, through the places that are free: of two shares only the callers whose share has changed change sides.
  */
 export function sidesOf(sizes: readonly number[]): Uint8Array {
-  const sides = new Uint8Array(WHOLE).fill(sizes.length);
-  sizes.forEach((size, share) => {
+  const rest = sizes.length - 1;
+  const sides = new Uint8Array(WHOLE).fill(rest);
+  for (let share = 0; share < rest; share++) {
     const step = share === 1 ? -1 : 1;
     let place = share === 0 ? 0 : share === 1 ? WHOLE - 1 : WHOLE / 2;
-    for (let left = size; left > 0; place = (place + step + WHOLE) % WHOLE) {
-      if (sides[place] !== sizes.length) continue;
+    for (let left = sizes[share]!; left > 0; place = (place + step + WHOLE) % WHOLE) {
+      if (sides[place] !== rest) continue;
       sides[place] = share;
       left--;
     }
-  });
+  }
   return sides;
-}
-
-function sumOf(numbers: readonly number[]): number {
-  return numbers.reduce((sum, each) => sum + each, 0);
 }
 
 function commonDivisor(a: number, b: number): number {

@@ -47,6 +47,8 @@ function bench(upstreams: string, shares: readonly Share[], words = new Map<stri
   return { clock, words, split, peer, pick, picks, down, shown };
 }
 
+/** Sizes of shares in hundredths of a percent, and of the rest. */
+const withRest = (sizes: readonly number[]) => [...sizes, 10_000 - sizes.reduce((sum, size) => sum + size, 0)];
 const count = (all: readonly string[], id: string) => all.filter((each) => each === id).length;
 const user = (name: string | number) => madeUpExchange({ headers: ["X-User", `user ${name}`] });
 const USERS = Array.from({ length: 2000 }, (_, i) => user(i));
@@ -57,14 +59,14 @@ describe("a split by request", () => {
     for (let round = 0; round < 40; round++) {
       const sizes: number[] = [];
       for (let left = 1000; sizes.length < 1 + (round % 4); left -= sizes.at(-1)!) sizes.push(Math.floor(next() * (left + 1)));
-      const turns = turnsOf(sizes.map((size) => size * 10));
+      const turns = turnsOf(withRest(sizes.map((size) => size * 10)));
       expect(1000 % turns.length).toBe(0);
       sizes.forEach((size, share) => expect(turns.filter((turn) => turn === share).length * (1000 / turns.length)).toBe(size));
     }
   });
 
   it("any 10,000 requests in a row contain exactly the percentage of each group, for percentages with two decimals", () => {
-    const turns = turnsOf([1, 3333, 1667]);
+    const turns = turnsOf([1, 3333, 1667, 4999]);
     expect([turns.length, ...[0, 1, 2, 3].map((share) => turns.filter((turn) => turn === share).length)]).toEqual([10_000, 1, 3333, 1667, 4999]);
   });
 
@@ -155,7 +157,7 @@ describe("a split by caller", () => {
   it.each([[[500, 1000], [900, 1000]], [[500, 1000], [500, 4000]], [[5000, 5000], [2000, 5000]], [[100, 9900], [100, 1]], [[200, 300, 400], [200, 300, 900]]])(
     "from %j to %j hundredths of a percent only the callers of the changed share move",
     (before, after) => {
-      const [from, to] = [sidesOf(before), sidesOf(after)];
+      const [from, to] = [sidesOf(withRest(before)), sidesOf(withRest(after))];
       const moved = from.filter((side, i) => side !== to[i]).length;
       expect(moved).toBe(Math.max(...before.map((size, i) => Math.abs(size - after[i]!))));
     },
@@ -166,7 +168,7 @@ describe("a split by caller", () => {
     for (let round = 0; round < 50; round++) {
       const sizes: number[] = [];
       for (let left = 10_000; sizes.length < 1 + (round % 5); left -= sizes.at(-1)!) sizes.push(Math.floor(next() * (left + 1)));
-      const sides = sidesOf(sizes);
+      const sides = sidesOf(withRest(sizes));
       expect(sizes.map((_, share) => sides.filter((side) => side === share).length)).toEqual(sizes);
     }
   });
@@ -176,7 +178,7 @@ describe("a split by caller", () => {
     for (let round = 0; round < 200; round++) {
       const sizes = [0, 0, 0].map(() => Math.floor(next() * 3000));
       const changed = sizes.map((size, i) => (i === round % 3 ? Math.floor(next() * 3000) : size));
-      const [from, to] = [sidesOf(sizes), sidesOf(changed)];
+      const [from, to] = [sidesOf(withRest(sizes)), sidesOf(withRest(changed))];
       const must = Math.abs(sizes[round % 3]! - changed[round % 3]!);
       expect(from.filter((side, i) => side !== to[i]).length).toBeLessThanOrEqual(2 * must);
     }
@@ -296,6 +298,10 @@ describe("a split while upstreams fail", () => {
 describe("the destinations of a split", () => {
   it("are the groups with their shares, and the rest", () => {
     expect(bench("v1 v2/canary v3/canary v4/beta", sharesOf("canary:5 beta:20")).shown()).toEqual(["v2+v3 0.05", "v4 0.2", "v1 0.75"]);
+  });
+
+  it("are exact: shares that add up to 100 % leave no rest", () => {
+    expect(bench("v1 v2/a v3/b v4/c", sharesOf("a:33.4 b:33.3 c:33.3")).shown()).toEqual(["v2 0.334", "v3 0.333", "v4 0.333"]);
   });
 
   it("are the one side of a caller", () => {
