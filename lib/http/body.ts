@@ -152,9 +152,9 @@ export function byteStream(body: Readable): Readable {
  * holds nothing back.
  */
 export function whenRead(body: Readable, begin: () => (chunk: Buffer) => void): void {
-  // A listener for data would begin to read.
+  // A listener for data would begin to read. One for "readable", as iterators have it, decides about the pace all the same.
   const look = (event: string | symbol) => {
-    if (event !== "data") return;
+    if (event !== "data" && event !== "readable") return;
     body.off("newListener", look);
     body.on("data", begin());
   };

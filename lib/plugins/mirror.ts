@@ -44,7 +44,6 @@ export const mirror = definePlugin({
   schema,
   dials: { why: "mirror", urls: ({ url }) => [url] },
   create(config, tools) {
-    if (tools.isTrial) return (next) => next;
     const copies = tools.keep("copies", config, () => new Copies(config, tools));
     const isChosen = evenShare(config.percent);
     return (next) => (exchange) => {

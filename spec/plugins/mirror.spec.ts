@@ -1,9 +1,11 @@
 import http from "node:http";
+import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { headerValue, headerValues } from "../../lib/http/headers.ts";
-import type { Gateway } from "../../lib/index.ts";
+import { definePlugin, schema, type Gateway } from "../../lib/index.ts";
 import { mirror } from "../../lib/plugins/mirror.ts";
 import { backend, byteBackend, client, gate, get, rawBackend, recordedLog } from "../journeys/harness.ts";
+import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { manualClock } from "../support/clock.ts";
 import { checked, instance, madeUpTools } from "../support/exercise.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -63,6 +65,36 @@ describe("the copy of a request", () => {
     await counted(gateway, "sent", 1);
     expect([copies.seen[0]!.method, copies.seen[0]!.body.toString(), headerValue(copies.seen[0]!.headers, "content-length")]).toEqual([method, body, String(body.length)]);
     expect(upstream.seen[0]!.body.toString()).toBe(body);
+  });
+
+  it.each([100, 60_000])("has the body of a request over HTTP/2, and of one that Node's server receives: %d bytes", async (bytes) => {
+    const [upstream, copies] = [await backend(), await backend()];
+    const config = (global: object) => oneService(upstream.port, { plugins: [plugin(copies.port)] }, global);
+    const [wire, node] = [await running(config({ h2c: true })), await running(config({ http1: "node" }))];
+    const body = "x".repeat(bytes);
+    await h2Ask(h2Session(wire.port), { method: "POST", body, trailers: { "x-after": "1" } });
+    await ask(node.port, { path: "/a/x", method: "POST", body });
+    await counted(wire.gateway, "sent", 1);
+    await counted(node.gateway, "sent", 1);
+    expect(copies.seen.map((seen) => seen.body.toString() === body)).toEqual([true, true]);
+  });
+
+  it("has the body that a plugin behind it reads by an iterator, and replaces", async () => {
+    const [upstream, copies] = [await backend(), await backend()];
+    const upper = definePlugin({
+      name: "upper",
+      schema: schema.object({}),
+      create: () => (next) => async (exchange) => {
+        let text = "";
+        for await (const chunk of exchange.body!) text += String(chunk).toUpperCase();
+        return next(exchange.with({ body: Readable.from([text]) }));
+      },
+    });
+    const { gateway, port } = await running(oneService(upstream.port, { plugins: [plugin(copies.port), { name: "upper" }] }), { plugins: [upper] });
+    const body = "x".repeat(60_000);
+    for (const headers of [[], ["Transfer-Encoding", "chunked"]]) await ask(port, { path: "/a/x", method: "POST", body, headers });
+    await counted(gateway, "sent", 2);
+    expect([upstream, copies].map(({ seen }) => seen.map((each) => each.body.toString()))).toEqual([Array(2).fill(body.toUpperCase()), Array(2).fill(body)]);
   });
 
   it("is what the plugin sees: after changes of plugins before it, and before changes of plugins behind it", async () => {
@@ -140,7 +172,7 @@ describe("which requests are copied", () => {
     expect([upstream.seen.length, results(two.gateway)]).toEqual([2, {}]);
   });
 
-  it("no WebSockets and no gRPC", async () => {
+  it("no WebSockets, no gRPC, and no request that is a copy itself", async () => {
     const copies = await backend();
     const upstream = await byteBackend((socket) => void socket.once("data", () => socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")));
     const plain = await backend();
@@ -152,6 +184,7 @@ describe("which requests are copied", () => {
     socket.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="));
     await socket.until("HTTP/1.1 101");
     await ask(port, { path: "/plain/x", method: "POST", headers: { "Content-Type": "application/grpc+proto" }, body: "x" });
+    await ask(port, { path: "/plain/x", headers: { "x-mirrored": "1" } });
     await ask(port, { path: "/plain/y" });
     await counted(gateway, "sent", 1);
     expect(copies.seen.map(({ url }) => url)).toEqual(["/base/y"]);
@@ -176,9 +209,11 @@ describe("which requests are copied", () => {
     await eventually(() => gateway.status.inFlight === 1 && upstream.connections.open === 1);
     half.socket.destroy();
     await eventually(() => gateway.status.inFlight === 0);
-    await ask(port, { path: "/a/x", method: "POST", body: "y".repeat(1_000) });
-    await counted(gateway, "sent", 1);
-    expect(results(gateway)).toEqual({ sent: 1 });
+    for (const sent of [1, 2]) {
+      await ask(port, { path: "/a/x", method: "POST", body: "y".repeat(1_000) });
+      await counted(gateway, "sent", sent);
+    }
+    expect(results(gateway)).toEqual({ sent: 2 });
   });
 
   it("also one whose client disconnects before the reply, since the upstream got it", async () => {
