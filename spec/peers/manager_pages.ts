@@ -5,7 +5,7 @@ import http, { type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { visit, type Browser, type Page } from "./browser.ts";
+import { faultsOf, visit, type Browser, type Page } from "./browser.ts";
 import { CREDENTIALS, PROGRAM, startBuilt, type Built } from "./built.ts";
 
 /** Listens on `port`, answers 200, and can go away and come back. */
@@ -71,6 +71,17 @@ export function heading(page: Page, text: string | RegExp): Promise<void> {
 /** Resolves once `expression` is true in the page. Asked from outside: the page's policy forbids what playwright's own waiting would do. */
 export async function until(page: Page, expression: string): Promise<void> {
   await expect.poll(() => page.evaluate(expression), { timeout: 20_000, interval: 50 }).toBe(true);
+}
+
+/** The faults in a wide and a narrow window, light and dark. */
+export async function allFaultsOf(page: Page): Promise<string[]> {
+  const faults: string[] = [];
+  for (const [width, colorScheme] of [[360, "dark"], [1280, "light"]] as const) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme });
+    faults.push(...(await faultsOf(page)));
+  }
+  return faults;
 }
 
 /** In one step, as editors do it: a watcher never sees half of it. */

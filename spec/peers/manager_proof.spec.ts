@@ -1,8 +1,8 @@
 /** The proof of a configuration as people meet it in the management UI: warnings, tests, and what a request would meet. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { faultsOf, launch, type Browser, type Page } from "./browser.ts";
-import { heading, openOverview, replaced, upstream } from "./manager_pages.ts";
+import { launch, type Browser, type Page } from "./browser.ts";
+import { allFaultsOf, heading, openOverview, replaced, upstream } from "./manager_pages.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -37,17 +37,6 @@ async function watchClipboard(page: Page, clipboard: "there" | "missing"): Promi
   const onCopy = "() => copied.push(document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd))";
   await page.evaluate(`(() => { const copied = (window.copied = []); document.addEventListener("copy", ${onCopy}); Object.defineProperty(navigator, "clipboard", { value: ${api} }); })()`);
   return () => page.evaluate("window.copied");
-}
-
-/** The faults in a wide and a narrow window, light and dark. */
-async function allFaultsOf(page: Page): Promise<string[]> {
-  const faults: string[] = [];
-  for (const [width, colorScheme] of [[360, "dark"], [1280, "light"]] as const) {
-    await page.setViewportSize({ width, height: 900 });
-    await page.emulateMedia({ colorScheme });
-    faults.push(...(await faultsOf(page)));
-  }
-  return faults;
 }
 
 describe("warnings", () => {

@@ -10,11 +10,22 @@ export interface PluginConfig {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
+/** Of a header, a query parameter or a cookie: its exact value, null (absent), true (present), or a pattern that matches somewhere in the value. */
+export type Condition = string | null | true | { readonly matches: string };
+
+/** All of them have to hold. By names. */
+export interface Conditions {
+  readonly headers?: Readonly<Record<string, Condition>>;
+  readonly query?: Readonly<Record<string, Condition>>;
+  readonly cookies?: Readonly<Record<string, Condition>>;
+}
+
 export interface RouteConfig {
   readonly name: string;
   readonly path: string;
   /** Absent: all methods. */
   readonly methods?: readonly string[];
+  readonly match?: Conditions;
   readonly plugins: readonly PluginConfig[];
 }
 
@@ -23,6 +34,25 @@ export interface UpstreamConfig {
   readonly host: string;
   readonly port: number;
   readonly weight: number;
+  readonly group?: string;
+}
+
+/** A share of a service's requests that goes to a group of its upstreams. */
+export interface SplitConfig {
+  readonly group: string;
+  /** 0 to 100. */
+  readonly percent: number;
+  /** "credential", "header:X-Tenant", …: equal values go to the same side. Absent: by request. */
+  readonly hash_on?: string;
+  /** The share is one of the requests that meet these conditions; such entries are asked first. */
+  readonly match?: Conditions;
+}
+
+export interface StickyConfig {
+  /** The name of the cookie. */
+  readonly cookie: string;
+  /** 0: until the browser is closed. */
+  readonly ttl_s: number;
 }
 
 export interface ServiceConfig {
@@ -30,6 +60,12 @@ export interface ServiceConfig {
   readonly base_path: string;
   readonly protocol: string;
   readonly load_balancing_strategy: string;
+  /** For the strategy "hash": "client_ip", "credential", "header:X-Tenant", "cookie:…" or "param:…". */
+  readonly hash_on?: string;
+  /** In percent of the mean load; 0: unlimited. */
+  readonly hash_balance_factor?: number;
+  readonly sticky?: StickyConfig;
+  readonly split?: readonly SplitConfig[];
   readonly hosts?: readonly string[];
   readonly upstreams: readonly UpstreamConfig[];
   readonly routes: readonly RouteConfig[];
@@ -111,6 +147,8 @@ export interface UpstreamHealth {
   readonly host: string;
   readonly port: number;
   readonly weight: number;
+  /** Null: none. Older gateways send none. */
+  readonly group?: string | null;
   /** "unknown", "healthy", "unhealthy", "ejected"; "draining": its weight is 0. */
   readonly state: string;
   readonly usable: boolean;

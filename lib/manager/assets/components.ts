@@ -90,9 +90,9 @@ export function settingsList(settings: unknown, empty = "No settings."): HTMLEle
   );
 }
 
-/** Lets long names, paths and addresses break after an underscore, a dot, a slash or a colon. */
+/** Lets long names, paths and addresses break after an underscore, a dot, a slash or a colon; "2.5 %" stays in one piece. */
 export function breakable(name: string): readonly Child[] {
-  return name.split(/(?<=[^\s*_./:][_./:])(?!$)/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
+  return name.split(/(?<=[^\s*_./:][_./:])(?!$|\d+ %)/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
 }
 
 export interface Badge {
@@ -111,6 +111,11 @@ export function stateBadge(): Badge {
       node.className = `badge badge--${tone}`;
     },
   };
+}
+
+/** The group of an upstream. */
+export function groupBadge(group: string): HTMLElement {
+  return el("span", { class: "badge badge--plain badge--wrap" }, ...breakable(group));
 }
 
 /** Hides the badge without a label. */

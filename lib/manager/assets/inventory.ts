@@ -1,5 +1,5 @@
 /**
- * Looks up routes, upstreams and plugins and their live statistics by name, and computes how traffic is distributed among them.
+ * Looks up routes, upstreams and plugins and their live statistics by name, and computes how many requests reach each stage of a route.
  */
 import type {
   Figures,
@@ -13,7 +13,6 @@ import type {
   Status,
   TryFigures,
   UpstreamConfig,
-  UpstreamHealth,
 } from "./api.ts";
 
 export type Level = "global" | "service" | "route";
@@ -94,6 +93,8 @@ export interface FiguresByName {
   /** Null: not known yet. All zero: no traffic in the window. */
   route(service: string, route: string): Figures | null;
   upstream(service: string, id: string): TryFigures | null;
+  /** Sums over these upstreams; times come from the slowest. */
+  upstreams(service: string, ids: readonly string[]): TryFigures | null;
   /** Rates are sums over the routes; times come from the slowest route, since percentiles cannot be added. */
   service(service: string): Figures | null;
 }
@@ -101,21 +102,23 @@ export interface FiguresByName {
 const IDLE: Figures = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
 
 export function figuresByName(stats: Stats | null): FiguresByName {
-  if (stats === null) return { route: () => null, upstream: () => null, service: () => null };
+  if (stats === null) return { route: () => null, upstream: () => null, upstreams: () => null, service: () => null };
   const routes = new Map(stats.services.map(({ name, routes: list }) => [name, new Map(list.map((each) => [each.name, each]))]));
   const upstreams = new Map(stats.services.map(({ name, upstreams: list }) => [name, new Map(list.map((each) => [each.id, each]))]));
+  const upstream = (service: string, id: string): TryFigures => upstreams.get(service)?.get(id) ?? IDLE;
   return {
     route: (service, route) => routes.get(service)?.get(route) ?? IDLE,
-    upstream: (service, id) => upstreams.get(service)?.get(id) ?? IDLE,
+    upstream,
+    upstreams: (service, ids) => ids.map((id) => upstream(service, id)).reduce(sumOf, IDLE),
     service: (service) => [...(routes.get(service)?.values() ?? [])].reduce(sumOf, IDLE),
   };
 }
 
-function sumOf(a: Figures, b: Figures): Figures {
+function sumOf(a: Figures, b: TryFigures & Partial<Figures>): Figures {
   return {
     requests_per_s: a.requests_per_s + b.requests_per_s,
     errors_per_s: a.errors_per_s + b.errors_per_s,
-    limited_per_s: a.limited_per_s + b.limited_per_s,
+    limited_per_s: a.limited_per_s + (b.limited_per_s ?? 0),
     p50_ms: slower(a.p50_ms, b.p50_ms),
     p95_ms: slower(a.p95_ms, b.p95_ms),
     p99_ms: slower(a.p99_ms, b.p99_ms),
@@ -136,27 +139,6 @@ export function healthOf(health: Health | null, service: string): ServiceHealth 
   return health?.services.find(({ name }) => name === service) ?? null;
 }
 
-/** A share of a service's traffic, 0 to 1: measured, or without traffic by the weights of usable upstreams. */
-export interface Share {
-  readonly share: number;
-  readonly how: "measured" | "planned";
-}
-
-/** By id. With `states` null all upstreams are usable. */
-export function sharesOf(
-  upstreams: readonly Pick<UpstreamConfig, "id" | "weight">[],
-  states: readonly Pick<UpstreamHealth, "id" | "usable">[] | null,
-  rateOf: (id: string) => number,
-): ReadonlyMap<string, Share> {
-  const rates = upstreams.map(({ id }) => rateOf(id));
-  const rate = rates.reduce((a, b) => a + b, 0);
-  if (rate > 0) return new Map(upstreams.map(({ id }, i) => [id, { share: rates[i]! / rate, how: "measured" }]));
-  const unusable = new Set((states ?? []).filter(({ usable }) => !usable).map(({ id }) => id));
-  const weights = upstreams.map(({ id, weight }) => (unusable.has(id) ? 0 : weight));
-  const weight = weights.reduce((a, b) => a + b, 0);
-  return new Map(upstreams.map(({ id }, i) => [id, { share: weight > 0 ? weights[i]! / weight : 0, how: "planned" }]));
-}
-
 /** Requests per second that reach one stage of a route. */
 export interface Flow {
   readonly into: number;
@@ -167,7 +149,7 @@ export interface Flow {
 }
 
 /** Plugins that never answer a request themselves. */
-const PASS_ALL = new Set(["request_headers", "response_headers", "http_log", "compress"]);
+const PASS_ALL = new Set(["request_headers", "response_headers", "http_log", "compress", "mirror"]);
 
 /**
  * One flow for each plugin, and one for the upstreams behind them. The gateway counts refusals of rate limits by route: they belong to one
@@ -191,7 +173,7 @@ export function flowThrough(
       passed += 1;
       return { into, exact, refused: limits === 1 ? limited : limited === 0 ? 0 : null };
     }
-    const passesAll = PASS_ALL.has(plugin.name) || plugin.name === LIMITS;
+    const passesAll = PASS_ALL.has(plugin.name) || plugin.name === LIMITS || isDelay(plugin);
     mayHaveAnswered ||= !passesAll;
     return { into, exact, refused: passesAll ? 0 : null };
   });
@@ -199,8 +181,14 @@ export function flowThrough(
 }
 
 const LIMITS = "rate_limit";
+const FAULT = "fault";
 
 /** A limit in shadow mode refuses nothing. */
 function isLimit({ name, config }: Pick<PluginConfig, "name" | "config">): boolean {
   return name === LIMITS && config.mode !== "shadow";
+}
+
+/** A fault that only delays. */
+function isDelay({ name, config }: Pick<PluginConfig, "name" | "config">): boolean {
+  return name === FAULT && config.status === undefined;
 }

@@ -6,8 +6,9 @@ import { isSecret, MASK } from "./secrets.ts";
 /** Member names and indices from the root. */
 export type JsonPath = readonly (string | number)[];
 
-/** Whether a text is hidden until a user asks for it. Items of a list are judged by the name of the list. */
+/** Whether a text is hidden until a user asks for it. Items of a list are judged by the name of the list. `sticky.cookie` is the name of a cookie. */
 export function isHidden(path: JsonPath, value: unknown): boolean {
+  if (path.at(-1) === "cookie" && path.at(-2) === "sticky") return false;
   const name = path.findLast((each) => typeof each === "string");
   return typeof value === "string" && typeof name === "string" && value !== "" && isSecret(name, value);
 }

@@ -4,6 +4,7 @@
 import { ApiError, ask } from "./api.ts";
 import { configPage } from "./config_page.ts";
 import { el, replace, setText, svg } from "./dom.ts";
+import { faultBanner } from "./fault_banner.ts";
 import { loginHash, parseHash } from "./url_hash.ts";
 import { LiveState } from "./live_state.ts";
 import { LoginPage } from "./login.ts";
@@ -75,6 +76,7 @@ const toasts = el("div", { class: "toasts", role: "status", "aria-live": "polite
 const bannerText = el("span", { class: "banner__text" });
 const banner = el("section", { class: "banner", "aria-label": "Connection", hidden: true }, bannerText, el("button", { type: "button", class: "button button--small", onclick: () => live.start() }, "Try now"));
 const bannerAnnouncement = el("div", { class: "visually-hidden", role: "status" });
+const faults = faultBanner();
 const brandName = el("div", { class: "brand__name" }, "edge-gateway");
 const brandVersion = el("div", { class: "brand__version" });
 const connectionText = el("span", {}, CONNECTIONS.connecting);
@@ -96,7 +98,7 @@ const side = el(
   ),
 );
 const skip = el("a", { class: "skip", href: "#main", onclick: skipToMain }, "Skip to the content");
-const shell = el("div", { class: "frame" }, side, el("div", { class: "content" }, banner, bannerAnnouncement, main));
+const shell = el("div", { class: "frame" }, side, el("div", { class: "content" }, banner, bannerAnnouncement, faults.node, main));
 const loginCard = el("main", { class: "login" });
 
 start();
@@ -129,6 +131,7 @@ function draw(): void {
   setText(connectionText, CONNECTIONS[known.connection]);
   main.dataset.connection = known.connection;
   drawBanner();
+  faults.update(known.status);
   page?.update(known);
 }
 

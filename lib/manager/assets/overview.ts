@@ -111,7 +111,7 @@ function healthCard(): Part<[Health | null]> {
       const shown = services.slice(0, MOST_SERVICES);
       const all = health.services.flatMap(({ upstreams }) => upstreams);
       setText(title, all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`);
-      const key = JSON.stringify(shown.map(({ name, circuit_breaker, upstreams }) => [name, isBroken(circuit_breaker), upstreams.length, orderOf(upstreams).map(({ id }) => id)]));
+      const key = JSON.stringify(shown.map(({ name, circuit_breaker, upstreams }) => [name, isBroken(circuit_breaker), upstreams.length, orderOf(upstreams).map(({ id, group }) => [id, group])]));
       if (key !== drawn) {
         drawn = key;
         const made = new Map<string, Badge>();
@@ -127,9 +127,9 @@ function healthCard(): Part<[Health | null]> {
 
 function serviceRow({ name, circuit_breaker: breaker, upstreams }: ServiceHealth, badges: Map<string, Badge>): HTMLElement {
   const circuit = isBroken(breaker) ? keep(badges, keyOf(name, null)) : null;
-  const shown = orderOf(upstreams).map(({ id, host, port }) => {
+  const shown = orderOf(upstreams).map(({ id, host, port, group = null }) => {
     const badge = keep(badges, keyOf(name, id));
-    return el("li", {}, el("a", { class: "health__upstream", href: hashFor("upstreams", name, id), title: `${host}:${port}` }, el("span", { class: "mono" }, id), badge.node));
+    return el("li", {}, el("a", { class: "health__upstream", href: hashFor("upstreams", name, id), title: `${host}:${port}` }, el("span", { class: "mono" }, id), group !== null && el("span", { class: "muted" }, group), badge.node));
   });
   const more = upstreams.length - shown.length;
   return el(

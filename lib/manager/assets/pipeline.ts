@@ -6,18 +6,21 @@ import type { Figures, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { el, replace, setText, svg } from "./dom.ts";
 import { milliseconds, percent, perSecond } from "./format.ts";
-import { flowThrough, type Flow, type Level, type Share } from "./inventory.ts";
-import { breakable, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
-import { summaryOf } from "./secrets.ts";
+import type { Share } from "./balancing.ts";
+import { flowThrough, type Flow, type Level } from "./inventory.ts";
+import { breakable, groupBadge, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
+import { injectsFaults, pluginText } from "./plugin_texts.ts";
 import { verdictOf } from "./verdicts.ts";
 
 /** The stages to draw. */
 export interface Plan {
-  readonly listener: { readonly title: string; readonly text: string; details(): HTMLElement };
+  /** `notes`: conditions on the request. */
+  readonly listener: { readonly title: string; readonly text: string; readonly notes: readonly string[]; details(): HTMLElement };
   /** In the order in which they run; global plugins first, plugins of the route last. */
   readonly plugins: readonly PlannedPlugin[];
-  readonly strategy: { readonly name: string; details(): HTMLElement };
-  readonly upstreams: readonly { readonly id: string; readonly address: string; details(): HTMLElement }[];
+  /** `notes`: what is decided before it. */
+  readonly strategy: { readonly name: string; readonly text: string; readonly notes: readonly string[]; details(): HTMLElement };
+  readonly upstreams: readonly { readonly id: string; readonly address: string; readonly group: string | null; details(): HTMLElement }[];
 }
 
 interface PlannedPlugin {
@@ -44,14 +47,6 @@ const MAX_DRAWN = 12;
 /** With more upstreams only names, states and shares are shown. */
 const MAX_DETAILED = 5;
 const LEVELS: readonly Level[] = ["global", "service", "route"];
-
-const STRATEGIES: Readonly<Record<string, string>> = {
-  round_robin: "In turn, by weight",
-  weighted: "In turn, by weight",
-  least_connections: "The fewest requests in flight, by weight",
-  random_two_choices: "The less busy of two random upstreams",
-  ip_hash: "The same upstream for the same client address",
-};
 
 interface Stage {
   readonly button: HTMLButtonElement;
@@ -93,9 +88,9 @@ export class Pipeline {
     const close = el("button", { type: "button", class: "button button--quiet", onclick: () => this.#show(null) }, "Close");
     const head = el("div", { class: "stage-panel__head" }, this.#title, close);
     this.#panel = el("section", { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage", hidden: true }, head, this.#content);
-    this.#listener = this.#stage("listener", listener.title, listener.text, 2, "Received", listener.details);
+    this.#listener = this.#stage("listener", listener.title, listener.text, 2, "Received", listener.details, listener.notes);
     this.#plugins = plugins.map((plugin) => this.#pluginStage(plugin));
-    this.#strategy = this.#stage("strategy", strategy.name, STRATEGIES[strategy.name] ?? "", 1, "Load balancing", strategy.details);
+    this.#strategy = this.#stage("strategy", strategy.name, strategy.text, 1, "Load balancing", strategy.details, strategy.notes);
     this.#strategy.button.append(this.#circuit.node);
     const drawn = upstreams.slice(0, MAX_DRAWN);
     // All rows of upstreams have the same height, so the ends of the curves need no measuring.
@@ -115,7 +110,7 @@ export class Pipeline {
     write(this.#listener.lines, route === null ? [] : [`${perSecond(requests)} in`, timesText(route)]);
     for (const [i, { lines }] of this.#plugins.entries()) {
       const faults = traffic.faults(i);
-      write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : `${faults} ${faults === 1 ? "fault" : "faults"}`]);
+      write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : `${faults} ${faults === 1 ? "failure" : "failures"}`]);
       lines[2]!.classList.toggle("figure--bad", faults > 0);
     }
     write(this.#strategy.lines, flows === null ? [] : flowTexts(flows.at(-1)!));
@@ -137,13 +132,14 @@ export class Pipeline {
     this.#narrow.removeEventListener("change", this.#place);
   }
 
-  #stage(kind: string, name: string, text: string, lineCount: number, title: string, details: () => HTMLElement): Stage {
+  #stage(kind: string, name: string, text: string, lineCount: number, title: string, details: () => HTMLElement, notes: readonly string[] = []): Stage {
     const lines = Array.from({ length: lineCount }, () => el("span", { class: "stage__line num" }));
     const button = el(
       "button",
       { type: "button", class: `stage stage--${kind}`, "aria-expanded": "false", "aria-controls": this.#panel.id },
       el("span", { class: "stage__name" }, ...breakable(name)),
       el("span", { class: "stage__text" }, ...breakable(text)),
+      ...notes.map((note) => el("span", { class: "stage__note" }, ...breakable(note))),
       ...lines,
     );
     const stage: Stage = { button, lines, title, details };
@@ -153,19 +149,20 @@ export class Pipeline {
 
   #pluginStage({ level, name, id, config, verdict }: PlannedPlugin): Stage {
     const title = `${id === null ? name : `${name} (${id})`}, ${level} plugin`;
-    const text = [id ?? "", summaryOf(config, 2)].filter(Boolean).join(" · ");
+    const text = [id ?? "", pluginText({ name, config }, 2)].filter(Boolean).join(" · ");
     const stage = this.#stage("plugin", name, text, 3, title, () => settingsList(config));
+    if (injectsFaults({ name, config })) stage.button.append(el("span", { class: "badge badge--warn" }, "Injects faults"));
     if (verdict !== undefined) stage.button.append(el("span", { class: `stage__verdict stage__verdict--${verdictOf({ verdict }).kind}` }, ...breakable(verdict)));
     return stage;
   }
 
-  #upstreamStage({ id, address, details }: Plan["upstreams"][number], d: string): UpstreamStage {
+  #upstreamStage({ id, address, group, details }: Plan["upstreams"][number], d: string): UpstreamStage {
     const badge = stateBadge();
     const meter = svg("rect", { class: "share__part", x: 0, y: 0, height: 4, width: 0 });
     const whole = svg("rect", { class: "share__whole", x: 0, y: 0, width: 100, height: 4 });
     const stage = this.#stage("upstream", id, address === id ? "" : address, 3, `Upstream ${id}`, details);
     stage.button.append(
-      badge.node,
+      el("span", { class: "badges" }, badge.node, group !== null && groupBadge(group)),
       svg("svg", { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, whole, meter),
     );
     return { ...stage, id, badge, meter, curve: svg("path", { class: "fan__curve", d }) };

@@ -1,5 +1,5 @@
 /**
- * The plugins page: every plugin instance in a table, with its level, settings and faults.
+ * The plugins page: every plugin instance in a table, with its level, settings and failures.
  */
 import { listPage } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
@@ -8,7 +8,7 @@ import { hashFor } from "./url_hash.ts";
 import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { link, settingsList } from "./components.ts";
-import { summaryOf } from "./secrets.ts";
+import { injectsFaults, pluginText } from "./plugin_texts.ts";
 import { DataTable, fixedPart, textPart, type Part } from "./tables.ts";
 
 interface PluginRow extends PluginPlace {
@@ -26,7 +26,7 @@ export const pluginsPage: OpenPage = () => {
     nouns: ["plugin", "plugins"],
     keyOf: ({ index }) => String(index),
     searchText: ({ level, service, route, plugin }) =>
-      [plugin.name, plugin.id ?? "", level, service ?? "", route ?? "", plugin.enabled ? "on" : "off", summaryOf(plugin.config, 20)].join(" "),
+      [plugin.name, plugin.id ?? "", level, service ?? "", route ?? "", plugin.enabled ? "on" : "off", pluginText(plugin, 20)].join(" "),
     empty: el("p", {}, "No plugins: requests are forwarded unchanged."),
     columns: [
       { key: "kind", title: "Kind", width: 165, sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "kind") },
@@ -49,10 +49,10 @@ export const pluginsPage: OpenPage = () => {
         title: "State",
         width: 72,
         sortBy: ({ plugin }) => Number(plugin.enabled),
-        make: ({ plugin }) => fixedPart(el("span", { class: `badge badge--${plugin.enabled ? "good" : "idle"}` }, plugin.enabled ? "On" : "Off")),
+        make: ({ plugin }) => fixedPart(el("span", { class: `badge badge--${!plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good"}` }, plugin.enabled ? "On" : "Off")),
       },
-      { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => summaryOf(plugin.config), make: settingsPart },
-      { key: "faults", title: "Faults", kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
+      { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => pluginText(plugin), make: settingsPart },
+      { key: "faults", title: "Failures", width: 76, kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
     ],
   });
   const note = el("p", { class: "muted" }, "Global plugins run first, then plugins of the service, then plugins of the route; within a level in the order of the configuration.");
@@ -69,7 +69,7 @@ export const pluginsPage: OpenPage = () => {
 
 /** The list is created when it is opened: there may be a thousand instances. */
 function settingsPart({ plugin }: PluginRow): Part {
-  const summary = summaryOf(plugin.config);
+  const summary = pluginText(plugin);
   if (summary === "") return fixedPart(el("span", { class: "muted" }, "none"));
   const details = el("details", { class: "plugin", ontoggle: open }, el("summary", { class: "mono" }, summary));
   function open(): void {

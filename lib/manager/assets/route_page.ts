@@ -7,7 +7,10 @@ import { detailPage, type Detail } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { ago, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
-import { addressOf, chainOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, sharesOf, type PluginPlace } from "./inventory.ts";
+import { balancingFacts } from "./balancing_view.ts";
+import { balancingNotes, sharesOf, strategyText } from "./balancing.ts";
+import { conditionTexts, exampleFor } from "./conditions.ts";
+import { addressOf, chainOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, type PluginPlace } from "./inventory.ts";
 import type { OpenPage } from "./page.ts";
 import { breadcrumbs, factList, figureStrip, link, section, settingsList } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
@@ -35,18 +38,18 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   const running = chain.filter(({ plugin }) => plugin.enabled);
   const off = chain.filter(({ plugin }) => !plugin.enabled);
   const drawing = new Pipeline({
-    listener: { title: methodsOf(route), text: patternOf(service, route), details: () => matchFacts(service, route) },
+    listener: { title: methodsOf(route), text: patternOf(service, route), notes: conditionTexts(route.match), details: () => matchFacts(service, route) },
     plugins: running.map(({ level, plugin }) => ({ level, name: plugin.name, id: plugin.id ?? null, config: plugin.config })),
-    strategy: { name: service.load_balancing_strategy, details: () => strategyDetails(service) },
+    strategy: { name: service.load_balancing_strategy, text: strategyText(service), notes: balancingNotes(service), details: () => strategyDetails(service) },
     upstreams: service.upstreams.map((upstream) => ({
       id: upstream.id,
       address: addressOf(upstream),
+      group: upstream.group ?? null,
       details: () => upstreamFacts(health?.upstreams.find(({ id }) => id === upstream.id) ?? null, service.name, upstream),
     })),
   });
   const path = [["#/routes", "Routes"], [hashFor("services", service.name), service.name]] as const;
-  const example = new URLSearchParams({ method: route.methods?.[0] ?? "GET", url: patternOf(service, route) });
-  const tryLink = el("a", { class: "button", href: `#/try?${example}` }, "Try it");
+  const tryLink = el("a", { class: "button", href: `#/try?${exampleRequest(service, route)}` }, "Try it");
   const node = el(
     "div",
     { class: "stack" },
@@ -63,7 +66,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
       const own = figures.route(service.name, route.name);
       health = healthOf(known.health, service.name);
       const states = new Map(health?.upstreams.map((each) => [each.id, each]));
-      const shares = sharesOf(service.upstreams, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
+      const shares = sharesOf(service, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
       strip.update(own);
       warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name && warning.route === route.name));
       drawing.update({
@@ -77,14 +80,23 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   };
 }
 
+/** For the "Try it" page: what the route asks for, as far as it can be known. */
+function exampleRequest(service: ServiceConfig, route: RouteConfig): URLSearchParams {
+  const { query, headers } = exampleFor(route.match);
+  const url = patternOf(service, route) + (query === "" ? "" : `?${query}`);
+  return new URLSearchParams({ method: route.methods?.[0] ?? "GET", url, ...(headers !== "" && { headers }) });
+}
+
 function matchFacts(service: ServiceConfig, route: RouteConfig): HTMLElement {
-  const { methods } = route;
+  const { methods, match } = route;
+  const conditions = conditionTexts(match);
   const { hosts = [] } = service;
   const answersHead = methods?.includes("GET") === true && !methods.includes("HEAD");
   return factList([
     ["Methods", methods === undefined ? "all" : methodsOf(route) + (answersHead ? " (and HEAD, as GET)" : "")],
     ["Path", el("span", { class: "mono" }, patternOf(service, route))],
     ["Hosts", hosts.length === 0 ? "all" : hosts.join(", ")],
+    conditions.length === 0 ? null : ["Conditions", el("div", {}, ...conditions.map((text) => el("div", { class: "mono" }, text)))],
     ["Sent to the upstream as", el("span", { class: "mono" }, route.path)],
   ]);
 }
@@ -96,11 +108,11 @@ function disabledPlugin({ level, plugin }: PluginPlace): HTMLElement {
 /** Explains the numbers in the drawing. */
 function legendOf(running: readonly PluginPlace[]): string {
   const least = running.length === 0 ? "" : "“≤” marks an upper bound, since an earlier plugin may have answered some requests itself. ";
-  return `${least}Figures and shares of upstreams count all routes of the service; without traffic, the share follows from the weights.`;
+  return `${least}Figures and shares of upstreams count all routes of the service; without traffic, the share follows from splits and weights.`;
 }
 
 function strategyDetails(service: ServiceConfig): HTMLElement {
-  const groups = [
+  const settings = [
     ["Circuit breaker", service.circuit_breaker],
     ["Retries", service.retries],
     ["Timeouts", service.timeouts],
@@ -116,9 +128,10 @@ function strategyDetails(service: ServiceConfig): HTMLElement {
       factList([
         ["Service", link(hashFor("services", service.name), service.name)],
         ["Protocol", service.protocol],
+        ...balancingFacts(service),
       ]),
     ),
-    ...groups.map(([title, settings]) => settings !== undefined && el("div", {}, el("h4", {}, title), settingsList(settings))),
+    ...settings.map(([title, values]) => values !== undefined && el("div", {}, el("h4", {}, title), settingsList(values))),
   );
 }
 
@@ -126,12 +139,13 @@ function strategyDetails(service: ServiceConfig): HTMLElement {
 export function upstreamFacts(
   state: UpstreamHealth | null,
   service: string,
-  upstream: { readonly id: string; readonly host: string; readonly port: number; readonly weight: number },
+  upstream: { readonly id: string; readonly host: string; readonly port: number; readonly weight: number; readonly group?: string | null },
 ): HTMLElement {
   const at = Date.now();
   return factList([
     ["Address", el("span", { class: "mono" }, addressOf(upstream))],
     ["Weight", String(upstream.weight)],
+    upstream.group == null ? null : ["Group", upstream.group],
     ["State", upstreamLabel(state).text],
     state === null || state.since === null ? null : ["Since", ago(state.since, at)],
     state === null || state.until === null ? null : ["Back", until(state.until, at)],

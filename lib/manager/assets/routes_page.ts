@@ -6,10 +6,11 @@ import { listPage } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
+import { conditionTexts } from "./conditions.ts";
 import { figuresByName, methodsOf, patternOf, warningCounts, type FiguresByName } from "./inventory.ts";
 import type { OpenPage } from "./page.ts";
 import { link } from "./components.ts";
-import { DataTable, figureColumns, fixedPart, textPart, type Column } from "./tables.ts";
+import { DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
 import { withWarnings } from "./warnings.ts";
 
 export interface RouteRow {
@@ -61,7 +62,7 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
     nouns: ["route", "routes"],
     keyOf: (row) => JSON.stringify([row.service.name, row.route.name]),
     searchText: ({ service: { name, hosts }, route, pattern }) =>
-      [route.name, pattern, name, methodsOf(route), ...(hosts ?? []), ...route.plugins.map((plugin) => plugin.name)].join(" "),
+      [route.name, pattern, name, methodsOf(route), ...conditionTexts(route.match), ...(hosts ?? []), ...route.plugins.map((plugin) => plugin.name)].join(" "),
     empty: el(
       "p",
       {},
@@ -85,7 +86,7 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
         sortBy: (row) => methodsOf(row.route),
         make: (row) => textPart(() => methodsOf(row.route)),
       },
-      { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: (row) => textPart(() => row.pattern, "mono") },
+      { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: patternPart },
       ...figureColumns(figuresOf),
       {
         key: "limited",
@@ -97,4 +98,18 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
       },
     ],
   });
+}
+
+/** Further conditions are only counted. */
+const MOST_CONDITIONS = 4;
+
+/** With its conditions below: they tell routes of one path apart. */
+function patternPart({ pattern, route }: RouteRow): Part {
+  const conditions = conditionTexts(route.match);
+  const rest = conditions.length - MOST_CONDITIONS;
+  return fixedPart(
+    el("span", { class: "mono" }, pattern),
+    ...conditions.slice(0, MOST_CONDITIONS).map((text) => el("span", { class: "muted sub condition" }, text)),
+    rest > 0 && el("span", { class: "muted sub" }, `and ${number(rest)} more`),
+  );
 }

@@ -16,8 +16,8 @@ const SECRET_WORDS = new Set([
   ...["key", "keys", "apikey", "apikeys", "password", "passwords", "passwd", "passphrase", "pass", "secret", "secrets", "token", "tokens"],
   ...["credential", "credentials", "authorization", "cookie", "private", "sha256", "hash", "hashes", "signature"],
 ]);
-/** Last parts of names that refer to a secret without containing it: token_header, key_file, secret_id. */
-const HARMLESS_SUFFIXES = new Set("by file files header headers id ids in mode ms name names path query ratio s uri url".split(" "));
+/** Last parts of names that refer to a secret without containing it: token_header, key_file, secret_id, hash_on. */
+const HARMLESS_SUFFIXES = new Set("by file files from header headers id ids in mode ms name names on path query ratio s uri url".split(" "));
 /** A reference is not a secret: it names where one is stored. */
 const REFERENCE = /^\$\{(?:env|file):[^${}]+\}$/;
 const PASSWORD_IN_URL = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@]*:[^/?#@]+@/i;

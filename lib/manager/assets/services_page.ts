@@ -10,8 +10,10 @@ import { figuresByName, healthOf, warningCounts, type FiguresByName } from "./in
 import type { Known, OpenPage } from "./page.ts";
 import { breakable, breadcrumbs, factList, figureStrip, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { countText } from "./table_rows.ts";
+import { balancingFacts, groupTable } from "./balancing_view.ts";
+import { groupsOf, hashedText } from "./balancing.ts";
+import { pluginText } from "./plugin_texts.ts";
 import { routeRows, routeTable } from "./routes_page.ts";
-import { summaryOf } from "./secrets.ts";
 import { DataTable, figureColumns, fixedPart, type Part } from "./tables.ts";
 import { upstreamRows, UpstreamsNow, upstreamTable } from "./upstreams_page.ts";
 import { warningList, withWarnings } from "./warnings.ts";
@@ -25,13 +27,13 @@ export const servicesPage: OpenPage = () => {
     caption: "Services",
     nouns: ["service", "services"],
     keyOf: ({ name }) => name,
-    searchText: ({ name, base_path, protocol, load_balancing_strategy, hosts }) =>
-      [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? [])].join(" "),
+    searchText: ({ name, base_path, protocol, load_balancing_strategy, hosts, hash_on, sticky, split }) =>
+      [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? []), hash_on ?? "", sticky === undefined ? "" : "sticky", ...(split ?? []).map(({ group }) => group)].join(" "),
     empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
     columns: [
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: (row) => serviceName(row, () => warnings.service(row.name)) },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
-      { key: "strategy", title: "Strategy", width: 150, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
+      { key: "strategy", title: "Strategy", width: 150, className: "wide", sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
       {
         key: "upstreams",
         title: "Upstreams",
@@ -63,8 +65,15 @@ function serviceName({ name, routes }: ServiceConfig, warningsOf: () => number):
   return withWarnings([link(hashFor("services", name), name), count], warningsOf);
 }
 
-function strategyPart({ protocol, load_balancing_strategy }: ServiceConfig): Part {
-  return fixedPart(load_balancing_strategy, el("span", { class: "muted sub" }, `over ${protocol}`));
+function strategyPart({ protocol, load_balancing_strategy, hash_on: hashOn, sticky, split = [] }: ServiceConfig): Part {
+  const groups = [...new Set(split.map(({ group }) => group))];
+  const more = [
+    hashOn === undefined ? "" : `on ${hashedText(hashOn)}`,
+    sticky === undefined ? "" : `sticky by ${sticky.cookie}`,
+    groups.length === 0 ? "" : `split to ${groups.join(", ")}`,
+    `over ${protocol}`,
+  ];
+  return fixedPart(load_balancing_strategy, ...more.filter((text) => text !== "").map((text) => el("span", { class: "muted sub" }, text)));
 }
 
 function basePath({ base_path, hosts }: ServiceConfig): Part {
@@ -94,7 +103,10 @@ function upstreamsPart({ name, upstreams }: ServiceConfig, health: () => Known["
 }
 
 /** Members with a separate section; all except GROUPS are listed under "Other settings". */
-const SHOWN_ELSEWHERE = new Set(["name", "base_path", "protocol", "load_balancing_strategy", "hosts", "upstreams", "routes", "plugins"]);
+const SHOWN_ELSEWHERE = new Set([
+  ...["name", "base_path", "protocol", "load_balancing_strategy", "hosts", "upstreams", "routes", "plugins"],
+  ...["hash_on", "hash_balance_factor", "sticky", "split"],
+]);
 const GROUPS: readonly (readonly [string, string])[] = [
   ["health", "Health checks"],
   ["circuit_breaker", "Circuit breaker"],
@@ -127,7 +139,8 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     ofService: true,
   });
   const upstreams = upstreamTable(now, { searchable: false });
-  const rows = { routes: routeRows([service]), upstreams: upstreamRows([service]) };
+  const groups = groupTable(now.group(service));
+  const rows = { routes: routeRows([service]), groups: groupsOf(service), upstreams: upstreamRows([service]) };
   const node = el(
     "div",
     { class: "stack" },
@@ -137,6 +150,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     strip.node,
     el("p", { class: "muted" }, "Times come from the slowest route."),
     section("Routes", el("div", { class: "card" }, routes.node)),
+    rows.groups.length > 0 && section("Groups", el("div", { class: "card" }, groups.node), el("p", { class: "muted" }, GROUPS_NOTE)),
     section("Upstreams", el("div", { class: "card" }, upstreams.node)),
     section("Plugins", pluginLists(service, globals)),
     section("Settings", serviceSettings(service)),
@@ -157,14 +171,19 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
       );
       setOptional(circuit, circuitLabel(health?.circuit_breaker));
       routes.show(rows.routes);
+      groups.show(rows.groups);
       upstreams.show(rows.upstreams);
     },
     close() {
       routes.close();
+      groups.close();
       upstreams.close();
     },
   };
 }
+
+const GROUPS_NOTE =
+  "Share is measured; without traffic, it follows from splits and weights. Requests without the value that a split hashes on are divided by request.";
 
 function withNoun({ text, tone }: Label): Label {
   return { text: text.replace(/ usable$/, " upstreams usable"), tone };
@@ -172,12 +191,12 @@ function withNoun({ text, tone }: Label): Label {
 
 function serviceSettings(service: ServiceConfig): HTMLElement {
   const others = Object.fromEntries(Object.entries(service).filter(([key]) => !SHOWN_ELSEWHERE.has(key) && !GROUPS.some(([group]) => group === key)));
-  const { base_path: basePath, hosts = [], protocol, load_balancing_strategy: strategy } = service;
+  const { base_path: basePath, hosts = [], protocol } = service;
   const own = factList([
     ["Base path", el("span", { class: "mono" }, basePath)],
     ["Hosts", hosts.length === 0 ? "all" : hosts.join(", ")],
     ["Protocol", protocol],
-    ["Strategy", el("span", { class: "mono" }, strategy)],
+    ...balancingFacts(service),
   ]);
   return el(
     "div",
@@ -218,7 +237,7 @@ export function pluginDetails({ name, id, enabled, config }: PluginConfig): HTML
     id !== undefined && el("span", { class: "mono" }, ` ${id}`),
     !enabled && " ",
     !enabled && el("span", { class: "badge badge--idle" }, "Off"),
-    el("span", { class: "muted mono" }, ` ${summaryOf(config)}`),
+    el("span", { class: "muted mono" }, ` ${pluginText({ name, config })}`),
   );
   return el("details", { class: "plugin" }, summary, settingsList(config));
 }

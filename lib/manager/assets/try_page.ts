@@ -1,7 +1,10 @@
 /**
  * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams.
  */
-import { ApiError, ask, type Explanation, type ExplainRequest, type UpstreamHealth } from "./api.ts";
+import { ApiError, ask, type Explanation, type ExplainRequest, type ProxyConfig, type UpstreamHealth } from "./api.ts";
+import { balancingNotes, strategyText } from "./balancing.ts";
+import { balancingFacts } from "./balancing_view.ts";
+import { conditionTexts } from "./conditions.ts";
 import { el, replace } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
@@ -20,7 +23,7 @@ const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** Candidates that are listed; further ones are only counted. */
 const MOST_CANDIDATES = 100;
 
-/** "#/try?method=GET&url=/shop/items" fills in the form. */
+/** "#/try?method=GET&url=/shop/items&headers=X-Version: 2" fills in the form. */
 export const tryPage: OpenPage = (frame) => new TryPage(frame);
 
 class TryPage implements Page {
@@ -38,10 +41,11 @@ class TryPage implements Page {
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    const { node: form, method, url } = this.#form;
-    const given = new URLSearchParams(location.hash.split("?", 2)[1] ?? "");
+    const { node: form, method, url, headers } = this.#form;
+    const given = new URLSearchParams(location.hash.replace(/^[^?]*/, ""));
     method.value = given.get("method") ?? "GET";
     url.value = given.get("url") ?? "";
+    headers.value = given.get("headers") ?? "";
     form.addEventListener("submit", (event) => void this.#submit(event));
     this.node = el("div", { class: "stack" }, form, this.#outcome, this.#rest);
   }
@@ -88,7 +92,7 @@ class TryPage implements Page {
 
   #show(explanation: Explanation, request: ExplainRequest): void {
     this.#drawing?.close();
-    this.#drawing = explanation.outcome === "matched" ? matched(explanation, request.method) : null;
+    this.#drawing = explanation.outcome === "matched" ? matched(explanation, request.method, this.#known?.config ?? null) : null;
     replace(this.#outcome, outcomeNotice(explanation));
     replace(this.#rest, ...(this.#drawing?.nodes ?? []), candidateList(explanation), testCard(request, explanation, this.#frame));
     if (this.#known !== null) this.#drawing?.update(this.#known);
@@ -124,7 +128,7 @@ function tryForm() {
   const body = el("textarea", { id: "try-body", name: "body", class: "mono", rows: 4, autocomplete: "off", spellcheck: "false", "aria-describedby": "try-body-problem" });
   const errors = { method: errorNode("method"), url: errorNode("url"), headers: errorNode("headers"), clientIp: errorNode("clientIp"), body: errorNode("body") };
   const button = el("button", { type: "submit", class: "button button--primary" }, "Explain");
-  const hint = "One per line, as “Name: value”. Host selects among services that are restricted to host names.";
+  const hint = "One per line, as “Name: value”; cookies as “Cookie: name=value”. Host selects among services that are restricted to host names.";
   const node = el(
     "form",
     { class: "card try", novalidate: true },
@@ -254,9 +258,11 @@ interface Drawing {
   close(): void;
 }
 
-function matched(explanation: Explanation, method: string): Drawing {
+function matched(explanation: Explanation, method: string, config: ProxyConfig | null): Drawing {
   const { service, pattern, params, forwarded, path, plugins, strategy, upstreams } = explanation;
   const name = service ?? "";
+  const configured = config?.services.find((each) => each.name === name);
+  const match = configured?.routes.find((each) => each.name === explanation.route)?.match;
   const given = Object.entries(params);
   const shares = new Map(upstreams.map((upstream) => [upstream.id, { share: upstream.share, how: "planned" as const }]));
   const states = new Map<string, UpstreamHealth>(upstreams.map((upstream) => [upstream.id, upstream]));
@@ -264,6 +270,7 @@ function matched(explanation: Explanation, method: string): Drawing {
     listener: {
       title: method,
       text: path ?? "",
+      notes: conditionTexts(match),
       details: () =>
         factList([
           ["Path", mono(path ?? "")],
@@ -271,10 +278,16 @@ function matched(explanation: Explanation, method: string): Drawing {
         ]),
     },
     plugins,
-    strategy: { name: strategy ?? "", details: () => factList([["Service", link(hashFor("services", name), name)]]) },
+    strategy: {
+      name: strategy ?? "",
+      text: strategyText(configured ?? { load_balancing_strategy: strategy ?? "" }),
+      notes: configured === undefined ? [] : balancingNotes(configured),
+      details: () => factList([["Service", link(hashFor("services", name), name)], ...(configured === undefined ? [] : balancingFacts(configured))]),
+    },
     upstreams: upstreams.map((upstream) => ({
       id: upstream.id,
       address: addressOf(upstream),
+      group: upstream.group ?? null,
       details: () => upstreamFacts(states.get(upstream.id) ?? null, name, upstream),
     })),
   });
@@ -313,7 +326,7 @@ function matched(explanation: Explanation, method: string): Drawing {
 }
 
 function sharesNote(plugins: Explanation["plugins"]): string {
-  const shares = "Shares follow from the strategy and the current state of the upstreams.";
+  const shares = "Shares are those of requests like this one: they follow from splits, the strategy and the current state of the upstreams.";
   return isOpen(plugins) ? `${shares} A plugin may still refuse the request.` : shares;
 }
 

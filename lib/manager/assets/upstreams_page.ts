@@ -7,9 +7,11 @@ import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
-import { addressOf, figuresByName, healthOf, sharesOf, type FiguresByName, type Share } from "./inventory.ts";
+import { balancingFacts, type GroupNow } from "./balancing_view.ts";
+import { sharesOf, type Group, type Share } from "./balancing.ts";
+import { addressOf, figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { breakable, breadcrumbs, factList, figureStrip, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
+import { breakable, breadcrumbs, factList, figureStrip, groupBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
 
 /** One upstream of one service. */
@@ -42,13 +44,26 @@ export class UpstreamsNow {
   }
 
   share({ service, upstream }: UpstreamRow): Share | null {
+    return this.#sharesOf(service).get(upstream.id) ?? null;
+  }
+
+  group(service: ServiceConfig): GroupNow {
+    const idsOf = ({ upstreams }: Group) => upstreams.map(({ id }) => id);
+    return {
+      figures: (group) => this.#figures.upstreams(service.name, idsOf(group)),
+      share: (group) => idsOf(group).reduce((sum, id) => sum + (this.#sharesOf(service).get(id)?.share ?? 0), 0),
+      usable: (group) => (this.#health === null ? null : group.upstreams.map((upstream) => ({ usable: this.state({ service, upstream })?.usable ?? false }))),
+    };
+  }
+
+  #sharesOf(service: ServiceConfig): ReadonlyMap<string, Share> {
     let shares = this.#shares.get(service);
     if (shares === undefined) {
       const rateOf = (id: string) => this.#figures.upstream(service.name, id)?.requests_per_s ?? 0;
-      shares = sharesOf(service.upstreams, healthOf(this.#health, service.name)?.upstreams ?? null, rateOf);
+      shares = sharesOf(service, healthOf(this.#health, service.name)?.upstreams ?? null, rateOf);
       this.#shares.set(service, shares);
     }
-    return shares.get(upstream.id) ?? null;
+    return shares;
   }
 }
 
@@ -58,7 +73,7 @@ export const upstreamsPage: OpenPage = () => {
   const note = el(
     "p",
     { class: "muted" },
-    "Share is an upstream's part of the traffic of its service; without traffic, it follows from the weights.",
+    "Share is an upstream's part of the traffic of its service; without traffic, it follows from splits and weights.",
   );
   return listPage({
     title: "Upstreams",
@@ -87,7 +102,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
     nouns: ["upstream", "upstreams"],
     searchable,
     keyOf: (row) => JSON.stringify([row.service.name, row.upstream.id]),
-    searchText: ({ service: { name, protocol }, upstream }) => `${upstream.id} ${addressOf(upstream)} ${name} ${protocol}`,
+    searchText: ({ service: { name, protocol }, upstream }) => `${upstream.id} ${addressOf(upstream)} ${upstream.group ?? ""} ${name} ${protocol}`,
     empty: el("p", {}, "No upstreams: the configuration has no services yet."),
     columns: [
       { key: "upstream", title: "Upstream", sortBy: (row) => row.upstream.id, make: upstreamName },
@@ -139,6 +154,7 @@ function upstreamName({ service, upstream }: UpstreamRow): Part {
   return fixedPart(
     link(hashFor("upstreams", service.name, upstream.id), ...breakable(upstream.id)),
     address !== upstream.id && el("span", { class: "muted mono sub" }, ...breakable(address)),
+    upstream.group !== undefined && el("span", { class: "sub" }, groupBadge(upstream.group)),
   );
 }
 
@@ -194,7 +210,8 @@ function upstreamDetail(row: UpstreamRow): Detail {
     ["Address", el("span", { class: "mono" }, addressOf(upstream))],
     ["Protocol", service.protocol],
     ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
-    ["Strategy", service.load_balancing_strategy],
+    upstream.group === undefined ? null : ["Group", upstream.group],
+    ...balancingFacts(service),
   ]);
   const path = [["#/upstreams", "Upstreams"], [hashFor("services", service.name), service.name]] as const;
   const node = el(

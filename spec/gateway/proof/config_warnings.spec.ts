@@ -62,7 +62,7 @@ describe("configWarnings", () => {
         path: "services.s.routes.all",
         message: 'No request reaches route "all" of service "s": route "one" of service "s", route "more" of service "s" take all that its path matches.',
         example: "GET http://localhost/a/x",
-        remedy: 'Remove the route, or give it a path, methods or hosts that no other route takes; if it is intended, add "route_unreachable:services.s.routes.all" to global.accept_warnings.',
+        remedy: 'Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes; if it is intended, add "route_unreachable:services.s.routes.all" to global.accept_warnings.',
         service: "s",
         route: "all",
         at: ["services", 0, "routes", 0, "path"],

@@ -51,6 +51,7 @@ describe("a dry run", () => {
         checked: 5,
         otherRoute: 3,
         noRoute: 1,
+        undecided: 0,
         examples: [
           { request: "GET http://h.test/a/items/7", before: { service: "s", route: "items" }, after: { service: "s", route: "all" } },
           { request: "GET http://h.test/a/other", before: { service: "s", route: "rest" }, after: null },

@@ -10,7 +10,6 @@ import {
   methodsOf,
   patternOf,
   pluginsOf,
-  sharesOf,
   warningCounts,
 } from "../../../lib/manager/assets/inventory.ts";
 
@@ -94,14 +93,17 @@ describe("statistics by name", () => {
           { name: "a", ...figures(3, { p95_ms: 10 }) },
           { name: "b", ...figures(1, { errors_per_s: 1, p95_ms: null, in_flight: 2 }) },
         ],
-        upstreams: [{ id: "u", ...figures(4) }],
+        upstreams: [
+          { id: "u", ...figures(4, { p95_ms: 7 }) },
+          { id: "v", ...figures(2, { errors_per_s: 1 }) },
+        ],
       },
     ],
   } as unknown as Stats;
 
   it("statistics by name have the value null before the first statistics arrive", () => {
     const none = figuresByName(null);
-    expect([none.route("shop", "a"), none.upstream("shop", "u"), none.service("shop")]).toEqual([null, null, null]);
+    expect([none.route("shop", "a"), none.upstream("shop", "u"), none.upstreams("shop", ["u"]), none.service("shop")]).toEqual([null, null, null, null]);
   });
 
   it("statistics by name have the value zero, without times, for routes and services without traffic", () => {
@@ -122,57 +124,18 @@ describe("statistics by name", () => {
     });
   });
 
+  it("statistics by name add up the upstreams of a group, and take the times of the slowest one", () => {
+    const { upstreams } = figuresByName(stats);
+    expect(upstreams("shop", ["u", "v", "idle"])).toMatchObject({ requests_per_s: 6, errors_per_s: 1, p50_ms: 1, p95_ms: 7 });
+    expect(upstreams("shop", [])).toMatchObject({ requests_per_s: 0, p95_ms: null });
+  });
+
   it("statistics by name have no share of errors without requests", () => {
     expect([errorShare(figures(0)), errorShare(figures(4, { errors_per_s: 1 })), errorShare(figures(1, { errors_per_s: 1.01 }))]).toEqual([
       null,
       0.25,
       1,
     ]);
-  });
-});
-
-describe("shares of upstreams", () => {
-  const upstreams = [
-    { id: "a", weight: 2 },
-    { id: "b", weight: 1 },
-    { id: "c", weight: 1 },
-  ];
-  const idle = () => 0;
-  const sharesAs = (map: ReturnType<typeof sharesOf>) => [...map.values()].map(({ share }) => share);
-
-  it("shares of upstreams use measured values when there is traffic", () => {
-    const shares = sharesOf(upstreams, null, (id) => ({ a: 1, b: 3 })[id] ?? 0);
-    expect(sharesAs(shares)).toEqual([0.25, 0.75, 0]);
-    expect(shares.get("a")!.how).toBe("measured");
-  });
-
-  it("shares of upstreams use the weights of the usable upstreams when there is no traffic", () => {
-    expect(sharesAs(sharesOf(upstreams, null, idle))).toEqual([0.5, 0.25, 0.25]);
-    expect(
-      sharesAs(
-        sharesOf(
-          upstreams,
-          [
-            { id: "a", usable: false },
-            { id: "b", usable: true },
-          ],
-          idle,
-        ),
-      ),
-    ).toEqual([0, 0.5, 0.5]);
-  });
-
-  it("shares of upstreams stay empty when no upstream is usable, or all are draining", () => {
-    expect(
-      sharesAs(
-        sharesOf(
-          upstreams,
-          upstreams.map(({ id }) => ({ id, usable: false })),
-          idle,
-        ),
-      ),
-    ).toEqual([0, 0, 0]);
-    expect(sharesAs(sharesOf([{ id: "a", weight: 0 }], null, idle))).toEqual([0]);
   });
 });
 
@@ -198,8 +161,13 @@ describe("the requests that reach each stage", () => {
   it("the number of requests that reach each stage gives an upper bound behind a plugin that may answer requests", () =>
     expect(told([plugin("key_auth"), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]));
 
-  it("the number of requests that reach each stage subtracts nothing for plugins that only change or log requests", () =>
-    expect(told([plugin("request_headers"), plugin("http_log"), limit])).toEqual(["10 0", "10 0", "10 4", "6 ?"]));
+  it("the number of requests that reach each stage subtracts nothing for plugins that only change, log or copy requests", () =>
+    expect(told([plugin("request_headers"), plugin("http_log"), plugin("mirror"), limit])).toEqual(["10 0", "10 0", "10 0", "10 4", "6 ?"]));
+
+  it("the number of requests that reach each stage subtracts nothing for a fault that only delays, and is an upper bound behind one that answers", () => {
+    expect(told([plugin("fault", { config: { delay_ms: 5 } }), limit])).toEqual(["10 0", "10 4", "6 ?"]);
+    expect(told([plugin("fault", { config: { delay_ms: 5, status: 503 } }), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]);
+  });
 
   it("the number of requests that reach each stage subtracts the requests refused by several limits after the last limit, and assigns them to no single limit", () => {
     expect(told([limit, plugin("http_log"), limit])).toEqual(["10 ?", "≤10 0", "≤10 ?", "6 ?"]);

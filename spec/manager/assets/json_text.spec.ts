@@ -28,6 +28,11 @@ describe("the displayed JSON", () => {
     expect(isHidden(["password"], "")).toBe(false);
   });
 
+  it("the displayed JSON shows the name of a sticky cookie, which is no secret, and hides its key and the header Cookie", () => {
+    const sticky = (name: string) => ["services", 0, "sticky", name];
+    expect([sticky("cookie"), sticky("secret"), ["headers", "cookie"]].map((path) => isHidden(path, "route"))).toEqual([false, true, true]);
+  });
+
   it("the displayed JSON searches names and values without regard to case, in the order of the text", () => {
     expect(occurrences(CONFIG, "KEY").map((path) => path.join("."))).toEqual([
       "plugins.0.name",

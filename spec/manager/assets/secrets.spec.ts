@@ -22,7 +22,7 @@ describe("the recognition of secret settings", () => {
     "X-Secret-Path",
   ])("the recognition of secret settings hides the value of %s", (name) => expect(isSecret(name, "s3cret")).toBe(true));
 
-  it.each(["limit_by", "path", "public_key", "hide_credentials", "key_header", "token_url", "key_id", "keyboard", "monkey", "jwks_uri", "Accept"])(
+  it.each(["limit_by", "path", "public_key", "hide_credentials", "key_header", "token_url", "key_id", "keyboard", "monkey", "jwks_uri", "hash_on", "token_from", "client_key_id", "Accept"])(
     "the recognition of secret settings shows the value of %s",
     (name) => {
       // A credential of that setting is no text: "hide_credentials" is yes or no.

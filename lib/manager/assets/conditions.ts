@@ -1,0 +1,52 @@
+/**
+ * Writes conditions on a request (`match` of a route, a split or a fault) as texts, and finds a request that meets them.
+ */
+import type { Condition, Conditions } from "./api.ts";
+import { isSecret, MASK } from "./secrets.ts";
+
+const KINDS = [
+  ["headers", "header"],
+  ["query", "query"],
+  ["cookies", "cookie"],
+] as const;
+
+/** "header X-Version = 2", "query beta absent", "cookie plan matches ^gold": in the order headers, query, cookies. Secrets are hidden. */
+export function conditionTexts(match: Conditions | undefined): readonly string[] {
+  return KINDS.flatMap(([kind, word]) => Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(name, condition)}`));
+}
+
+/** " where header X-Version = 2 and query beta absent"; "" without conditions. */
+export function whereText(match: Conditions | undefined): string {
+  const texts = conditionTexts(match);
+  return texts.length === 0 ? "" : ` where ${texts.join(" and ")}`;
+}
+
+function conditionText(name: string, condition: Condition): string {
+  if (condition === null) return "absent";
+  if (condition === true) return "present";
+  if (typeof condition === "object") return `matches ${condition.matches}`;
+  if (isSecret(name, condition)) return `= ${MASK}`;
+  return condition === "" ? "empty" : `= ${condition}`;
+}
+
+export interface ConditionExample {
+  /** "beta=1&plan=a%20b" */
+  readonly query: string;
+  /** One in each line: "X-Version: 2". */
+  readonly headers: string;
+}
+
+/** The parts of a request that meet the conditions, as far as they name a value that is not secret. */
+export function exampleFor(match: Conditions | undefined): ConditionExample {
+  const given = (kind: keyof Conditions): readonly (readonly [string, string])[] =>
+    Object.entries(match?.[kind] ?? {}).flatMap(([name, condition]) => {
+      if (condition === true) return [[name, "1"] as const];
+      return typeof condition === "string" && !isSecret(name, condition) ? [[name, condition] as const] : [];
+    });
+  const cookies = given("cookies").map(([name, value]) => `${name}=${value}`);
+  const headers = given("headers").map(([name, value]) => `${name}: ${value}`);
+  return {
+    query: new URLSearchParams(given("query").map((pair) => [...pair])).toString(),
+    headers: [...headers, ...(cookies.length === 0 ? [] : [`Cookie: ${cookies.join("; ")}`])].join("\n"),
+  };
+}

@@ -1,0 +1,48 @@
+/**
+ * The banner above every page while plugins inject faults: it names the places.
+ */
+import type { Status, Warning } from "./api.ts";
+import { breakable, link } from "./components.ts";
+import { el, replace, type Child } from "./dom.ts";
+import { number } from "./format.ts";
+import { hashFor } from "./url_hash.ts";
+
+/** Further places are only counted. */
+const MOST_PLACES = 4;
+
+export interface FaultBanner {
+  readonly node: HTMLElement;
+  update(status: Status | null): void;
+}
+
+/** Hidden while no faults are injected. */
+export function faultBanner(): FaultBanner {
+  const node = el("div", { class: "banner banner--faults", role: "status", hidden: true });
+  let drawn = "";
+  return {
+    node,
+    update(status) {
+      const faults = (status?.warnings ?? []).filter(({ code }) => code === "faults_injected");
+      const key = JSON.stringify(faults);
+      if (key === drawn) return;
+      drawn = key;
+      node.hidden = faults.length === 0;
+      if (faults.length === 0) return replace(node);
+      replace(node, el("strong", { class: "badge badge--warn" }, "Faults are injected"), el("span", { class: "banner__text" }, ...placesOf(faults)));
+    },
+  };
+}
+
+/** "Route list of shop, all routes of pay and 3 more": links; several plugins of one place are one. */
+function placesOf(faults: readonly Warning[]): readonly Child[] {
+  const places = [...new Map(faults.map((fault) => [JSON.stringify([fault.service, fault.route]), fault])).values()];
+  const shown = places.slice(0, MOST_PLACES).map(placeLink);
+  const rest = places.length - shown.length;
+  return [...shown.flatMap((place, i) => (i === 0 ? [place] : [", ", place])), ...(rest === 0 ? [] : [" and ", link("#/plugins", `${number(rest)} more`)])];
+}
+
+function placeLink({ service, route }: Warning): HTMLElement {
+  if (service === null) return link("#/plugins", "all routes of all services");
+  if (route === null) return link(hashFor("services", service), "all routes of ", ...breakable(service));
+  return link(hashFor("routes", service, route), "route ", ...breakable(route), " of ", ...breakable(service));
+}

@@ -1,0 +1,56 @@
+import { describe, expect, it } from "vitest";
+import { conditionTexts, exampleFor, whereText } from "../../../lib/manager/assets/conditions.ts";
+import { MASK } from "../../../lib/manager/assets/secrets.ts";
+
+const MATCH = {
+  headers: { "X-Version": "2", "X-Old": null, "X-Tenant": { matches: "^a" } },
+  query: { beta: true, "a b": "c&d", empty: "" },
+  cookies: { plan: "gold", seen: true },
+} as const;
+
+describe("the texts of conditions", () => {
+  it("name the header, query parameter or cookie, and what it has to be", () => {
+    expect(conditionTexts(MATCH)).toEqual([
+      "header X-Version = 2",
+      "header X-Old absent",
+      "header X-Tenant matches ^a",
+      "query beta present",
+      "query a b = c&d",
+      "query empty empty",
+      "cookie plan = gold",
+      "cookie seen present",
+    ]);
+  });
+
+  it("hide the values of headers, parameters and cookies that carry secrets, and show references and patterns", () => {
+    const headers = { Authorization: "Bearer abc", "X-Api-Key": "${env:KEY}", Cookie: { matches: "a=" } };
+    expect(conditionTexts({ headers, cookies: { session_token: "abc" } })).toEqual([
+      `header Authorization = ${MASK}`,
+      "header X-Api-Key = ${env:KEY}",
+      "header Cookie matches a=",
+      `cookie session_token = ${MASK}`,
+    ]);
+  });
+
+  it.each([undefined, {}, { headers: {} }])("are empty for %j", (match) => expect(conditionTexts(match)).toEqual([]));
+});
+
+describe("the clause of conditions", () => {
+  it("joins them, and is empty without any", () => {
+    expect(whereText({ headers: { "X-Version": "2" }, cookies: { seen: true } })).toBe(" where header X-Version = 2 and cookie seen present");
+    expect(whereText(undefined)).toBe("");
+  });
+});
+
+describe("the example of a request that meets conditions", () => {
+  it("has the exact values, encoded in the query, and 1 for what only has to be present", () => {
+    expect(exampleFor(MATCH)).toEqual({ query: "beta=1&a+b=c%26d&empty=", headers: "X-Version: 2\nCookie: plan=gold; seen=1" });
+  });
+
+  it("leaves out secrets, since it becomes part of a link, and is empty without conditions", () => {
+    expect(exampleFor({ headers: { Authorization: "Bearer abc" }, query: { token: "abc" }, cookies: { password: "abc" } })).toEqual({ query: "", headers: "" });
+    expect(exampleFor(undefined)).toEqual({ query: "", headers: "" });
+  });
+
+  it("accepts half of a surrogate pair, which JSON can hold", () => expect(exampleFor({ query: { "\ud800": "1" } }).query).toBe("%EF%BF%BD=1"));
+});
