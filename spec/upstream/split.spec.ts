@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
 import { balancer } from "../../lib/upstream/balance.ts";
-import { hashKey } from "../../lib/upstream/hash_key.ts";
+import { hashKey, textHash } from "../../lib/upstream/hash_key.ts";
 import type { Health } from "../../lib/upstream/health.ts";
 import { COUNTER_BYTES, sidesOf, SplitPicker, turnsOf, type Share } from "../../lib/upstream/split.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
@@ -193,7 +193,7 @@ describe("a split by caller", () => {
 
   it("the sides do not follow the draws of the strategy hash: the callers of a group use all of its upstreams", () => {
     const strategy = balancer({ loadBalancingStrategy: "hash", hashOn: "header:X-User" });
-    const peers = ["a", "b", "c", "d"].map((id) => ({ id, weightNow: 1, load: 0, turn: 0 }));
+    const peers = ["a", "b", "c", "d"].map((id) => ({ id, idHash: textHash(id), weightNow: 1, load: 0, turn: 0 }));
     const inGroup = USERS.filter((each) => hashKey("header:X-User")(each)! < 0x1_0000_0000 * 0.1);
     const used = inGroup.map((each) => strategy.pick(peers, each)!.id);
     for (const { id } of peers) expect(count(used, id) / used.length).toBeGreaterThan(0.15);
