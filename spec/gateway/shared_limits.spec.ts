@@ -116,6 +116,6 @@ describe("the rate limits of a program with workers", () => {
   it("a plugin that asks for a limiter too late in a worker is at fault, and the log says what to do", async () => {
     const { worker, errors } = program(manualClock(), config({ name: "late" }));
     expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
-    expect(JSON.stringify(errors)).toContain('the limiter late is not known to the main thread: ask for limiters in \\"create\\", with the same keys and options in every thread');
+    expect(JSON.stringify(errors)).toContain('the limiter late is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
   });
 });

@@ -8,6 +8,7 @@ import type { Handler } from "../../http/handler.ts";
 import { endToEnd, hasHeader, headerValue, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../../http/headers.ts";
 import { discard, problem, problemReply, type Reply } from "../../http/reply.ts";
 import { Fetch, type Fetches } from "./fetches.ts";
+import { partial, rangesFor } from "./ranges.ts";
 import { Recorder, recordOf } from "./recorder.ts";
 import * as rules from "./rules.ts";
 import type { CacheRequest, Storable, Timing } from "./rules.ts";
@@ -34,6 +35,8 @@ interface Lookup {
   readonly exchange: Exchange;
   readonly key: string;
   readonly request: CacheRequest;
+  /** See `Entry`. */
+  readonly changes: number;
   /** A stored reply that needs validation. */
   readonly entry: Entry | null;
   /** Why the request is forwarded (RFC 9211 §2.2). */
@@ -87,23 +90,24 @@ export class Cache {
     const now = this.#clock.now();
     const key = keyOf(exchange);
     const audience = audienceOf(exchange);
+    const changes = this.#store.changesOf(key);
     const entry = this.#store.find(key, audience, exchange.headers);
     const hasVariants = entry !== null || this.#store.varyOf(key, audience) !== null;
     const verdict = entry !== null ? rules.judge(entry, request, now) : hasVariants ? "vary-miss" : "uri-miss";
     if (verdict === "use" || verdict === "use stale") return this.#answer(entry!, exchange, request, "hit");
     if (verdict === "use and renew") {
-      this.#renew({ exchange, key, request, entry, fwd: "stale" });
+      this.#renew({ exchange, key, request, changes, entry, fwd: "stale" });
       return this.#answer(entry!, exchange, request, "hit");
     }
     exchange.call.notes.cache ??= "miss";
     if (request.onlyIfCached) return this.#notStored(exchange);
-    const lookup: Lookup = { exchange, key, request, entry, fwd: verdict };
+    const lookup: Lookup = { exchange, key, request, changes, entry, fwd: verdict };
     if (exchange.method === "HEAD") return this.#forward(exchange, missOf(lookup), (reply) => this.#compare(lookup, reply));
-    if (request.noStore) return this.#forward(exchange, missOf(lookup), null);
+    if (request.noStore || request.range !== null) return this.#forward(exchange, missOf(lookup), null);
     const mayWait = !request.noCache && !this.#store.isUnshared(key, now);
     const name = this.#awaitedName(key, exchange);
     const other = mayWait ? this.#fetches.awaited(name) : undefined;
-    if (other !== undefined) return this.#waitFor(other, lookup);
+    if (other?.options.changes === changes) return this.#waitFor(other, lookup);
     // With the client's own conditions, the reply may be a 304, which other clients cannot use.
     const isShared = mayWait && (!request.conditional || (entry !== null && rules.isValidatable(entry.headers)));
     return this.#fetch(lookup, isShared ? name : null, false);
@@ -137,16 +141,17 @@ export class Cache {
   #renew(lookup: Lookup): void {
     const name = this.#awaitedName(lookup.key, lookup.exchange);
     if (this.#store.closed || this.#fetches.awaited(name) !== undefined) return;
-    const exchange = lookup.exchange.with({ method: "GET", headers: withoutHeaders(lookup.exchange.headers, rules.CONDITIONS) });
+    const exchange = lookup.exchange.with({ method: "GET", headers: withoutHeaders(lookup.exchange.headers, rules.OF_THE_CLIENT) });
+    const request = { ...lookup.request, range: null };
     // A failure is logged where it happens; the next request retries.
-    this.#fetch({ ...lookup, exchange }, name, true).then(discard, () => {});
+    this.#fetch({ ...lookup, exchange, request }, name, true).then(discard, () => {});
   }
 
   /** Forwards the request, as a validation if the stored reply allows it. */
   async #fetch(lookup: Lookup, awaitedAs: string | null, isBackground: boolean): Promise<Reply> {
-    const { exchange, entry, key } = lookup;
+    const { exchange, entry, key, changes } = lookup;
     let askedAt = this.#clock.now();
-    const fetch = new Fetch({ key, awaitedAs, client: exchange.call, isBackground, startedAt: askedAt }, this.#fetches);
+    const fetch = new Fetch({ key, awaitedAs, client: exchange.call, isBackground, startedAt: askedAt, changes }, this.#fetches);
     const send = (headers: HeaderList) => this.#next(new Exchange({ ...exchange, headers, call: fetch.call }));
     const validates = entry !== null && rules.isValidatable(entry.headers);
     try {
@@ -273,7 +278,7 @@ export class Cache {
     const references = ["location", "content-location"].map((name) => keyOfReference(exchange, headerValue(headers, name)));
     for (const key of [keyOf(exchange), ...references]) {
       if (key === null) continue;
-      this.#store.removeAll(key);
+      this.#store.change(key);
       this.#fetches.outdate(key);
     }
   }
@@ -284,7 +289,7 @@ export class Cache {
     return this.#withStatus(problemReply(exchange.call, kind, { detail }), "detail=only-if-cached");
   }
 
-  /** The stored reply, or 304 to a client that has it. */
+  /** The stored reply, the ranges of it that the client asks for, or 304 to a client that has it. */
   #answer(entry: Entry, exchange: Exchange, request: CacheRequest, status: string): Reply {
     const { notes } = exchange.call;
     // A background renewal or a later cache must not change the notes of this request.
@@ -293,17 +298,28 @@ export class Cache {
     const ttl = Math.floor((entry.terms.lifetime - age) / 1_000);
     const cacheStatus = `${this.#settings.name}; ${status}; ttl=${ttl}; key=${keyShown(exchange)}`;
     const added = ["Age", String(Math.floor(age / 1_000)), "Cache-Status", cacheStatus];
-    if (request.conditional && rules.isNotModified(exchange.headers, entry, this.#clock.wall())) {
+    const wall = this.#clock.wall();
+    if (request.conditional && rules.isNotModified(exchange.headers, entry, wall)) {
       return { status: 304, headers: [...rules.notModifiedHeaders(entry.headers), ...added], body: null };
     }
-    let { headers, body } = entry;
-    if (exchange.method !== "HEAD") this.#hold(body, exchange);
-    else if (body !== null) {
-      headers = withHeader(headers, "Content-Length", String(body.length));
-      body = null;
-    }
+    const { status: code, headers, body } = entry;
     const reason = entry.reason === undefined ? null : { reason: entry.reason };
-    return { status: entry.status, ...reason, headers: [...headers, ...added], body };
+    if (exchange.method === "HEAD") {
+      const described = body === null ? headers : withHeader(headers, "Content-Length", String(body.length));
+      return { status: code, ...reason, headers: [...described, ...added], body: null };
+    }
+    const ranges = rangesFor(entry, request.range, exchange.headers, wall);
+    if (ranges?.length === 0) return this.#unsatisfiable(exchange, body!.length, added);
+    this.#hold(body, exchange);
+    if (ranges === null) return { status: code, ...reason, headers: [...headers, ...added], body };
+    const part = partial(headers, body!, ranges);
+    return { ...part, headers: [...part.headers, ...added] };
+  }
+
+  #unsatisfiable(exchange: Exchange, length: number, added: HeaderList): Reply {
+    const kind = { code: "range_not_satisfiable", status: 416, title: "No requested range is within the content" };
+    const detail = `The content has ${length} bytes, and every range begins behind them.`;
+    return problemReply(exchange.call, kind, { detail, headers: ["Content-Range", `bytes */${length}`, ...added] });
   }
 
   /** Counts a body while a slow client reads it, even if it is no longer stored. */
@@ -344,8 +360,8 @@ function isShareable({ terms }: Storable): boolean {
 
 type Head = Pick<Reply, "status"> & { readonly reason?: string | undefined };
 
-function entryOf({ exchange, key }: Lookup, kept: Storable, { cameAt }: Timing, { status, reason }: Head, body: Buffer | null): Entry {
-  return { ...kept, key, audience: audienceOf(exchange), variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt };
+function entryOf({ exchange, key, changes }: Lookup, kept: Storable, { cameAt }: Timing, { status, reason }: Head, body: Buffer | null): Entry {
+  return { ...kept, key, audience: audienceOf(exchange), variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt, changes };
 }
 
 /** Whether any auth plugin, earlier or later, has identified the caller. */

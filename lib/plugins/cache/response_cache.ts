@@ -9,6 +9,7 @@
 import { integer, object, withDefault } from "../../config/schema.ts";
 import { definePlugin, type KeptState } from "../plugin.ts";
 import { Cache, type CacheState } from "./cache.ts";
+import { Changes, CHANGES_BYTES } from "./changes.ts";
 import { Fetches } from "./fetches.ts";
 import { CacheStore } from "./store.ts";
 import { nameShown } from "./target.ts";
@@ -36,8 +37,10 @@ export const responseCache = definePlugin({
   name: "response_cache",
   schema,
   stores: true,
-  create({ maxBytes, maxObjectBytes, defaultTtlS }, { clock, gatewayName, keep }) {
-    const state = keep("cache", { maxBytes, defaultTtlS }, () => stateOf(maxBytes));
+  create({ maxBytes, maxObjectBytes, defaultTtlS }, { clock, gatewayName, keep, shared }) {
+    // Asked for each time: memory that a configuration does not ask for is released.
+    const memory = shared("changes", CHANGES_BYTES);
+    const state = keep("cache", { maxBytes, defaultTtlS }, () => stateOf(maxBytes, memory));
     const name = nameShown(gatewayName);
     return (next) => {
       const cache = new Cache(next, state, { clock, name, maxObjectBytes, defaultTtl: defaultTtlS * 1_000 });
@@ -47,8 +50,8 @@ export const responseCache = definePlugin({
 });
 
 /** The state that survives reloads. */
-function stateOf(maxBytes: number): KeptState & CacheState {
-  const store = new CacheStore(maxBytes);
+function stateOf(maxBytes: number, changes: ArrayBufferLike | null): KeptState & CacheState {
+  const store = new CacheStore(maxBytes, changes === null ? null : new Changes(changes));
   const fetches = new Fetches();
   const close = () => {
     store.close();

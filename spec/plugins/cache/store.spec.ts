@@ -4,7 +4,7 @@ import { random } from "../../support/random.ts";
 
 function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
   const terms = { lifetime: 1, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
-  return { key, audience: "", vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, ...parts };
+  return { key, audience: "", vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, changes: 0, ...parts };
 }
 
 describe("the store of a cache", () => {
@@ -41,7 +41,7 @@ describe("the store of a cache", () => {
           if (reserved.length > 0) store.release(reserved.pop()!);
           break;
         case 2:
-          store.removeAll(key);
+          store.change(key);
           break;
         case 3:
           store.markUnshared(key, i);
@@ -93,7 +93,7 @@ describe("the store of a cache", () => {
     store.put(open, []);
     expect([store.find("a", "guarded", []), store.find("a", "open", []), store.find("a", "", [])]).toEqual([guarded, open, null]);
     expect([store.varyOf("a", "guarded"), store.varyOf("a", "open"), store.varyOf("a", "")]).toEqual([["v"], [], null]);
-    store.removeAll("a");
+    store.change("a");
     expect([store.find("a", "guarded", []), store.find("a", "open", [])]).toEqual([null, null]);
     expect(store.used).toBe(0);
   });
