@@ -1,10 +1,8 @@
-/** Gateways as the threads of one program have them: each compiles the same configuration, with the memory that the main one has made. */
-import { describe, expect, it, onTestFinished } from "vitest";
-import { silentLog } from "../../lib/base/log.ts";
-import { withAllParts } from "../../lib/gateway/all_parts.ts";
-import { Gateway } from "../../lib/gateway/gateway.ts";
-import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
-import { manualClock, type ManualClock } from "../support/clock.ts";
+import { describe, expect, it } from "vitest";
+import type { Gateway } from "../../lib/gateway/gateway.ts";
+import { definePlugin, schema } from "../../lib/index.ts";
+import { manualClock } from "../support/clock.ts";
+import { program } from "../support/program.ts";
 
 const config = (...plugins: object[]) => ({ services: [{ name: "a", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/x", plugins }] }] });
 const perMinute = (limit: number, more: object = {}) => ({ name: "rate_limit", id: "r", config: { limit_min: limit, limit_by: "all", ...more } });
@@ -22,34 +20,7 @@ const late = definePlugin({
 });
 
 const answer = definePlugin({ name: "answer", schema: schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: null }) });
-
-function program(clock: ManualClock, source: object) {
-  const made = new Map<string, SharedArrayBuffer>();
-  const errors: unknown[] = [];
-  const log = { ...silentLog, error: (_message: string, fields: unknown) => void errors.push(fields) };
-  const options = (value: object): GatewayOptions => ({ config: value as never, plugins: [late, answer], modules: withAllParts(), clock, log });
-  const main = new Gateway(options(source), {
-    ...{ id: 1, place: -1, count: 2 },
-    memory(name, bytes) {
-      made.set(name, new SharedArrayBuffer(bytes));
-      return made.get(name)!;
-    },
-  });
-  const given = (name: string) => {
-    const memory = made.get(name);
-    if (memory === undefined) throw new Error(`no memory ${name}`);
-    return memory;
-  };
-  let lastId = 1;
-  /** A worker that starts now. */
-  const worker = (value = source) => {
-    const gateway = new Gateway(options(value), { id: ++lastId, place: lastId % 2, count: 2, memory: given });
-    onTestFinished(async () => void (await gateway.close(0)));
-    return gateway;
-  };
-  onTestFinished(async () => void (await main.close(0)));
-  return { main, worker, made, errors };
-}
+const PLUGINS = [late, answer];
 
 /** How many of these requests are admitted, by each gateway in turn. */
 async function admitted(gateways: readonly Gateway[], requests: number): Promise<number> {
@@ -61,14 +32,14 @@ async function admitted(gateways: readonly Gateway[], requests: number): Promise
 describe("the rate limits of a program with workers", () => {
   it("a limit holds over all workers, and over one that starts later", async () => {
     const source = config(perMinute(10), ANSWER);
-    const { worker } = program(manualClock(), source);
+    const { worker } = program(manualClock(), source, PLUGINS);
     const workers = [worker(), worker()];
     expect(await admitted(workers, 7)).toBe(7);
     expect(await admitted([...workers, worker()], 9)).toBe(3);
   });
 
   it("a reload with other windows and another max_callers refills no limit, also not for a worker that starts after it", async () => {
-    const { main, worker } = program(manualClock(), config(perMinute(10), ANSWER));
+    const { main, worker } = program(manualClock(), config(perMinute(10), ANSWER), PLUGINS);
     const workers = [worker(), worker()];
     expect(await admitted(workers, 8)).toBe(8);
     const next = config(perMinute(12, { limit_hour: 100, max_callers: 500_000 }), ANSWER);
@@ -80,7 +51,7 @@ describe("the rate limits of a program with workers", () => {
   it("an instance that is removed and added again keeps its counts, in the memory that the main thread has kept", async () => {
     const clock = manualClock();
     const [withIt, without] = [config(perMinute(10), ANSWER), config(ANSWER)];
-    const { main, worker, made } = program(clock, withIt);
+    const { main, worker, made } = program(clock, withIt, PLUGINS);
     const workers = [worker(), worker()];
     expect(await admitted(workers, 8)).toBe(8);
     for (const next of [without, withIt]) {
@@ -94,7 +65,7 @@ describe("the rate limits of a program with workers", () => {
   it("workers use the memory that the main thread made again for an instance that it had forgotten", async () => {
     const clock = manualClock();
     const [withIt, without] = [config(perMinute(3), ANSWER), config(ANSWER)];
-    const { main, worker } = program(clock, withIt);
+    const { main, worker } = program(clock, withIt, PLUGINS);
     const workers = [worker(), worker()];
     expect(await admitted(workers, 9)).toBe(3);
     for (const each of workers) await each.reload(without as never);
@@ -107,14 +78,14 @@ describe("the rate limits of a program with workers", () => {
   });
 
   it("the main thread shows the callers that the workers have seen", async () => {
-    const { main, worker } = program(manualClock(), config(perMinute(10, { limit_by: "header:x-name" }), ANSWER));
+    const { main, worker } = program(manualClock(), config(perMinute(10, { limit_by: "header:x-name" }), ANSWER), PLUGINS);
     const workers = [worker(), worker()];
     for (let i = 0; i < 6; i++) await workers[i % 2]!.inject({ path: "/a/x", headers: { "x-name": `n${i % 5}` } });
     expect(main.metrics()).toMatch(/edge_gateway_rate_limit_callers\{[^}]*\} 5\n/);
   });
 
   it("a plugin that asks for a limiter too late in a worker is at fault, and the log says what to do", async () => {
-    const { worker, errors } = program(manualClock(), config({ name: "late" }));
+    const { worker, errors } = program(manualClock(), config({ name: "late" }), PLUGINS);
     expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
     expect(JSON.stringify(errors)).toContain('the limiter late is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
   });

@@ -9,9 +9,9 @@ import { manualClock, type ManualClock } from "../../support/clock.ts";
 import { instance, madeUpExchange, madeUpTools } from "../../support/exercise.ts";
 import type { Headers } from "./response_cache.cases.ts";
 
-export type Answer = (exchange: Exchange, nth: number) => Reply | Promise<Reply>;
+type Answer = (exchange: Exchange, nth: number) => Reply | Promise<Reply>;
 
-export interface Origin {
+interface Origin {
   readonly clock: ManualClock;
   /** What has reached it. */
   readonly asked: Exchange[];
