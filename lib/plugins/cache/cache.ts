@@ -142,9 +142,8 @@ export class Cache {
     const name = this.#awaitedName(lookup.key, lookup.exchange);
     if (this.#store.closed || this.#fetches.awaited(name) !== undefined) return;
     const exchange = lookup.exchange.with({ method: "GET", headers: withoutHeaders(lookup.exchange.headers, rules.OF_THE_CLIENT) });
-    const request = { ...lookup.request, range: null };
     // A failure is logged where it happens; the next request retries.
-    this.#fetch({ ...lookup, exchange, request }, name, true).then(discard, () => {});
+    this.#fetch({ ...lookup, exchange }, name, true).then(discard, () => {});
   }
 
   /** Forwards the request, as a validation if the stored reply allows it. */

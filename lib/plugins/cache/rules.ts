@@ -103,7 +103,7 @@ export function storable(status: number, given: HeaderList, authorised: boolean,
   const terms: Terms = {
     lifetime: explicit ?? (defaultTtl > 0 ? defaultTtl : heuristicLifetime(headers, timing.wall)),
     ageThen: ageThen(given, timing),
-    noCache: all.get("no-cache") === null || (targeted === null && all.size === 0 && directives(given, "pragma").has("no-cache")),
+    noCache: all.get("no-cache") === null || (all.size === 0 && directives(given, "pragma").has("no-cache")),
     neverStale: all.has("must-revalidate") || all.has("proxy-revalidate") || all.has("s-maxage"),
     staleWhileRevalidate: milliseconds(all, "stale-while-revalidate") || 0,
     staleIfError: milliseconds(all, "stale-if-error") || 0,

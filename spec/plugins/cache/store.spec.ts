@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { Changes, CHANGES_BYTES } from "../../../lib/plugins/cache/changes.ts";
 import { bytesOf, CacheStore, variantOf, type Entry } from "../../../lib/plugins/cache/store.ts";
 import { random } from "../../support/random.ts";
 
@@ -14,6 +15,14 @@ describe("the store of a cache", () => {
     store.find("a", "", []);
     store.put(entry("d", 1_000), []);
     expect(["a", "b", "c", "d"].map((key) => store.find(key, "", []) !== null)).toEqual([true, false, true, true]);
+  });
+
+  it("the store of a cache gives back the memory of replies that another worker's change has outdated, when they are looked for", () => {
+    const changes = new Changes(new ArrayBuffer(CHANGES_BYTES));
+    const store = new CacheStore(100_000, changes);
+    for (const a of ["1", "2"]) store.put(entry("a", 1_000, { vary: ["a"], variant: `=${a}\n` }), ["A", a]);
+    changes.add("a");
+    expect([store.find("a", "", ["A", "1"]), store.varyOf("a", ""), store.used]).toEqual([null, null, 0]);
   });
 
   it("the store of a cache counts the bytes of headers, keys and bodies", () => {
