@@ -1,5 +1,7 @@
-import { describe, expect, it } from "vitest";
-import type { Gateway } from "../../lib/gateway/gateway.ts";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { silentLog } from "../../lib/base/log.ts";
+import { withAllParts } from "../../lib/gateway/all_parts.ts";
+import { Gateway } from "../../lib/gateway/gateway.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { program } from "../support/program.ts";
@@ -88,5 +90,54 @@ describe("the rate limits of a program with workers", () => {
     const { worker, errors } = program(manualClock(), config({ name: "late" }), PLUGINS);
     expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
     expect(JSON.stringify(errors)).toContain('the limiter late is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
+  });
+});
+
+describe("memory that plugins share", () => {
+  /** Counts requests in all workers; without workers it has no memory. Asks for memory in `create`, or with the first request. */
+  const counting = (when: "in time" | "late") =>
+    definePlugin({
+      name: "counting",
+      schema: schema.object({}),
+      create(_config, { shared }) {
+        const ask = () => shared("count", Int32Array.BYTES_PER_ELEMENT);
+        const early = when === "in time" ? ask() : null;
+        return () => () => {
+          const memory = early ?? ask();
+          const count = memory === null ? -1 : Atomics.add(new Int32Array(memory), 0, 1) + 1;
+          return { status: 200, headers: [], body: Buffer.from(String(count)) };
+        };
+      },
+    });
+  const COUNTING = { name: "counting" };
+  const count = async (gateway: Gateway, path = "/a/x") => Number((await gateway.inject({ path })).body.toString());
+
+  it("memory that plugins share is the same in all workers, and keeps its contents over reloads that ask for it", async () => {
+    const source = config(COUNTING);
+    const { main, worker } = program(manualClock(), source, [counting("in time")]);
+    const workers = [worker(), worker()];
+    expect([await count(workers[0]!), await count(workers[1]!)]).toEqual([1, 2]);
+    for (const each of [main, ...workers]) await each.reload({ ...source, global: { name: "other" } } as never);
+    expect([await count(workers[0]!), await count(workers[1]!), await count(worker())]).toEqual([3, 4, 5]);
+  });
+
+  it("memory that plugins share is each instance's own", async () => {
+    const two = { services: ["a", "b"].map((name) => ({ ...config(COUNTING).services[0]!, name, base_path: `/${name}` })) };
+    const { worker } = program(manualClock(), two, [counting("in time")]);
+    const gateway = worker();
+    expect([await count(gateway), await count(gateway)]).toEqual([1, 2]);
+    expect(await count(gateway, "/b/x")).toBe(1);
+  });
+
+  it("memory that plugins share is null without workers", async () => {
+    const gateway = new Gateway({ config: config(COUNTING) as never, plugins: [counting("in time")], modules: withAllParts(), log: silentLog });
+    onTestFinished(async () => void (await gateway.close(0)));
+    expect(await count(gateway)).toBe(-1);
+  });
+
+  it("memory that plugins share and ask for too late makes the plugin at fault, and the log says what to do", async () => {
+    const { worker, errors } = program(manualClock(), config(COUNTING), [counting("late")]);
+    expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
+    expect(JSON.stringify(errors)).toContain('the memory \\"count\\" is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
   });
 });

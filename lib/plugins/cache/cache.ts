@@ -134,7 +134,7 @@ export class Cache {
     const isShared = outcome === "stored" && entry !== null && rules.judge(entry, request, now) === "use";
     const isReplaced = outcome === "failed" && entry !== null && rules.replacesErrors(entry, request, now);
     if (isShared || isReplaced) return this.#answer(entry!, exchange, request, `fwd=${fwd}; collapsed`);
-    return this.#fetch({ ...lookup, entry }, null, false);
+    return this.#fetch({ ...lookup, entry, changes: this.#store.changesOf(key) }, null, false);
   }
 
   /** Validates a stale reply in the background, once at a time. */

@@ -96,7 +96,7 @@ describe("stored replies of several workers", () => {
     expect(upstream.asked).toBe(3);
   });
 
-  it("a request that waited for a reply which another worker's change has outdated asks the upstream", async () => {
+  it("a request that waited for a reply which another worker's change has outdated asks the upstream, and its reply is stored", async () => {
     const { upstream, worker } = versions();
     const [one, other] = [worker(), worker()];
     const held = gate();
@@ -106,6 +106,8 @@ describe("stored replies of several workers", () => {
     upstream.sends = () => {};
     held.open();
     expect(await Promise.all(early)).toEqual(["1", "2"]);
+    expect(await get(one)).toBe("2");
+    expect(upstream.asked).toBe(3);
   });
 
   it("a validation that was on its way in one worker while another changed the target does not make the old reply fresh", async () => {
