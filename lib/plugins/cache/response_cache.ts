@@ -2,9 +2,10 @@
  * The plugin kind `response_cache`: a shared cache in memory (RFC 9111), which answers GET and HEAD from stored replies and reports hits and
  * misses in Cache-Status (RFC 9211).
  *
- * Evaluates the target, the headers in Vary, Cache-Control, Pragma, If-None-Match, If-Modified-Since and credentials of a request. Answers
- * with a stored reply and its Age, 304 to a client that has it, 504 to `only-if-cached` if nothing is stored, else with the upstream's
- * reply. Also from RFC 5861: stale-while-revalidate, stale-if-error.
+ * Evaluates the target, the headers in Vary, Cache-Control, Pragma, If-None-Match, If-Modified-Since, Range, If-Range and credentials of a
+ * request. Answers with a stored reply and its Age, 206 with ranges of it or 416, 304 to a client that has it, 504 to `only-if-cached` if
+ * nothing is stored, else with the upstream's reply. Upstreams may use CDN-Cache-Control (RFC 9213) in place of Cache-Control. Also from
+ * RFC 5861: stale-while-revalidate, stale-if-error.
  */
 import { integer, object, withDefault } from "../../config/schema.ts";
 import { definePlugin, type KeptState } from "../plugin.ts";

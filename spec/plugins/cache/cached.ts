@@ -48,8 +48,8 @@ export function anExchange(parts: Partial<ExchangeParts> = {}): Exchange {
   return madeUpExchange({ call: aCall(), ...parts });
 }
 
-export function aCall(id = "request-1", trustedRemote = false): Call {
-  return new Call({ id, remoteAddress: "192.0.2.1", trustedRemote, startedAt: 0, inform: () => {} });
+export function aCall(id = "request-1", trustedRemote = false, inform: Call["inform"] = () => {}): Call {
+  return new Call({ id, remoteAddress: "192.0.2.1", trustedRemote, startedAt: 0, inform });
 }
 
 export async function read({ status, headers, body }: Reply): Promise<Got> {

@@ -2,6 +2,7 @@ import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { headerValue, headerValues, pairs } from "../../../lib/http/headers.ts";
 import { turn } from "../../support/addresses.ts";
+import { random } from "../../support/random.ts";
 import { atOnce, problemOf } from "../../support/exercise.ts";
 import { aCall, anExchange, cached, flat, FRESH, ok, read, type Got } from "./cached.ts";
 import type { Headers } from "./response_cache.cases.ts";
@@ -80,6 +81,26 @@ describe("a range of a stored reply", () => {
     ]);
     expect(headerValues(got.headers, "content-length")).toEqual([String(got.body.length)]);
     expect(headerValue(got.headers, "content-range")).toBeUndefined();
+  });
+
+  it("any Range of up to three ranges gets the bytes that it names, in its order", async () => {
+    const from = random(11);
+    const part = () => {
+      const [first, last] = [from.int(0, 13), from.int(0, 13)];
+      return from.pick([`${first}-`, `-${last}`, `${Math.min(first, last)}-${Math.max(first, last)}`]);
+    };
+    for (let i = 0; i < 300; i++) {
+      const wanted = Array.from({ length: from.int(1, 3) }, part);
+      const texts = wanted.map((range) => {
+        const [first, last] = range.split("-");
+        return [...BODY].filter((_each, at) => (first === "" ? at >= BODY.length - Number(last) : at >= Number(first) && (last === "" || at <= Number(last)))).join("");
+      });
+      const inside = texts.filter((text) => text !== "");
+      const got = await ranged({ Range: `bytes=${wanted.join()}` });
+      const parts = got.status === 206 ? (inside.length === 1 ? [got.body] : partsOf(got).map(({ body }) => body)) : null;
+      const expected = inside.join("").length > 10 ? [200, null] : inside.length === 0 ? [416, null] : [206, inside];
+      expect([got.status, parts], wanted.join()).toEqual(expected);
+    }
   });
 
   it("several ranges have no Content-Type each if the stored reply has none", async () => {

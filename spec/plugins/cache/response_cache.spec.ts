@@ -134,6 +134,21 @@ describe("targets", () => {
   });
 });
 
+describe("interim responses", () => {
+  it("interim responses of the upstream are sent to the client that waits for it, and are not stored", async () => {
+    const origin = cached(({ call }) => {
+      call.inform(103, ["Link", "</style.css>; rel=preload"]);
+      return ok(FRESH);
+    });
+    for (const expected of [[[103, ["Link", "</style.css>; rel=preload"]]], []]) {
+      const got: unknown[] = [];
+      const { headers } = await origin.get({ call: aCall("1", false, (status, informed) => void got.push([status, informed])) });
+      expect(got).toEqual(expected);
+      expect(headerValue(headers, "link")).toBeUndefined();
+    }
+  });
+});
+
 describe("hits", () => {
   it("hits are answered synchronously and note no upstream", async () => {
     const origin = cached((exchange) => {
