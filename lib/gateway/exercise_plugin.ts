@@ -163,6 +163,7 @@ function toolsFor(options: ExerciseOptions, { clock, lines, kept, ...dialling }:
       if (!kept.has(key)) kept.set(key, make());
       return kept.get(key) as T;
     },
+    shared: () => null,
     verdicts: new SharedMemory(MOST_VERDICT_BYTES),
     client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings, ...dialling }) : { ask, close() {} }),
     verifiedClaims,

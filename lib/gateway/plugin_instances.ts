@@ -88,7 +88,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     limiter(limiterKey, options) {
       inUse.limiters.add(limiterKey);
       const store = options.counters === "memory" ? null : inUse.shared;
-      return (store ?? runtime.counters).limiter(limiterKey, options, memoryOf(limiterKey, context));
+      return (store ?? runtime.counters).limiter(limiterKey, options, memoryOf(`limiter ${limiterKey}`, context));
     },
   };
   const keep: Tools["keep"] = (what, settings, make) =>
@@ -98,6 +98,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const { clock, verdicts } = runtime;
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts },
+    shared: (what, bytes) => memoryOf(`memory "${what}"`, context)?.(`plugin ${JSON.stringify([key, what])}`, bytes, undefined) ?? null,
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress: context.egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
     isTrial: standIns !== undefined,
@@ -111,15 +112,15 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity };
 }
 
-/** The memory of a limiter, where it is shared. */
-function memoryOf(limiterKey: string, { runtime, inUse }: PluginContext): GiveMemory | undefined {
+/** Memory for a plugin, where workers share it. */
+function memoryOf(purpose: string, { runtime, inUse }: PluginContext): GiveMemory | undefined {
   if (runtime.threads.count === 1) return undefined;
   return (name, bytes, known) => {
     try {
       return runtime.memory(name, bytes, inUse, known);
     } catch (error) {
-      const remedy = 'ask for limiters in "create", with the same keys and options in every thread';
-      throw new Error(`the limiter ${limiterKey} is not known to the main thread: ${remedy}`, { cause: error });
+      const remedy = 'ask for it in "create", with the same keys and options in every thread';
+      throw new Error(`the ${purpose} is not known to the main thread: ${remedy}`, { cause: error });
     }
   };
 }

@@ -35,6 +35,11 @@ export interface Tools {
    */
   keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T;
   /**
+   * Memory of this instance that all workers share: all zero at first, and the same by the same `name`, which has to contain all that decides
+   * the size. Null where the gateway runs without workers. It must be asked for in `create`, and stays while every configuration asks for it.
+   */
+  shared(name: string, bytes: number): ArrayBufferLike | null;
+  /**
    * A cache for results that are expensive, such as verified signatures: one limit in bytes for all instances of a gateway. Use
    * `keep("verdicts", config, () => verdicts.part())`, so that its memory is released.
    */

@@ -1,10 +1,10 @@
-/** Gateways as the threads of one program have them: each compiles the same configuration, with the memory that the main one has made. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { withAllParts } from "../../lib/gateway/all_parts.ts";
 import { Gateway } from "../../lib/gateway/gateway.ts";
-import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
-import { manualClock, type ManualClock } from "../support/clock.ts";
+import { definePlugin, schema } from "../../lib/index.ts";
+import { manualClock } from "../support/clock.ts";
+import { program } from "../support/program.ts";
 
 const config = (...plugins: object[]) => ({ services: [{ name: "a", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/x", plugins }] }] });
 const perMinute = (limit: number, more: object = {}) => ({ name: "rate_limit", id: "r", config: { limit_min: limit, limit_by: "all", ...more } });
@@ -22,34 +22,7 @@ const late = definePlugin({
 });
 
 const answer = definePlugin({ name: "answer", schema: schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: null }) });
-
-function program(clock: ManualClock, source: object) {
-  const made = new Map<string, SharedArrayBuffer>();
-  const errors: unknown[] = [];
-  const log = { ...silentLog, error: (_message: string, fields: unknown) => void errors.push(fields) };
-  const options = (value: object): GatewayOptions => ({ config: value as never, plugins: [late, answer], modules: withAllParts(), clock, log });
-  const main = new Gateway(options(source), {
-    ...{ id: 1, place: -1, count: 2 },
-    memory(name, bytes) {
-      made.set(name, new SharedArrayBuffer(bytes));
-      return made.get(name)!;
-    },
-  });
-  const given = (name: string) => {
-    const memory = made.get(name);
-    if (memory === undefined) throw new Error(`no memory ${name}`);
-    return memory;
-  };
-  let lastId = 1;
-  /** A worker that starts now. */
-  const worker = (value = source) => {
-    const gateway = new Gateway(options(value), { id: ++lastId, place: lastId % 2, count: 2, memory: given });
-    onTestFinished(async () => void (await gateway.close(0)));
-    return gateway;
-  };
-  onTestFinished(async () => void (await main.close(0)));
-  return { main, worker, made, errors };
-}
+const PLUGINS = [late, answer];
 
 /** How many of these requests are admitted, by each gateway in turn. */
 async function admitted(gateways: readonly Gateway[], requests: number): Promise<number> {
@@ -61,14 +34,14 @@ async function admitted(gateways: readonly Gateway[], requests: number): Promise
 describe("the rate limits of a program with workers", () => {
   it("a limit holds over all workers, and over one that starts later", async () => {
     const source = config(perMinute(10), ANSWER);
-    const { worker } = program(manualClock(), source);
+    const { worker } = program(manualClock(), source, PLUGINS);
     const workers = [worker(), worker()];
     expect(await admitted(workers, 7)).toBe(7);
     expect(await admitted([...workers, worker()], 9)).toBe(3);
   });
 
   it("a reload with other windows and another max_callers refills no limit, also not for a worker that starts after it", async () => {
-    const { main, worker } = program(manualClock(), config(perMinute(10), ANSWER));
+    const { main, worker } = program(manualClock(), config(perMinute(10), ANSWER), PLUGINS);
     const workers = [worker(), worker()];
     expect(await admitted(workers, 8)).toBe(8);
     const next = config(perMinute(12, { limit_hour: 100, max_callers: 500_000 }), ANSWER);
@@ -80,7 +53,7 @@ describe("the rate limits of a program with workers", () => {
   it("an instance that is removed and added again keeps its counts, in the memory that the main thread has kept", async () => {
     const clock = manualClock();
     const [withIt, without] = [config(perMinute(10), ANSWER), config(ANSWER)];
-    const { main, worker, made } = program(clock, withIt);
+    const { main, worker, made } = program(clock, withIt, PLUGINS);
     const workers = [worker(), worker()];
     expect(await admitted(workers, 8)).toBe(8);
     for (const next of [without, withIt]) {
@@ -94,7 +67,7 @@ describe("the rate limits of a program with workers", () => {
   it("workers use the memory that the main thread made again for an instance that it had forgotten", async () => {
     const clock = manualClock();
     const [withIt, without] = [config(perMinute(3), ANSWER), config(ANSWER)];
-    const { main, worker } = program(clock, withIt);
+    const { main, worker } = program(clock, withIt, PLUGINS);
     const workers = [worker(), worker()];
     expect(await admitted(workers, 9)).toBe(3);
     for (const each of workers) await each.reload(without as never);
@@ -107,15 +80,64 @@ describe("the rate limits of a program with workers", () => {
   });
 
   it("the main thread shows the callers that the workers have seen", async () => {
-    const { main, worker } = program(manualClock(), config(perMinute(10, { limit_by: "header:x-name" }), ANSWER));
+    const { main, worker } = program(manualClock(), config(perMinute(10, { limit_by: "header:x-name" }), ANSWER), PLUGINS);
     const workers = [worker(), worker()];
     for (let i = 0; i < 6; i++) await workers[i % 2]!.inject({ path: "/a/x", headers: { "x-name": `n${i % 5}` } });
     expect(main.metrics()).toMatch(/edge_gateway_rate_limit_callers\{[^}]*\} 5\n/);
   });
 
   it("a plugin that asks for a limiter too late in a worker is at fault, and the log says what to do", async () => {
-    const { worker, errors } = program(manualClock(), config({ name: "late" }));
+    const { worker, errors } = program(manualClock(), config({ name: "late" }), PLUGINS);
     expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
-    expect(JSON.stringify(errors)).toContain('the limiter late is not known to the main thread: ask for limiters in \\"create\\", with the same keys and options in every thread');
+    expect(JSON.stringify(errors)).toContain('the limiter late is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
+  });
+});
+
+describe("memory that plugins share", () => {
+  /** Counts requests in all workers; without workers it has no memory. Asks for memory in `create`, or with the first request. */
+  const counting = (when: "in time" | "late") =>
+    definePlugin({
+      name: "counting",
+      schema: schema.object({}),
+      create(_config, { shared }) {
+        const ask = () => shared("count", Int32Array.BYTES_PER_ELEMENT);
+        const early = when === "in time" ? ask() : null;
+        return () => () => {
+          const memory = early ?? ask();
+          const count = memory === null ? -1 : Atomics.add(new Int32Array(memory), 0, 1) + 1;
+          return { status: 200, headers: [], body: Buffer.from(String(count)) };
+        };
+      },
+    });
+  const COUNTING = { name: "counting" };
+  const count = async (gateway: Gateway, path = "/a/x") => Number((await gateway.inject({ path })).body.toString());
+
+  it("memory that plugins share is the same in all workers, and keeps its contents over reloads that ask for it", async () => {
+    const source = config(COUNTING);
+    const { main, worker } = program(manualClock(), source, [counting("in time")]);
+    const workers = [worker(), worker()];
+    expect([await count(workers[0]!), await count(workers[1]!)]).toEqual([1, 2]);
+    for (const each of [main, ...workers]) await each.reload({ ...source, global: { name: "other" } } as never);
+    expect([await count(workers[0]!), await count(workers[1]!), await count(worker())]).toEqual([3, 4, 5]);
+  });
+
+  it("memory that plugins share is each instance's own", async () => {
+    const two = { services: ["a", "b"].map((name) => ({ ...config(COUNTING).services[0]!, name, base_path: `/${name}` })) };
+    const { worker } = program(manualClock(), two, [counting("in time")]);
+    const gateway = worker();
+    expect([await count(gateway), await count(gateway)]).toEqual([1, 2]);
+    expect(await count(gateway, "/b/x")).toBe(1);
+  });
+
+  it("memory that plugins share is null without workers", async () => {
+    const gateway = new Gateway({ config: config(COUNTING) as never, plugins: [counting("in time")], modules: withAllParts(), log: silentLog });
+    onTestFinished(async () => void (await gateway.close(0)));
+    expect(await count(gateway)).toBe(-1);
+  });
+
+  it("memory that plugins share and ask for too late makes the plugin at fault, and the log says what to do", async () => {
+    const { worker, errors } = program(manualClock(), config(COUNTING), [counting("late")]);
+    expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
+    expect(JSON.stringify(errors)).toContain('the memory \\"count\\" is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
   });
 });

@@ -69,6 +69,25 @@ describe("the plugin response_cache", () => {
     expect(origin.requests).toBe(2);
   });
 
+  it.each(PROTOCOLS)("the plugin response_cache serves ranges of a response of an upstream over %s, one or several, over HTTP/1.1 and HTTP/2", async (protocol) => {
+    const origin = await restartableBackend(protocol);
+    const content = Array.from({ length: 50_000 }, (_each, i) => String(i % 10)).join("");
+    origin.answer = (_request, response) => void response.writeHead(200, { "cache-control": "max-age=60", etag: '"1"' }).end(content);
+    const compress = { name: "compress" };
+    const { port } = await running(oneService(origin.port, { ...speaking(protocol), plugins: [compress, CACHE] }, H2C));
+    const session = h2Session(port);
+    await overHttp1(port);
+    for (const get of [(headers: Record<string, string>) => overHttp1(port, headers), (headers: Record<string, string>) => overHttp2(session, headers)]) {
+      expect(await get({ range: "bytes=20005-40004", "accept-encoding": "gzip" })).toEqual({ status: 206, body: content.slice(20_005, 40_005), cacheStatus: expect.stringContaining("; hit;") });
+      const several = await get({ range: "bytes=0-19999, -20000", "if-range": '"1"' });
+      expect([several.status, several.body.split("\r\n\r\n").length]).toEqual([206, 3]);
+      for (const part of [content.slice(0, 20_000), content.slice(-20_000)]) expect(several.body).toContain(`\r\n\r\n${part}\r\n--`);
+      expect(await get({ range: "bytes=50000-" })).toMatchObject({ status: 416, body: expect.stringContaining("range_not_satisfiable") });
+      expect(await get({ range: "bytes=0-1", "if-range": '"0"' })).toMatchObject({ status: 200, body: content });
+    }
+    expect(origin.requests).toBe(1);
+  });
+
   it("the plugin response_cache works at any level, behind authentication, and keeps stored responses over reloads", async () => {
     const origin = await backend((_request, response) => void response.writeHead(200, { "cache-control": "public, max-age=60" }).end("ok"));
     const key = { name: "key_auth", config: { key: "k" } };

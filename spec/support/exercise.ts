@@ -50,6 +50,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     clock,
     counters: memoryCounters(clock),
     keep: (_name, _settings, make) => make(),
+    shared: () => null,
     verdicts: new SharedMemory(1024 * 1024),
     client: (options) => new HttpClient({ clock, ...ANYWHERE, ...options }),
     verifiedClaims: null,

@@ -15,6 +15,8 @@ export interface FetchOptions {
   readonly isBackground: boolean;
   /** `clock.now()`. */
   readonly startedAt: number;
+  /** See `Entry`. */
+  readonly changes: number;
 }
 
 export class Fetches {

@@ -7,31 +7,38 @@ import { hasHeader, headerValue, headerValues, NameMap, nameSet, tokens, without
 import type { Reply } from "../../http/reply.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./store.ts";
+import { targetedDirectives } from "./targeted_control.ts";
 
 /**
- * The cache-related parts of a request (§5.2.1): its directives, in milliseconds, and whether it has credentials (`known`: an auth
- * plugin knows the caller), conditions that a stored reply can answer, or a header that only the origin can evaluate.
+ * The cache-related parts of a request (§5.2.1): its directives, in milliseconds, its Range header or null, and whether it has credentials
+ * (`known`: an auth plugin knows the caller), conditions that a stored reply can answer, or a header that only the origin can evaluate.
  */
 export function cacheRequestOf(headers: HeaderList, known: boolean) {
-  const has = { authorised: known, conditional: false, bypass: false, directed: false };
+  const has = { authorised: known, conditional: false, bypass: false, directed: false, ranged: false };
   for (let i = 0; i < headers.length; i += 2) {
     const kind = RELEVANT.get(headers[i]!);
     if (kind !== undefined) has[kind] = true;
   }
-  const { authorised, conditional, bypass, directed } = has;
-  return { ...(directed ? requestDirectives(headers) : NO_DIRECTIVES), authorised, conditional, bypass };
+  const { authorised, conditional, directed } = has;
+  const range = has.ranged ? headerValues(headers, "range").join() : null;
+  const bypass = has.bypass || (range !== null && !BYTES.test(range));
+  return { ...(directed ? requestDirectives(headers) : NO_DIRECTIVES), authorised, conditional, bypass, range };
 }
 
 export type CacheRequest = Readonly<ReturnType<typeof cacheRequestOf>>;
 
-const BYPASSING = ["range", "if-range", "if-match", "if-unmodified-since"];
+/** Other units are the origin's business (RFC 9110 §14.1). */
+const BYTES = /^bytes=/i;
+/** A cache does not evaluate these conditions (§4.3.2). */
+const BYPASSING = ["if-match", "if-unmodified-since"];
 const OVERRIDING = ["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"];
-const RELEVANT = new NameMap<"authorised" | "conditional" | "bypass" | "directed">([
+const RELEVANT = new NameMap<"authorised" | "conditional" | "bypass" | "directed" | "ranged">([
   ["authorization", "authorised"],
   ["if-none-match", "conditional"],
   ["if-modified-since", "conditional"],
   ["cache-control", "directed"],
   ["pragma", "directed"],
+  ["range", "ranged"],
   ...[...BYPASSING, ...OVERRIDING].map((name) => [name, "bypass"] as const),
 ]);
 
@@ -77,7 +84,8 @@ const EVENTS = /^text\/event-stream/i;
 
 /** How a reply to GET may be stored; null if it may not (§3) or could never be used. */
 export function storable(status: number, given: HeaderList, authorised: boolean, timing: Timing, defaultTtl: number): Storable | null {
-  const all = directives(given, "cache-control");
+  const targeted = targetedDirectives(given);
+  const all = targeted ?? directives(given, "cache-control");
   if (status < 200 || status === 206 || status === 304) return null;
   // must-understand overrides no-store if the status is understood (§5.2.2.3).
   if (all.has("must-understand") ? !UNDERSTOOD.has(status) : all.has("no-store")) return null;
@@ -89,7 +97,8 @@ export function storable(status: number, given: HeaderList, authorised: boolean,
   const headers = keptHeaders(given, all, timing.wall);
   const vary = tokens(headers, "vary");
   if (vary.includes("*")) return null;
-  const explicit = explicitLifetime(given, all, timing.wall);
+  // A targeted header also replaces Expires and Pragma (RFC 9213 §2.2).
+  const explicit = lifetimeIn(all) ?? (targeted === null ? lifetimeByExpires(given, timing.wall) : undefined);
   if (explicit === undefined && !all.has("public") && !HEURISTIC.has(status)) return null;
   const terms: Terms = {
     lifetime: explicit ?? (defaultTtl > 0 ? defaultTtl : heuristicLifetime(headers, timing.wall)),
@@ -129,9 +138,12 @@ const NEVER_KEPT = [
 ];
 
 /** The lifetime set by the origin in milliseconds, 0 if it is invalid; undefined if there is none (§4.2.1). */
-function explicitLifetime(given: HeaderList, all: Directives, wall: number): number | undefined {
+function lifetimeIn(all: Directives): number | undefined {
   const lifetime = milliseconds(all, "s-maxage") ?? milliseconds(all, "max-age");
-  if (lifetime !== undefined) return lifetime || 0;
+  return lifetime === undefined ? undefined : lifetime || 0;
+}
+
+function lifetimeByExpires(given: HeaderList, wall: number): number | undefined {
   const expires = headerValues(given, "expires");
   if (expires.length === 0) return undefined;
   if (expires.some((each) => each !== expires[0])) return 0;
@@ -215,7 +227,10 @@ export function validating(headers: HeaderList, stored: HeaderList): HeaderList 
   return result;
 }
 
-export const CONDITIONS = nameSet(["if-none-match", "if-modified-since"]);
+const CONDITIONS = nameSet(["if-none-match", "if-modified-since"]);
+
+/** What a client asks for itself, and no renewal in the background. */
+export const OF_THE_CLIENT = nameSet(["if-none-match", "if-modified-since", "range", "if-range"]);
 
 /** Whether a 304 is about this reply (§4.3.4): it names no entity tag, or the same one. */
 export function confirms(given: HeaderList, stored: HeaderList): boolean {

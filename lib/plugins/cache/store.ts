@@ -2,6 +2,7 @@
  * Stores replies by target and Vary within a limit of bytes: the least recently used is dropped first.
  */
 import { headerValues, type HeaderList } from "../../http/headers.ts";
+import type { Changes } from "./changes.ts";
 
 /** The conditions for using a stored reply (sections of RFC 9111); times in milliseconds. */
 export interface Terms {
@@ -34,6 +35,8 @@ export interface Entry {
   readonly terms: Terms;
   /** `clock.now()` when its head was received. */
   readonly cameAt: number;
+  /** `changesOf` its target before the upstream was asked. */
+  readonly changes: number;
 }
 
 /** An entry, or a note that the replies of a target cannot be shared. */
@@ -48,6 +51,8 @@ interface Item {
 
 export class CacheStore {
   readonly #most: number;
+  /** Null: no other worker changes targets. */
+  readonly #changes: Changes | null;
   #used = 0;
   /** Bytes of `#used` that dropping entries would not free. */
   #fixed = 0;
@@ -59,8 +64,9 @@ export class CacheStore {
   readonly #order = new Set<Item>();
   #closed = false;
 
-  constructor(mostBytes: number) {
+  constructor(mostBytes: number, changes: Changes | null = null) {
     this.#most = mostBytes;
+    this.#changes = changes;
   }
 
   /** Bytes of all entries, reservations and bodies that are being sent. Never more than the bound. */
@@ -76,12 +82,15 @@ export class CacheStore {
   find(key: string, audience: string, headers: HeaderList): Entry | null {
     const group = this.#groups.get(key);
     if (group === undefined) return null;
+    const changes = this.changesOf(key);
     for (const item of group) {
       if (item.entry === null || item.entry.audience !== audience || !isFor(item.entry, headers)) continue;
+      if (item.entry.changes !== changes) continue;
       this.#order.delete(item);
       this.#order.add(item);
       return item.entry;
     }
+    this.#dropWhere(key, (entry) => entry !== null && entry.changes !== changes);
     return null;
   }
 
@@ -90,8 +99,14 @@ export class CacheStore {
     return this.#group(key).find(({ entry }) => entry?.audience === audience)?.entry?.vary ?? null;
   }
 
-  /** Replaces the entries that match these request headers. False if there is no room. */
+  /** How often a target has changed, in all workers. */
+  changesOf(key: string): number {
+    return this.#changes === null ? 0 : this.#changes.of(key);
+  }
+
+  /** Replaces the entries that match these request headers. False if there is no room, or if the target has changed meanwhile. */
   put(entry: Entry, headers: HeaderList): boolean {
+    if (entry.changes !== this.changesOf(entry.key)) return false;
     this.#dropWhere(entry.key, (other) => other === null || (other.audience === entry.audience && isFor(other, headers)));
     return this.#add({ key: entry.key, bytes: bytesOf(entry) - (entry.body?.length ?? 0), entry, until: 0 });
   }
@@ -105,8 +120,9 @@ export class CacheStore {
     this.#dropWhere(entry.key, (other) => other === entry);
   }
 
-  /** All entries and notes of a target. */
-  removeAll(key: string): void {
+  /** The target has changed: drops its entries and notes, and outdates its entries in all other workers. */
+  change(key: string): void {
+    this.#changes?.add(key);
     this.#dropWhere(key, () => true);
   }
 

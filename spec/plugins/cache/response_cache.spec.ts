@@ -1,75 +1,15 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { Call, type Exchange, type ExchangeParts } from "../../../lib/http/exchange.ts";
-import type { Handler } from "../../../lib/http/handler.ts";
-import { headerValue, headerValues, type HeaderList } from "../../../lib/http/headers.ts";
+import type { Exchange, ExchangeParts } from "../../../lib/http/exchange.ts";
+import { headerValue, headerValues } from "../../../lib/http/headers.ts";
 import { discard, problem, type Reply } from "../../../lib/http/reply.ts";
 import { responseCache } from "../../../lib/plugins/cache/response_cache.ts";
 import { turn } from "../../support/addresses.ts";
-import { manualClock, type ManualClock } from "../../support/clock.ts";
-import { atOnce, checked, instance, madeUpExchange, madeUpTools, problemOf } from "../../support/exercise.ts";
+import { manualClock } from "../../support/clock.ts";
+import { atOnce, checked, instance, madeUpTools, problemOf } from "../../support/exercise.ts";
 import { gate } from "../../journeys/harness.ts";
+import { aCall, anExchange, cached, flat, FRESH, ok, read } from "./cached.ts";
 import { CASES, type Headers, type Step } from "./response_cache.cases.ts";
-
-type Answer = (exchange: Exchange, nth: number) => Reply | Promise<Reply>;
-
-interface Origin {
-  readonly clock: ManualClock;
-  /** What has reached it. */
-  readonly asked: Exchange[];
-  get(parts?: Partial<ExchangeParts>): Promise<Got>;
-  /** As the plugin returns it. */
-  handle: Handler;
-}
-
-interface Got {
-  readonly status: number;
-  readonly body: string;
-  readonly headers: HeaderList;
-  readonly cacheStatus: string | undefined;
-}
-
-/** The plugin in front of an origin that gives `answer`. */
-function cached(answer: Answer, config: object = {}): Origin {
-  const clock = manualClock();
-  const asked: Exchange[] = [];
-  const handle = instance(responseCache, config, madeUpTools({ clock }))((exchange) => {
-    asked.push(exchange);
-    return answer(exchange, asked.length);
-  });
-  const get = async (parts: Partial<ExchangeParts> = {}) => {
-    const exchange = anExchange(parts);
-    const got = await read(await handle(exchange));
-    exchange.call.close();
-    return got;
-  };
-  return { clock, asked, handle, get };
-}
-
-function anExchange(parts: Partial<ExchangeParts> = {}): Exchange {
-  return madeUpExchange({ call: aCall(), ...parts });
-}
-
-function aCall(id = "request-1", trustedRemote = false): Call {
-  return new Call({ id, remoteAddress: "192.0.2.1", trustedRemote, startedAt: 0, inform: () => {} });
-}
-
-async function read({ status, headers, body }: Reply): Promise<Got> {
-  const chunks: Buffer[] = [];
-  if (Buffer.isBuffer(body)) chunks.push(body);
-  else if (body !== null) for await (const chunk of body) chunks.push(chunk as Buffer);
-  return { status, headers, body: Buffer.concat(chunks).toString(), cacheStatus: headerValue(headers, "cache-status") };
-}
-
-function flat(headers: Headers): string[] {
-  return Object.entries(headers).flatMap(([name, value]) => (typeof value === "string" ? [name, value] : value.flatMap((each) => [name, each])));
-}
-
-function ok(headers: Headers, body: string | Readable = "hello"): Reply {
-  return { status: 200, headers: flat(headers), body: typeof body === "string" ? Buffer.from(body) : body };
-}
-
-const FRESH = { "Cache-Control": "max-age=60" };
 
 describe("RFC 9111, case by case", () => {
   it.each(CASES.map((each, i) => [`${each.section}: ${each.promise} (${i})`, each] as const))("%s", async (_title, { steps, defaultTtl = 0 }) => {
@@ -132,7 +72,10 @@ describe("the Cache-Status header (RFC 9211)", () => {
     ["what is not stored", "fwd=uri-miss;", {}, {}],
     ["another variant", "fwd=vary-miss;", { headers: ["A", "2"] }, { ...FRESH, Vary: "A" }],
     ["another method", "fwd=method", { method: "PUT" }, FRESH],
-    ["a range", "fwd=bypass", { headers: ["Range", "bytes=0-1"] }, FRESH],
+    ["a range", "hit;", { headers: ["Range", "bytes=0-1"] }, FRESH],
+    ["a range of what is stale", "fwd=stale;", { headers: ["Range", "bytes=0-1"] }, { "Cache-Control": "max-age=0", ETag: '"1"' }],
+    ["a range in another unit", "fwd=bypass", { headers: ["Range", "lines=0-1"] }, FRESH],
+    ["a condition for the origin", "fwd=bypass", { headers: ["If-Match", '"1"'] }, FRESH],
     ["a wish for news", "fwd=request;", { headers: ["Cache-Control", "no-cache"] }, FRESH],
     ["what is stale", "fwd=stale;", {}, { "Cache-Control": "max-age=0", ETag: '"1"' }],
   ])("%s: %s", async (_what, expected, parts, says) => {
@@ -187,6 +130,21 @@ describe("targets", () => {
       await ask("one.example", { method: "POST", path: "/a" });
       expect((await ask("one.example")).cacheStatus).toContain("uri-miss");
       expect((await ask("two.example")).cacheStatus).toContain("hit");
+    }
+  });
+});
+
+describe("interim responses", () => {
+  it("interim responses of the upstream are sent to the client that waits for it, and are not stored", async () => {
+    const origin = cached(({ call }) => {
+      call.inform(103, ["Link", "</style.css>; rel=preload"]);
+      return ok(FRESH);
+    });
+    for (const expected of [[[103, ["Link", "</style.css>; rel=preload"]]], []]) {
+      const got: unknown[] = [];
+      const { headers } = await origin.get({ call: aCall("1", false, (status, informed) => void got.push([status, informed])) });
+      expect(got).toEqual(expected);
+      expect(headerValue(headers, "link")).toBeUndefined();
     }
   });
 });

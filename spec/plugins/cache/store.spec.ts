@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { Changes, CHANGES_BYTES } from "../../../lib/plugins/cache/changes.ts";
 import { bytesOf, CacheStore, variantOf, type Entry } from "../../../lib/plugins/cache/store.ts";
 import { random } from "../../support/random.ts";
 
 function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
   const terms = { lifetime: 1, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
-  return { key, audience: "", vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, ...parts };
+  return { key, audience: "", vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, changes: 0, ...parts };
 }
 
 describe("the store of a cache", () => {
@@ -14,6 +15,14 @@ describe("the store of a cache", () => {
     store.find("a", "", []);
     store.put(entry("d", 1_000), []);
     expect(["a", "b", "c", "d"].map((key) => store.find(key, "", []) !== null)).toEqual([true, false, true, true]);
+  });
+
+  it("the store of a cache gives back the memory of replies that another worker's change has outdated, when they are looked for", () => {
+    const changes = new Changes(new ArrayBuffer(CHANGES_BYTES));
+    const store = new CacheStore(100_000, changes);
+    for (const a of ["1", "2"]) store.put(entry("a", 1_000, { vary: ["a"], variant: `=${a}\n` }), ["A", a]);
+    changes.add("a");
+    expect([store.find("a", "", ["A", "1"]), store.varyOf("a", ""), store.used]).toEqual([null, null, 0]);
   });
 
   it("the store of a cache counts the bytes of headers, keys and bodies", () => {
@@ -41,7 +50,7 @@ describe("the store of a cache", () => {
           if (reserved.length > 0) store.release(reserved.pop()!);
           break;
         case 2:
-          store.removeAll(key);
+          store.change(key);
           break;
         case 3:
           store.markUnshared(key, i);
@@ -93,7 +102,7 @@ describe("the store of a cache", () => {
     store.put(open, []);
     expect([store.find("a", "guarded", []), store.find("a", "open", []), store.find("a", "", [])]).toEqual([guarded, open, null]);
     expect([store.varyOf("a", "guarded"), store.varyOf("a", "open"), store.varyOf("a", "")]).toEqual([["v"], [], null]);
-    store.removeAll("a");
+    store.change("a");
     expect([store.find("a", "guarded", []), store.find("a", "open", [])]).toEqual([null, null]);
     expect(store.used).toBe(0);
   });

@@ -1,0 +1,36 @@
+import { onTestFinished } from "vitest";
+import { silentLog } from "../../lib/base/log.ts";
+import { withAllParts } from "../../lib/gateway/all_parts.ts";
+import { Gateway } from "../../lib/gateway/gateway.ts";
+import type { GatewayOptions } from "../../lib/index.ts";
+import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
+import type { ManualClock } from "./clock.ts";
+
+/** Gateways as the threads of one program have them: each compiles the same configuration, with the memory that the main one has made. */
+export function program(clock: ManualClock, source: object, plugins: readonly AnyPlugin[]) {
+  const made = new Map<string, SharedArrayBuffer>();
+  const errors: unknown[] = [];
+  const log = { ...silentLog, error: (_message: string, fields: unknown) => void errors.push(fields) };
+  const options = (value: object): GatewayOptions => ({ config: value as never, plugins, modules: withAllParts(), clock, log });
+  const main = new Gateway(options(source), {
+    ...{ id: 1, place: -1, count: 2 },
+    memory(name, bytes) {
+      made.set(name, new SharedArrayBuffer(bytes));
+      return made.get(name)!;
+    },
+  });
+  const given = (name: string) => {
+    const memory = made.get(name);
+    if (memory === undefined) throw new Error(`no memory ${name}`);
+    return memory;
+  };
+  let lastId = 1;
+  /** A worker that starts now. */
+  const worker = (value = source) => {
+    const gateway = new Gateway(options(value), { id: ++lastId, place: lastId % 2, count: 2, memory: given });
+    onTestFinished(async () => void (await gateway.close(0)));
+    return gateway;
+  };
+  onTestFinished(async () => void (await main.close(0)));
+  return { main, worker, made, errors };
+}
