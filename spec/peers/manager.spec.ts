@@ -21,7 +21,7 @@ const opened = (config: ConfigInput, options?: Parameters<typeof openOverview>[2
 
 const CHECK_MS = 500;
 
-/** A shop with two upstreams that are checked, and plugins on every level. */
+/** A shop with two upstreams that are checked, one of them a canary, and plugins on every level. */
 function shop(ports: readonly number[]): ConfigInput {
   return {
     global: { name: "corner shop", plugins: [{ name: "cors", config: { allow_origins: ["https://shop.example"] } }] },
@@ -29,7 +29,9 @@ function shop(ports: readonly number[]): ConfigInput {
       {
         name: "shop",
         base_path: "/shop",
-        upstreams: ports.map((port, i) => ({ id: `till-${i + 1}`, host: "127.0.0.1", port })),
+        upstreams: ports.map((port, i) => ({ id: `till-${i + 1}`, host: "127.0.0.1", port, ...(i > 0 && { group: "canary" }) })),
+        split: [{ group: "canary", percent: 50 }],
+        sticky: { cookie: "till" },
         health: { enabled: true, interval_ms: CHECK_MS, timeout_ms: 400, unhealthy_threshold: 1, healthy_threshold: 1 },
         plugins: [{ name: "request_size_limit", config: { max_payload_size: 1000 } }],
         routes: [
@@ -311,6 +313,7 @@ describe("every page", () => {
     expect(await focused()).toBe("Routes");
     await page.keyboard.press("Enter");
     await heading(page, "Routes");
+    await page.getByRole("link", { name: "list", exact: true }).waitFor();
     // Focus has gone along, and is to be seen.
     expect(await page.evaluate('document.activeElement?.tagName')).toBe("H1");
     for (let i = 0; i < 12 && !(await page.evaluate('document.activeElement?.matches("th button")')); i++) await page.keyboard.press("Tab");

@@ -128,6 +128,19 @@ describe("a service with a split", () => {
     expect(await allFaultsOf(page)).toEqual([]);
   });
 
+  it("counts what is too much for a drawing, and has all of it in the details", async () => {
+    const split = Array.from({ length: 8 }, (_, i) => ({ group: "canary", percent: 1, match: { headers: { "X-Trial": `${i}` } } }));
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port, { split }));
+    await page.goto(`${managerUrl}#/routes/shop/list`);
+    const strategy = page.locator(".stage--strategy");
+    // A sticky cookie, two splits of the shop, eight more, and the balance factor.
+    await strategy.getByText("and 6 more").waitFor();
+    expect(await strategy.innerText()).not.toContain("X-Trial = 7");
+    await strategy.click();
+    await page.getByRole("definition").filter({ hasText: "1 % to canary where header X-Trial = 7" }).waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+  });
+
   it("sends a request that fits the conditions of a split to its group, as the page Try it says", async () => {
     const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
     // As written by hand: a link of the UI escapes the second question mark.

@@ -1,5 +1,5 @@
 /**
- * Formats numbers, rates, durations, shares and times for people; "–" stands for a missing value.
+ * Formats lists, numbers, rates, durations, shares and times for people; "–" stands for a missing value.
  */
 
 const NOTHING = "–";
@@ -13,6 +13,11 @@ const plain = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const hundredths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 const local = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+
+/** "a, b and 3 more" */
+export function listed(names: readonly string[], most: number): string {
+  return names.slice(0, most).join(", ") + (names.length > most ? ` and ${number(names.length - most)} more` : "");
+}
 
 /** 1234567 → "1.2 M", 12345 → "12,345", 12.34 → "12.3", 0.123 → "0.12": about three significant digits. */
 export function number(n: number): string {

@@ -4,7 +4,7 @@
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
-import { ago, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
+import { ago, listed, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { errorSamples, requestSamples, timeSamples } from "./history.ts";
 import type { Known, OpenPage } from "./page.ts";
@@ -212,10 +212,6 @@ function certificateRow({ where, names, common_name: commonName, not_after: end 
     el("div", {}, el("div", { class: "certificate__names" }, names.length > 0 ? listed(names, 4) : commonName === null ? "no names" : `${commonName} (a common name only: browsers refuse it)`), el("div", { class: "muted" }, where)),
     el("span", { class: `badge badge--${tone}`, title: moment(end) }, text),
   );
-}
-
-function listed(names: readonly string[], most: number): string {
-  return names.slice(0, most).join(", ") + (names.length > most ? ` and ${names.length - most} more` : "");
 }
 
 function card(title: string, aside: Child, ...children: readonly Child[]): HTMLElement {

@@ -5,7 +5,7 @@
 import type { Figures, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { el, replace, setText, svg } from "./dom.ts";
-import { milliseconds, percent, perSecond } from "./format.ts";
+import { milliseconds, number, percent, perSecond } from "./format.ts";
 import type { Share } from "./balancing.ts";
 import { flowThrough, type Flow, type Level } from "./inventory.ts";
 import { breakable, groupBadge, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
@@ -46,6 +46,8 @@ export interface Traffic {
 const MAX_DRAWN = 12;
 /** With more upstreams only names, states and shares are shown. */
 const MAX_DETAILED = 5;
+/** Further notes of a stage are only counted; its details have all of them. */
+const MAX_NOTES = 6;
 const LEVELS: readonly Level[] = ["global", "service", "route"];
 
 interface Stage {
@@ -139,7 +141,8 @@ export class Pipeline {
       { type: "button", class: `stage stage--${kind}`, "aria-expanded": "false", "aria-controls": this.#panel.id },
       el("span", { class: "stage__name" }, ...breakable(name)),
       el("span", { class: "stage__text" }, ...breakable(text)),
-      ...notes.map((note) => el("span", { class: "stage__note" }, ...breakable(note))),
+      ...notes.slice(0, MAX_NOTES).map((note) => el("span", { class: "stage__note" }, ...breakable(note))),
+      notes.length > MAX_NOTES && el("span", { class: "stage__note" }, `and ${number(notes.length - MAX_NOTES)} more`),
       ...lines,
     );
     const stage: Stage = { button, lines, title, details };

@@ -5,6 +5,7 @@ import type { PluginConfig, ServiceConfig } from "./api.ts";
 import { circuitLabel, upstreamLabel, usableLabel, type Label } from "./state_labels.ts";
 import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
+import { listed } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { figuresByName, healthOf, warningCounts, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
@@ -65,12 +66,15 @@ function serviceName({ name, routes }: ServiceConfig, warningsOf: () => number):
   return withWarnings([link(hashFor("services", name), name), count], warningsOf);
 }
 
+/** Groups named in the table; further ones are only counted. */
+const MOST_GROUPS = 3;
+
 function strategyPart({ protocol, load_balancing_strategy, hash_on: hashOn, sticky, split = [] }: ServiceConfig): Part {
   const groups = [...new Set(split.map(({ group }) => group))];
   const more = [
     hashOn === undefined ? "" : `on ${hashedText(hashOn)}`,
     sticky === undefined ? "" : `sticky by ${sticky.cookie}`,
-    groups.length === 0 ? "" : `split to ${groups.join(", ")}`,
+    groups.length === 0 ? "" : `split to ${listed(groups, MOST_GROUPS)}`,
     `over ${protocol}`,
   ];
   return fixedPart(load_balancing_strategy, ...more.filter((text) => text !== "").map((text) => el("span", { class: "muted sub" }, text)));

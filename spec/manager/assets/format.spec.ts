@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ago, milliseconds, moment, number, percent, perSecond, until } from "../../../lib/manager/assets/format.ts";
+import { ago, listed, milliseconds, moment, number, perSecond, percent, until } from "../../../lib/manager/assets/format.ts";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const before = (ms: number) => new Date(NOW - ms).toISOString();
@@ -64,6 +64,12 @@ describe("figures", () => {
     [0 / 0, "–"],
   ])("writes a share of %d as %s", (share, text) => {
     expect(percent(share)).toBe(text);
+  });
+});
+
+describe("lists", () => {
+  it("name the first few, and count the others", () => {
+    expect([listed([], 2), listed(["a", "b"], 2), listed(["a", "b", "c"], 2)]).toEqual(["", "a, b", "a, b and 1 more"]);
   });
 });
 
