@@ -114,10 +114,10 @@ describe("a split by request", () => {
       });
       meet();
       let canary = 0;
-      for (let i = 0; i < 40_000; i++) if (split.pick({} as Exchange, []) === v2) canary++;
+      for (let i = 0; i < 800_000; i++) if (split.pick({} as Exchange, []) === v2) canary++;
       return canary;
     });
-    expect(found.reduce((sum, each) => sum + each)).toBe(6000);
+    expect(found.reduce((sum, each) => sum + each)).toBe(120_000);
   });
 });
 
