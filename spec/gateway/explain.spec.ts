@@ -113,6 +113,50 @@ describe("explain for a request that matches", () => {
   });
 });
 
+describe("explain for a service whose upstream depends on the request", () => {
+  const own = async (parts: Parameters<typeof oneService>[1], question: Partial<Question> = {}) => {
+    const upstreams = ["a", "b", "c"].map((id, i) => ({ id, host: "127.0.0.1", port: 9 + i }));
+    const gateway = createGateway({ config: oneService([], { upstreams, ...parts }) });
+    const explanation = await gateway.explain({ method: "GET", url: "/a/x", ...question });
+    await gateway.close(0);
+    return explanation;
+  };
+  const hash = { load_balancing_strategy: "hash", hash_on: "header:X-Tenant" } as const;
+
+  it("explain names the upstream that a hash leads to, which is the one that gets the request", async () => {
+    const origins = [await backend((_request, response) => response.end("a")), await backend((_request, response) => response.end("b")), await backend((_request, response) => response.end("c"))];
+    const upstreams = origins.map(({ port }, i) => ({ id: "abc"[i]!, host: "127.0.0.1", port }));
+    const { gateway } = await running(oneService([], { ...hash, upstreams }));
+    for (let i = 0; i < 10; i++) {
+      const headers = { "X-Tenant": `t${i}` };
+      const { reasons, strategy, hashOn } = await gateway.explain({ method: "GET", url: "/a/x", headers });
+      const { body } = await gateway.inject({ path: "/a/x", headers });
+      expect(reasons).toContain(`Its hash of header:X-Tenant leads to upstream "${String(body)}".`);
+      expect([strategy, hashOn]).toEqual(["hash", "header:X-Tenant"]);
+    }
+  });
+
+  it("explain says that a request without the value goes to each upstream in turn, and what bounds the load of an upstream", async () => {
+    expect((await own(hash)).reasons).toContain("The request has no value for hash_on header:X-Tenant: such requests go to each upstream in turn.");
+    const { reasons } = await own({ ...hash, hash_balance_factor: 150 }, { headers: { "X-Tenant": "t" } });
+    expect(reasons.join()).toMatch(/leads to upstream "[abc]", unless it has 150 % of the mean load\./);
+    expect((await own({ load_balancing_strategy: "ip_hash" })).reasons.join()).toMatch(/Its hash of client_ip leads to upstream "[abc]"\./);
+    expect((await own({})).reasons.join()).not.toContain("hash");
+  });
+
+  it("explain names no upstream where a plugin answers, or asks another server for what is hashed", async () => {
+    const ask = { name: "forward_auth", config: { url: "http://127.0.0.1:9/" } };
+    expect((await own({ ...hash, plugins: [{ name: "key_auth", config: { key: "k" } }] })).reasons.join()).not.toContain("hash");
+    expect((await own({ ...hash, hash_on: "credential", plugins: [ask] })).reasons.join()).not.toContain("hash");
+  });
+
+  it("explain names the cookie of a sticky service, and no secret", async () => {
+    const explanation = await own({ sticky: { cookie: "node", secret: "0123456789abcdef0123456789abcdef" } });
+    expect([explanation.sticky, explanation.hashOn]).toEqual(["node", null]);
+    expect(JSON.stringify(explanation)).not.toContain("0123456789abcdef");
+  });
+});
+
 describe("explain for a request that is refused", () => {
   it.each([
     ["/shop/a/../b", 400, "path_ambiguous", /dot|“\.\.”/],
