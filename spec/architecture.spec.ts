@@ -205,7 +205,7 @@ describe("what an auditor has to trust", () => {
 
   it("every plugin kind that asks servers says which: tools.client opens no connection to others", () => {
     const asking = sources.filter(({ path, code }) => path.startsWith("lib/plugins/") && /\bclient\(\{/.test(code));
-    expect(asking.map(({ path }) => path).sort()).toEqual(["lib/plugins/forward_auth.ts", "lib/plugins/http_log.ts", "lib/plugins/jwt.ts"]);
+    expect(asking.map(({ path }) => path).sort()).toEqual(["lib/plugins/forward_auth.ts", "lib/plugins/http_log.ts", "lib/plugins/jwt.ts", "lib/plugins/mirror.ts"]);
     expect(asking.filter(({ code }) => !/^  dials: \{ why: /m.test(code))).toEqual([]);
   });
 

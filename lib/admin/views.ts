@@ -104,8 +104,12 @@ export function dryRunView({ outcome, issues, warnings, tests, untested, diff, r
     tests,
     untested,
     diff: diff === null ? null : routeDiffView(diff),
-    requests: requests === null ? null : { checked: requests.checked, other_route: requests.otherRoute, no_route: requests.noRoute, examples: requests.examples },
+    requests: requests === null ? null : requestsView(requests),
   };
+}
+
+function requestsView({ checked, otherRoute, noRoute, undecided, examples }: NonNullable<DryRun["requests"]>) {
+  return { checked, other_route: otherRoute, no_route: noRoute, undecided, examples };
 }
 
 function countersView({ store, state, onError, since, servers }: NonNullable<GatewayStatus["counters"]>) {

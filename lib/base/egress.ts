@@ -15,7 +15,7 @@ export interface Destination {
   /** A host name or an address, IPv6 without brackets. "*": any host, for servers that a Redis Cluster names. */
   readonly host: string;
   readonly port: number;
-  /** "upstream", "health", "jwks", "forward_auth", "http_log", "redis", "otlp", "manager", "admin", or what a plugin kind says. */
+  /** "upstream", "health", "jwks", "forward_auth", "http_log", "mirror", "redis", "otlp", "manager", "admin", or what a plugin kind says. */
   readonly why: string;
 }
 

@@ -21,13 +21,45 @@ export interface Meter {
 
 /** Compiles the pattern, or returns an error. */
 export function linearPattern(source: string): LinearPattern | string {
+  const compiled = statesOf(source);
+  return typeof compiled === "string" ? compiled : matcher(compiled.states, compiled.start);
+}
+
+/** A short text that the pattern matches; null if none is found, as for an assertion in the middle that rules texts out. */
+export function examplePattern(source: string): string | null {
+  const compiled = statesOf(source);
+  if (typeof compiled === "string") return null;
+  const { states, start } = compiled;
+  // A text that leads to each state. A map is iterated over what is added meanwhile, too.
+  const reached = new Map([[start, ""]]);
+  for (const [index, text] of reached) {
+    const state = states[index]!;
+    if (state.kind === "match") continue;
+    const character = state.kind === "one" ? exampleCharacter(state.fits) : "";
+    if (character === null) continue;
+    const longer = text + character;
+    for (const next of state.kind === "fork" ? state.next : [state.next]) if (!reached.has(next)) reached.set(next, longer);
+  }
+  const example = reached.get(MATCH);
+  return example !== undefined && matcher(states, start).test(example, NO_METER) === true ? example : null;
+}
+
+const NO_METER: Meter = { isDue: false, spend() {}, pause: () => Promise.resolve() };
+
+/** Letters and digits first, no control characters. */
+function exampleCharacter(fits: Fits): string | null {
+  for (const usual of "a0A-") if (fits(usual.charCodeAt(0))) return usual;
+  for (let codePoint = 0x21; codePoint < 0xd800; codePoint++) if (codePoint !== 0x7f && fits(codePoint)) return String.fromCodePoint(codePoint);
+  return fits(0x20) ? " " : null;
+}
+
+function statesOf(source: string): { readonly states: readonly State[]; readonly start: number } | string {
   if (source.length > MAX_SOURCE) return `has more than ${MAX_SOURCE} characters`;
   try {
     // Node reports syntax errors best; this expression is never run.
     new RegExp(source, "u");
     const states: State[] = [{ kind: "match" }];
-    const start = new Parser(source, states).choice()(MATCH);
-    return matcher(states, start);
+    return { states, start: new Parser(source, states).choice()(MATCH) };
   } catch (error) {
     if (error instanceof Unsupported) return error.message;
     return `is no regular expression: ${(error as Error).message.replace(/^Invalid regular expression: /, "")}`;

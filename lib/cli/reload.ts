@@ -66,11 +66,12 @@ const REFUSED_REQUESTS = new Set(["bad_request", "request_invalid", "body_too_la
 /** The name that the gateway gives to a text that came without one. */
 const POSTED_AT = /^\S*\(posted\)/;
 
-function requestLines({ checked, other_route: other, no_route: none, examples }: NonNullable<DryRunJson["requests"]>): string[] {
-  if (other + none === 0) return [`of the last ${counted(checked, "request")} none would get another route`];
+function requestLines({ checked, other_route: other, no_route: none, undecided, examples }: NonNullable<DryRunJson["requests"]>): string[] {
+  const open = undecided === 0 ? "" : `; of ${undecided} the route depends on headers, query or cookies, which are not kept`;
+  if (other + none === 0) return [`of the last ${counted(checked, "request")} none would get another route${open}`];
   const nameOf = (place: RoutePlace | null) => (place === null ? "no route" : `${place.service} / ${place.route}`);
   return [
-    `of the last ${counted(checked, "request")}, ${other} would get another route and ${none} none:`,
+    `of the last ${counted(checked, "request")}, ${other} would get another route and ${none} none${open}:`,
     ...examples.map(({ request, before, after }) => `  ${request}: ${nameOf(after)} instead of ${nameOf(before)}`),
   ];
 }

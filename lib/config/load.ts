@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { concealing } from "./concealment.ts";
+import { CONDITIONS } from "./conditions.ts";
 import { byPosition, formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
 import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
@@ -275,14 +276,16 @@ function declarations(root: JsonNode, sources: Sources) {
       const routePath = path(field(route, "path"));
       const written = items(field(route, "methods"));
       const methods = texts(written);
-      const isReadable = routePath !== undefined && methods.length === written.length;
+      const conditions = field(route, "match");
+      const match = conditions === undefined ? undefined : CONDITIONS.check(conditions, [], { issues: [], sources, root });
+      const isReadable = routePath !== undefined && methods.length === written.length && match !== INVALID;
       const given = text(field(route, "name"));
       const name = given ?? (isReadable ? defaultRouteName(methods, routePath) : undefined);
       if (name !== undefined) names.add(name);
       isComplete &&= (field(route, "name") === undefined ? name : given) !== undefined;
-      // Without its invalid methods the route would appear to accept all methods.
+      // Without its invalid methods or conditions the route would appear to accept all requests.
       if (!isReadable || name === undefined) return;
-      list.push({ service: declaredService, route: { name, path: routePath, methods, at: at.concat("routes", j) } });
+      list.push({ service: declaredService, route: { name, path: routePath, methods, match, at: at.concat("routes", j) } });
     });
   });
   const names: RouteNames = { byService, isComplete, written: (name) => withoutValues(name, resolved) };

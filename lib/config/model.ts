@@ -4,6 +4,7 @@
 import { hash } from "node:crypto";
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
 import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
+import { CONDITIONS, type Conditions } from "./conditions.ts";
 import { countersSchema } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
@@ -49,7 +50,7 @@ export interface RouteDeclaration {
   /** `basePath` is null when it cannot be read: the route's own pattern can still be checked. */
   readonly service: { readonly name: string; readonly basePath: string | null; readonly hosts: readonly string[]; readonly at: Path };
   /** No methods: all of them. */
-  readonly route: { readonly name: string; readonly path: string; readonly methods: readonly string[]; readonly at: Path };
+  readonly route: Pick<Route, "name" | "path" | "methods"> & { readonly match?: Conditions | undefined; readonly at: Path };
 }
 
 /** An error of a declared route: its own pattern, or a conflict with another route. */
@@ -146,6 +147,7 @@ function serviceSchema(plugins: Plugins) {
     name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
     path: PATH,
     methods: s.withDefault(s.array(METHOD, { describe: "HTTP methods the route accepts; none means all. GET implies HEAD." }), []),
+    match: s.optional(CONDITIONS),
     plugins: s.withDefault(plugins, []),
   });
   return s.object(

@@ -18,7 +18,7 @@ interface WithPlugins {
   readonly plugins: readonly DisplayedPlugin[];
 }
 
-export type DisplayedRoute = Required<Pick<RouteInput, "name" | "path">> & Pick<RouteInput, "methods"> & WithPlugins;
+export type DisplayedRoute = Required<Pick<RouteInput, "name" | "path">> & Pick<RouteInput, "methods" | "match"> & WithPlugins;
 
 export type DisplayedService = Required<Pick<ServiceInput, "name" | "base_path" | "load_balancing_strategy">> &
   Pick<ServiceInput, "hosts" | "hash_on" | "hash_balance_factor" | "sticky"> &

@@ -71,7 +71,7 @@ const HELP = {
   refused: "Connections that a limit refused.",
   cached: "Requests that response_cache saw, by what it did.",
   plugins: "Time from when a plugin got a request until it passed it on or answered it.",
-  results: "What a plugin reports of its work.",
+  results: "What a plugin reports of its work; of mirror: its copies.",
   callers: "Callers that a rate limit remembers.",
   shared: "Decisions of a rate limit for callers that share one allowance, because its table is full.",
   countersUp: "Whether every server of global.counters that is needed answers.",

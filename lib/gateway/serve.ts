@@ -8,8 +8,9 @@ import type { Log } from "../base/log.ts";
 import type { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import { countBytes } from "../http/body.ts";
+import { headersAskedFor } from "../http/conditions.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
-import { headerValue } from "../http/headers.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -210,8 +211,9 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
   const authority = target.authority ?? inbound.authority;
   const { path, query, encodedSlash } = target;
   tools.recent?.add(method, authority, path);
-  const preflight = method === "OPTIONS" ? findPreflight(inbound, (asked) => snapshot.table.find(authority, asked, path, encodedSlash)) : null;
-  const found = preflight ?? snapshot.table.find(authority, method, path, encodedSlash);
+  const { headers } = inbound;
+  const preflight = method === "OPTIONS" ? findPreflight(headers, (asked, sent) => snapshot.table.find(authority, asked, path, encodedSlash, sent, query)) : null;
+  const found = preflight ?? snapshot.table.find(authority, method, path, encodedSlash, headers, query);
   if (found.kind !== "route") return noRoute(call, found);
   const { params, upstreamPath } = found;
   const { service, route, pattern, handler, meter } = found.target;
@@ -225,7 +227,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
   notes.pattern = pattern;
 
   // 4. Describe the request to the plugins.
-  const { httpVersion, scheme, headers, clientAddress, body, trailers, upgrade } = inbound;
+  const { httpVersion, scheme, clientAddress, body, trailers, upgrade } = inbound;
   const exchange = new Exchange({
     call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
@@ -241,19 +243,23 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
   }
 }
 
+const NO_CONDITIONS = { detail: "No route of this path fits the headers, the query and the cookies of the request." };
 const NO_HOST = { detail: "The request target names no host with an optional port." };
 
+type Find = (method: string, headers: HeaderList) => Found<RouteTarget>;
+
 /** The route that a CORS preflight (Fetch §3.2.2) asks about, where one of its plugins handles preflights; null for all else. */
-function findPreflight({ headers }: Inbound, find: (method: string) => Found<RouteTarget>): Found<RouteTarget> | null {
+function findPreflight(headers: HeaderList, find: Find): Found<RouteTarget> | null {
   const asked = headerValue(headers, "access-control-request-method");
   if (asked === undefined || headerValue(headers, "origin") === undefined) return null;
-  const found = find(asked);
+  const found = find(asked, headersAskedFor(headers));
   return found.kind === "route" && found.target.takesPreflights ? found : null;
 }
 
 function noRoute(call: Call, found: Exclude<Found<RouteTarget>, { readonly kind: "route" }>): Reply {
   if (found.kind === "refused") return problem(call, found.refusal.code, { detail: sentence(found.refusal.detail) });
   if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
+  if (found.kind === "conditions") return problem(call, "route_not_found", NO_CONDITIONS);
   return problem(call, "method_not_allowed", { detail: `This path accepts ${found.allow}.`, headers: ["Allow", found.allow] });
 }
 

@@ -104,9 +104,9 @@ export function targetOf(service: ServiceName, { name, path }: Route, { handler,
   return { service, route: { name, path, audience }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
-export function entryOf(service: Service, { path, methods }: Route, target: RouteTarget): TableEntry<RouteTarget> {
-  const { basePath, hosts } = service;
-  return { basePath, hosts, path, methods, encodedSlashes: service.encodedSlashes === "allow", pathParameters: service.pathParameters === "allow", target };
+export function entryOf<T>(service: Service, { path, methods, match }: Route, target: T): TableEntry<T> {
+  const { basePath, hosts, encodedSlashes, pathParameters } = service;
+  return { basePath, hosts, path, methods, match, encodedSlashes: encodedSlashes === "allow", pathParameters: pathParameters === "allow", target };
 }
 
 /** How requests are received under a configuration. */

@@ -147,6 +147,20 @@ export function byteStream(body: Readable): Readable {
   return bytes;
 }
 
+/**
+ * Calls `begin` when somebody begins to read the body, and the function that it returns with each chunk that is read. Reads nothing itself and
+ * holds nothing back.
+ */
+export function whenRead(body: Readable, begin: () => (chunk: Buffer) => void): void {
+  // A listener for data would begin to read. One for "readable", as iterators have it, decides about the pace all the same.
+  const look = (event: string | symbol) => {
+    if (event !== "data" && event !== "readable") return;
+    body.off("newListener", look);
+    body.on("data", begin());
+  };
+  body.on("newListener", look);
+}
+
 /** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */
 export function countBytes(body: Readable, passed: (bytes: number) => void): void {
   if (body instanceof LentBody) return passed(body.byteLength);

@@ -38,6 +38,8 @@ export interface ClientTls {
 export interface ClientRequestOptions {
   /** "http:" or "https:"; user name and password in it are not sent. */
   readonly url: URL;
+  /** What is requested there, as it is. Default: path and query of the URL. */
+  readonly target?: string;
   /** Default "GET". */
   readonly method?: string;
   /** Without Host and Content-Length, which are added. */
@@ -47,6 +49,8 @@ export interface ClientRequestOptions {
   readonly timeoutMs: number;
   /** Largest body of an answer. */
   readonly maxBytes: number;
+  /** Whether the body of the answer is read only to be discarded: that of the `ClientAnswer` is empty then. Default false. */
+  readonly discards?: boolean;
   /** Cancels the request. */
   readonly signal?: AbortSignal;
 }
@@ -119,7 +123,7 @@ export class HttpClient implements Client {
   }
 
   #send(options: ClientRequestOptions, resolve: (answer: ClientAnswer) => void, reject: (failure: ClientFailure) => void): void {
-    const { url, method = "GET", timeoutMs, maxBytes, signal } = options;
+    const { url, method = "GET", timeoutMs, maxBytes, discards = false, signal } = options;
     let request: ClientRequest | null = null;
     let isOver = false;
     let head: IncomingMessage | null = null;
@@ -150,7 +154,7 @@ export class HttpClient implements Client {
       request = asked;
       asked.on("response", (response) => {
         head = response;
-        receive(response, maxBytes, fail, (answer) => {
+        receive(response, { maxBytes, discards }, fail, (answer) => {
           if (!end()) return;
           // The server may never read the rest of the request, and the agent would keep the connection: the next request would wait in vain.
           if (!asked.writableFinished) asked.destroy();
@@ -179,7 +183,7 @@ export class HttpClient implements Client {
     send();
   }
 
-  #request({ headers = [], body }: ClientRequestOptions, url: URL, method: string): ClientRequest {
+  #request({ headers = [], body, target }: ClientRequestOptions, url: URL, method: string): ClientRequest {
     const list = ["Host", url.host, ...headers];
     if (body !== undefined || !BODILESS.has(method)) list.push("Content-Length", String(body?.length ?? 0));
     const { host, port } = destinationOf(url, this.#why);
@@ -189,7 +193,7 @@ export class HttpClient implements Client {
       method,
       host,
       port,
-      path: url.pathname + url.search,
+      path: target ?? url.pathname + url.search,
       // Flat, as node takes them too.
       headers: list as unknown as OutgoingHttpHeaders,
       setHost: false,
@@ -226,7 +230,7 @@ function agentTls(settings: ClientTls | undefined): TlsAgentOptions {
 
 function receive(
   response: IncomingMessage,
-  maxBytes: number,
+  { maxBytes, discards }: { readonly maxBytes: number; readonly discards: boolean },
   fail: (kind: ClientFailure["kind"], message: string) => void,
   done: (answer: ClientAnswer) => void,
 ): void {
@@ -235,7 +239,7 @@ function receive(
   response.on("data", (chunk: Buffer) => {
     bytes += chunk.length;
     if (bytes > maxBytes) fail("too_large", `the answer has more than ${maxBytes} bytes`);
-    else chunks.push(chunk);
+    else if (!discards) chunks.push(chunk);
   });
   response.on("error", () => fail("unreachable", "the connection broke in the middle of the answer"));
   response.on("end", () => {

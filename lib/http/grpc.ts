@@ -21,7 +21,7 @@ export function grpcReply(call: Call, requestHeaders: HeaderList, reply: Reply):
 const DESCRIBES_BODY = nameSet(["content-type", "content-length", "content-encoding", "content-language"]);
 
 /** `application/grpc`, `application/grpc+proto`, `application/grpc;…`; not `application/grpc-web`, which is plain HTTP. */
-function isGrpc(contentType: string | undefined): boolean {
+export function isGrpc(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/grpc(?:[+; \t]|$)/i.test(contentType);
 }
 

@@ -11,6 +11,7 @@ import { forwardAuth } from "./forward_auth.ts";
 import { httpLog } from "./http_log.ts";
 import { jwt } from "./jwt.ts";
 import { keyAuth } from "./key_auth.ts";
+import { mirror } from "./mirror.ts";
 import { mtls } from "./mtls.ts";
 import type { AnyPlugin } from "./plugin.ts";
 import { rateLimit } from "./rate_limit.ts";
@@ -24,5 +25,5 @@ import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
   keyAuth, rateLimit, mtls, jwt, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination, requestHeaders,
-  responseHeaders, redirect, compress, responseCache, requestValidation, fault,
+  responseHeaders, redirect, compress, responseCache, requestValidation, mirror, fault,
 ];

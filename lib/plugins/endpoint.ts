@@ -7,7 +7,7 @@ import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
 import type { ClientTls } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { isHopByHop, nameSet, type HeaderList } from "../http/headers.ts";
+import { headerValue, headerValues, isHopByHop, nameSet, type HeaderList } from "../http/headers.ts";
 
 /**
  * The text of an http:// or https:// URL, which may contain references. From `secretFrom` on it is masked when shown: services
@@ -48,6 +48,17 @@ export function checkTls(url: string, tls: TlsConfig | undefined, report: (messa
 
 export function clientTls(config: TlsConfig | undefined): ClientTls | undefined {
   return config && { ca: config.ca?.content, cert: config.cert?.content, key: config.key?.content, servername: config.servername };
+}
+
+/** Whose request it is, for a server that trusts the gateway. X-Forwarded-For and -Host of a trusted proxy are passed on, as upstreams get them. */
+export function originHeaders({ call, headers, scheme, authority }: Exchange): HeaderList {
+  let chain = call.remoteAddress;
+  let host = authority;
+  if (call.trustedRemote) {
+    chain = [...headerValues(headers, "x-forwarded-for"), chain].join(", ");
+    host = headerValue(headers, "x-forwarded-host") ?? host;
+  }
+  return ["X-Forwarded-Proto", scheme, "X-Forwarded-Host", host, "X-Forwarded-For", chain, "X-Request-Id", call.id];
 }
 
 /** The name of a header that a plugin may set or copy. */

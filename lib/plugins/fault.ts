@@ -5,7 +5,9 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { evenShare } from "../base/share.ts";
+import { CONDITIONS } from "../config/conditions.ts";
 import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
+import { compileConditions } from "../http/conditions.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -14,7 +16,8 @@ import { definePlugin, type KeptState } from "./plugin.ts";
 
 const schema = object(
   {
-    percent: withDefault(percent({ describe: "Share of the requests that is affected." }), 100),
+    match: optional(CONDITIONS),
+    percent: withDefault(percent({ describe: "Share of the requests, of those that match, that is affected." }), 100),
     delay_ms: optional(integer({ min: 1, max: 600_000, describe: "Time for which an affected request waits, in milliseconds." })),
     status: optional(integer({ min: 200, max: 599, describe: "Status with which an affected request is answered; default: it is passed on." })),
   },
@@ -29,8 +32,10 @@ const schema = object(
 export const fault = definePlugin({
   name: "fault",
   schema,
-  create({ percent: affected, delayMs, status }, { clock, keep, isTrial }) {
-    const isAffected = evenShare(affected);
+  create({ match, percent: affected, delayMs, status }, { clock, keep, isTrial }) {
+    const isChosen = evenShare(affected);
+    const matches = match === undefined ? null : compileConditions(match);
+    const isAffected = ({ headers, query }: Exchange) => (matches === null || matches(headers, query)) && isChosen();
     // In a test or an explanation nobody waits.
     const delays = delayMs === undefined || isTrial ? null : keep("delays", delayMs, () => new Delays(clock, delayMs));
     const headers = ["X-Fault-Injected", [...(delayMs === undefined ? [] : ["delay"]), ...(status === undefined ? [] : ["status"])].join(", ")];
@@ -42,7 +47,7 @@ export const fault = definePlugin({
       const reply = await next(exchange);
       return { ...reply, headers: [...reply.headers, ...headers] };
     };
-    return (next) => (exchange) => (isAffected() ? affect(exchange, next) : next(exchange));
+    return (next) => (exchange) => (isAffected(exchange) ? affect(exchange, next) : next(exchange));
   },
 });
 

@@ -8,9 +8,9 @@ import { CLIENT_TLS } from "../config/model.ts";
 import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
 import type { ClientAnswer, ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList, type NameMap } from "../http/headers.ts";
+import { endToEnd, nameSet, withoutHeaders, type HeaderList, type NameMap } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { checkTls, clientTls, headerName, headerReplacer, httpUrl } from "./endpoint.ts";
+import { checkTls, clientTls, headerName, headerReplacer, httpUrl, originHeaders } from "./endpoint.ts";
 import { definePlugin } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
@@ -79,20 +79,10 @@ export const forwardAuth = definePlugin({
 
 const MAX_BYTES = 1024 * 1024;
 
-/** The headers of the GET. X-Forwarded-For and -Host of a trusted proxy are passed on, as upstreams get them. */
+/** The headers of the GET. */
 function authRequestHeaders(exchange: Exchange, sent: NameMap<string>): HeaderList {
-  const { call, headers, method, scheme, path, query } = exchange;
-  let chain = call.remoteAddress;
-  let host = exchange.authority;
-  if (call.trustedRemote) {
-    chain = [...headerValues(headers, "x-forwarded-for"), chain].join(", ");
-    host = headerValue(headers, "x-forwarded-host") ?? host;
-  }
-  return [
-    ...only(headers, sent),
-    ...["X-Forwarded-Method", method, "X-Forwarded-Proto", scheme, "X-Forwarded-Host", host],
-    ...["X-Forwarded-Uri", path + query, "X-Forwarded-For", chain, "X-Request-Id", call.id],
-  ];
+  const { headers, method, path, query } = exchange;
+  return [...only(headers, sent), "X-Forwarded-Method", method, "X-Forwarded-Uri", path + query, ...originHeaders(exchange)];
 }
 
 /** Only the headers of these names. */

@@ -2,12 +2,14 @@
  * Checks the routes of a configuration: reports broken patterns, and routes that match the same requests.
  */
 import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
+import { canMeet, listOf, type PlacedCondition } from "./conditions.ts";
 import { HostTrees } from "./tree.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 
 /**
  * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same service, or in two
- * services with the same base_path that share a host or both have none. Below different base_paths the longer one wins: no error.
+ * services with the same base_path that share a host or both have none. Below different base_paths the longer one wins, and with more
+ * conditions than another a route is asked before it: no errors. With as many, two routes conflict if a request can fulfil both.
  */
 export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {
   const issues: RouteIssue[] = [];
@@ -21,9 +23,11 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
     if ("error" in parsed) issues.push({ at: [...route.at, "path"], about: "pattern", message: parsed.error });
     else if (base !== null) {
       const lists = trees.routesAt(service.hosts, base.concat(parsed.segments));
-      const earlier = lists.map((list) => firstConflict(list, declaration, base.length)).find((found) => found !== undefined);
-      if (earlier !== undefined) issues.push({ at: [...route.at, "path"], about: "conflict", message: conflict(declaration, earlier) });
-      for (const list of lists) list.push({ declaration, baseLength: base.length });
+      const declared = { declaration, baseLength: base.length, conditions: listOf(route.match) };
+      const earlier = lists.map((list) => firstConflict(list, declared)).find((found) => found !== undefined);
+      const at = [...route.at, route.match === undefined ? "path" : "match"];
+      if (earlier !== undefined) issues.push({ at, about: "conflict", message: conflict(declaration, earlier) });
+      for (const list of lists) list.push(declared);
     }
   }
   return issues;
@@ -33,6 +37,7 @@ interface Declared {
   readonly declaration: RouteDeclaration;
   /** In segments. If two patterns are equal, base_paths of equal length are equal too. */
   readonly baseLength: number;
+  readonly conditions: readonly PlacedCondition[];
 }
 
 /** Null where the base_path cannot be read: the routes below it match nothing. */
@@ -45,19 +50,24 @@ function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteI
 }
 
 /** The earlier route that accepts a method of the later one, whose methods are checked in their order. */
-function firstConflict(list: readonly Declared[], later: RouteDeclaration, baseLength: number): RouteDeclaration | undefined {
-  const earlier = list.filter((each) => each.baseLength === baseLength).map(({ declaration }) => declaration);
+function firstConflict(list: readonly Declared[], { declaration: { route: later }, baseLength, conditions }: Declared): RouteDeclaration | undefined {
+  const isRival = (each: Declared) => each.baseLength === baseLength && each.conditions.length === conditions.length && canMeet(each.conditions, conditions);
+  const earlier = list.filter(isRival).map(({ declaration }) => declaration);
   const takesAll = earlier.find(({ route }) => route.methods.length === 0);
-  if (takesAll !== undefined || later.route.methods.length === 0) return takesAll ?? earlier[0];
-  return later.route.methods.map((method) => earlier.find(({ route }) => route.methods.includes(method))).find((found) => found !== undefined);
+  if (takesAll !== undefined || later.methods.length === 0) return takesAll ?? earlier[0];
+  return later.methods.map((method) => earlier.find(({ route }) => route.methods.includes(method))).find((found) => found !== undefined);
 }
 
 function conflict(later: RouteDeclaration, earlier: RouteDeclaration): string {
   const shared = later.route.methods.filter((method) => earlier.route.methods.length === 0 || earlier.route.methods.includes(method));
   const methods = shared.length > 0 ? shared : earlier.route.methods;
   const where = (of: RouteDeclaration) => `route "${of.route.name}" of service "${of.service.name}"`;
+  const isMatched = later.route.match !== undefined;
   return (
     `${where(later)} and ${where(earlier)} both match ${methods.length === 0 ? "all methods" : [...new Set(methods)].join(", ")}` +
-    ` of "${later.route.path}" below "${later.service.basePath}": give them different paths, methods or hosts`
+    ` of "${later.route.path}" below "${later.service.basePath}"` +
+    (isMatched
+      ? ", and a request can fulfil the conditions of both, which are as many: give the one that comes first more conditions, or both different values of one name"
+      : ": give them different paths, methods or hosts")
   );
 }

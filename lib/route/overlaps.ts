@@ -7,16 +7,10 @@
  */
 import { isOpen, literalAt, type Segment } from "./pattern.ts";
 import { isCovered, keysFrom, PatternIndex, type Indexed } from "./pattern_index.ts";
+import { choiceFor, COMMON_METHODS, fulfilling, unused, type SampleRequest } from "./sample_requests.ts";
 import { spellings } from "./spellings.ts";
-import { methodsOf, otherReading, rankOf, reachable, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";
+import { contenders, methodsOf, otherReading, rankOf, reachable, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";
 import { hostKeys, HostTrees } from "./tree.ts";
-
-export interface SampleRequest {
-  readonly method: string;
-  readonly host: string;
-  /** Without a query. */
-  readonly path: string;
-}
 
 export interface Unreachable<T> {
   readonly target: T;
@@ -26,8 +20,11 @@ export interface Unreachable<T> {
   readonly request: SampleRequest | null;
 }
 
-/** With the same pattern "method" or a longer "base_path"; "specificity": a more specific pattern; "host": another or a more specific host. */
-export type BypassReason = "method" | "base_path" | "host" | "specificity" | "%2F";
+/**
+ * With the same pattern "method", a longer "base_path", or conditions ("match") of one of the two; "specificity": a more specific pattern; "host":
+ * another or a more specific host.
+ */
+export type BypassReason = "method" | "base_path" | "match" | "host" | "specificity" | "%2F";
 
 export interface Taker<T> {
   readonly target: T;
@@ -194,7 +191,9 @@ class Prover<T> {
   }
 
   /** Why a route is unreachable. */
-  hiding({ target, patterns, methods, segments }: Placed<T>): Unreachable<T> {
+  hiding(route: Placed<T>): Unreachable<T> {
+    const { target, patterns, methods, segments } = route;
+    const own = fulfilling(route.conditions);
     const takers = new Set<T>();
     let request: SampleRequest | null = null;
     for (const { key } of patterns) {
@@ -202,10 +201,11 @@ class Prover<T> {
       for (let length = segments.length; length <= this.#longest + 1; length++) {
         const path = this.#sharedPath(segments, segments, length);
         const winners = this.#trees.find(host, path)!;
-        const method = [...methods, ...COMMON_METHODS].find((each) => routeFor(winners, each) !== undefined) ?? methodsOf(winners)[0]!;
-        const taker = routeFor(winners, method)!.target;
-        takers.add(taker);
-        request ??= { method, host, path };
+        const method = [...methods, ...COMMON_METHODS].find((each) => contenders(winners, each).length > 0) ?? methodsOf(winners)[0]!;
+        const taker = routeFor(winners, method, own.headers, own.query);
+        const other = taker ?? contenders(winners, method)[0]!;
+        takers.add(other.target);
+        request ??= { method, ...own, ...(taker === undefined ? choiceFor(other, winners) : null), host, path };
         if (!isOpen(segments) || isOpen(winners[0]!.segments)) break;
       }
     }
@@ -266,8 +266,7 @@ class Prover<T> {
       if (found !== null && !isShared) continue;
       const request = this.#requestTo(route, pattern, guarded.segments);
       if (request === null) continue;
-      const own = guarded.methods.length === 0 || guarded.methods.includes(request.method) ? "base_path" : "method";
-      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? own : "specificity";
+      const reason = !isShared ? "host" : pattern.routes.includes(guarded) ? reasonOf(guarded, route, request) : "specificity";
       found = { target: route.target, reason, request };
       if (isShared) break;
     }
@@ -287,15 +286,15 @@ class Prover<T> {
       for (const opener of list) {
         if (opener !== null && !this.#isOpener(opener, pattern)) break;
         const host = this.#hostOf(opener !== null && keysFrom(opener.key).includes(key) ? opener.key : key);
-        const method = methodTo(route, pattern);
+        const choice = choiceFor(route, pattern.routes);
         // With `%2F` in all its placeholders, which no literal equals.
-        const length = method === null ? null : this.#lengthWonBy(pattern, pattern.segments, host);
-        if (method === null || length === null) continue;
+        const length = choice === null ? null : this.#lengthWonBy(pattern, pattern.segments, host);
+        if (choice === null || length === null) continue;
         const both = opener === null ? [guarded.segments] : [guarded.segments, opener.segments];
         for (const { path, decoded } of spellings(pattern.segments, both, { length, longest: this.#longest, unused: this.#segment })) {
           const winners = this.#trees.find(host, decoded);
           if (winners !== null && (!this.#isOpener(this.#patterns.get(winners)!, pattern) || this.#isRefused(host, decoded, winners))) continue;
-          if (!this.#isRefused(host, path, pattern.routes)) return { method, host, path };
+          if (!this.#isRefused(host, path, pattern.routes)) return { ...choice, host, path };
         }
       }
     }
@@ -333,8 +332,8 @@ class Prover<T> {
   #requestTo(route: Placed<T>, pattern: Pattern<T>, other: readonly Segment[]): SampleRequest | null {
     const host = this.#hostOf(pattern.key);
     const length = this.#lengthWonBy(pattern, other, host);
-    const method = length === null ? null : methodTo(route, pattern);
-    return length === null || method === null ? null : { method, host, path: this.#sharedPath(pattern.segments, other, length) };
+    const choice = length === null ? null : choiceFor(route, pattern.routes);
+    return length === null || choice === null ? null : { ...choice, host, path: this.#sharedPath(pattern.segments, other, length) };
   }
 
   /** The least length at which the first of two patterns wins their shared path, for this host, in segments; null if it wins none. */
@@ -377,22 +376,13 @@ function* endingLike<T>(segments: readonly Segment[], { byTail }: Heads<T>): Gen
   for (const patterns of lists) for (const { routes } of patterns) yield* routes;
 }
 
-const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-
-/** A method that the route takes on this host; null if other routes of the pattern take all. CONNECT is served to nobody. */
-function methodTo<T>(route: Placed<T>, { routes }: Pattern<T>): string | null {
-  const isTaken = (method: string) => method !== "CONNECT" && routeFor(routes, method) === route;
-  const found = [...COMMON_METHODS, ...route.methods].find(isTaken);
-  if (found !== undefined || route.methods.length > 0) return found ?? null;
-  const other = unused("OTHER", new Set(methodsOf(routes)));
-  return isTaken(other) ? other : null;
+/** Why a route of the same pattern takes a request, and not the guarded one. */
+function reasonOf<T>(guarded: Route<T>, taker: Route<T>, { method }: SampleRequest): BypassReason {
+  if (guarded.methods.length > 0 && !guarded.methods.includes(method)) return "method";
+  return taker.baseLength > guarded.baseLength ? "base_path" : "match";
 }
 
 function lacks(guards: ReadonlySet<string>, needed: ReadonlySet<string>): boolean {
   if (guards !== needed) for (const guard of needed) if (!guards.has(guard)) return true;
   return false;
-}
-
-function unused(text: string, used: ReadonlySet<string>): string {
-  for (let i = 1, found = text; ; found = text + ++i) if (!used.has(found)) return found;
 }

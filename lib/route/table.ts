@@ -1,6 +1,10 @@
 /**
- * The route table: finds the route of a request by host, path and method, its parameters, and the path that the upstream is asked for.
+ * The route table: finds the route of a request by host, path, method and conditions, its parameters, and the path that the upstream is asked
+ * for.
  */
+import { compileConditions, type Conditions, type Holds } from "../http/conditions.ts";
+import type { HeaderList } from "../http/headers.ts";
+import { listOf, type PlacedCondition } from "./conditions.ts";
 import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 import { endOf, HostTrees } from "./tree.ts";
@@ -14,6 +18,8 @@ export interface TableEntry<T> {
   readonly path: string;
   /** In upper case; empty: all methods. */
   readonly methods: readonly string[];
+  /** What the request has to fulfil besides; undefined: nothing. */
+  readonly match?: Conditions | undefined;
   /** Whether `%2F` is accepted inside placeholders. */
   readonly encodedSlashes: boolean;
   /** Whether a path that this entry matches without its parameters (`/a` for `/a;x`) may go to a less specific pattern with them. */
@@ -32,25 +38,28 @@ export type Found<T> =
     }
   /** The pattern does not accept the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
   | { readonly kind: "method"; readonly allow: string; readonly routes: readonly T[] }
+  /** Routes of the pattern accept the method, and the request does not fulfil their conditions. */
+  | { readonly kind: "conditions"; readonly routes: readonly T[] }
   /** The path must not be forwarded as it is spelt. `routes` do not accept the spelling; none where nothing matches the path. */
   | { readonly kind: "refused"; readonly refusal: Refusal; readonly routes: readonly T[] }
   | { readonly kind: "none" };
 
-/** A route whose pattern matches a path, whether or not it accepts the method and gets the request. */
+/** A route whose pattern matches a path, whether or not it accepts the method, its conditions hold, and it gets the request. */
 export interface Candidate<T> {
   readonly target: T;
   /** The most specific host under which it was found; "*.example.com" as ".example.com", "" where its service is for all hosts. */
   readonly host: string;
   readonly takes: (method: string) => boolean;
+  readonly match: Conditions | undefined;
 }
 
 export interface RouteTable<T> {
   /**
-   * Host and path alone select the pattern; then its routes decide whether they accept the method and the spelling. A refused request
-   * never falls through to a less specific pattern, which may have fewer guards. `authority` is the Host, with or without port, in any case; `path`
-   * and `encodedSlash` come from `readTarget`.
+   * Host and path alone select the pattern; then its routes decide whether they accept the method, the spelling, headers and query. A refused
+   * request never falls through to a less specific pattern, which may have fewer guards. `authority` is the Host, with or without port, in any
+   * case; `path`, `encodedSlash` and `query` come from `readTarget`. Default: no headers, no query.
    */
-  find(authority: string, method: string, path: string, encodedSlash: boolean): Found<T>;
+  find(authority: string, method: string, path: string, encodedSlash: boolean, headers?: HeaderList, query?: string): Found<T>;
   /** Every route whose pattern matches the path, once, the most specific first. `authority` null: whatever the host. */
   candidates(authority: string | null, path: string): readonly Candidate<T>[];
 }
@@ -60,6 +69,9 @@ export interface Route<T> {
   readonly entry: TableEntry<T>;
   /** The entry's. Equal lists are one list: with ten thousand routes, each object that a look-up visits is a cache miss. */
   readonly methods: readonly string[];
+  readonly conditions: readonly PlacedCondition[];
+  /** Whether a request fulfils the conditions; null: there are none. */
+  readonly holds: Holds | null;
   readonly target: T;
   /** Of base_path and path together. */
   readonly segments: readonly Segment[];
@@ -81,7 +93,7 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
   for (const route of routesOf(entries)) for (const list of trees.routesAt(route.entry.hosts, route.segments)) list.push(route);
 
   return {
-    find(authority, method, path, encodedSlash) {
+    find(authority, method, path, encodedSlash, headers = NO_HEADERS, query = "") {
       const compared = comparable(path);
       const matched = trees.find(authority, compared);
       if (matched === null) return encodedSlash ? { kind: "refused", refusal: ENCODED_SLASH, routes: [] } : NOTHING;
@@ -89,12 +101,14 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
         const others = otherReading(trees, authority, compared, matched);
         if (others.length > 0) return { kind: "refused", refusal: PATH_PARAMETERS, routes: targetsOf(others) };
       }
-      const route = routeFor(matched, method);
+      const route = routeFor(matched, method, headers, query);
       if (encodedSlash) {
         const others = route?.entry.encodedSlashes === true ? decodedReading(trees, authority, compared, matched) : reachable(matched);
         if (others.length > 0) return { kind: "refused", refusal: ENCODED_SLASH, routes: targetsOf(others) };
       }
       if (route !== undefined) return bind(route, path);
+      const accepting = contenders(matched, method);
+      if (accepting.length > 0) return { kind: "conditions", routes: targetsOf(accepting) };
       return { kind: "method", allow: methodsOf(matched).sort().join(", "), routes: targetsOf(reachable(matched)) };
     },
 
@@ -102,8 +116,9 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
       const found = new Map<Route<T>, Candidate<T>>();
       for (const { host, routes } of trees.findAll(authority, comparable(path))) {
         for (const route of routes) {
-          const { target } = route;
-          if (!found.has(route)) found.set(route, { target, host, takes: (method) => routeFor([route], method) !== undefined });
+          const { target, entry } = route;
+          const takes = (method: string) => contenders([route], method).length > 0;
+          if (!found.has(route)) found.set(route, { target, host, takes, match: entry.match });
         }
       }
       return [...found.values()];
@@ -111,7 +126,10 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
   };
 }
 
-/** The entries with their patterns read. Of routes that share a pattern, the one with the longer base_path comes first. */
+/**
+ * The entries with their patterns read. Of routes that share a pattern, the one with the longer base_path comes first, then the one with more
+ * conditions.
+ */
 export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
   const bases = new Map<string, readonly Segment[]>();
   const lists = new Map<string, readonly string[]>();
@@ -122,9 +140,11 @@ export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
     const names = entry.methods.join();
     const methods = lists.get(names) ?? entry.methods;
     lists.set(names, methods);
-    return { entry, methods, target: entry.target, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
+    const conditions = listOf(entry.match);
+    const holds = entry.match === undefined ? null : compileConditions(entry.match);
+    return { entry, methods, conditions, holds, target: entry.target, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
   });
-  return routes.sort((a, b) => b.baseLength - a.baseLength);
+  return routes.sort((a, b) => b.baseLength - a.baseLength || b.conditions.length - a.conditions.length);
 }
 
 function placeholdersOf(segments: readonly Segment[]): readonly Placeholder[] {
@@ -148,14 +168,15 @@ function segmentsOf(text: string, field: "base_path" | "path", base: readonly Se
   return parsed.segments;
 }
 
-/** The route of a pattern that accepts the method. HEAD goes to the route that declares it, else to the route of GET. */
-export function routeFor<R extends Pick<Route<unknown>, "methods">>(routes: readonly R[], method: string): R | undefined {
+/** The first route of a pattern that accepts the method and whose conditions hold. HEAD goes to one that declares it, else to the route of GET. */
+export function routeFor<T>(routes: readonly Route<T>[], method: string, headers: HeaderList, query: string): Route<T> | undefined {
   for (const route of routes) {
-    const { methods } = route;
-    if (methods.includes(method)) return route;
-    if (methods.length === 0) return method === "HEAD" ? routeFor(routes, "GET") : route;
+    const { methods, holds } = route;
+    if (methods.length > 0 && !methods.includes(method)) continue;
+    if (holds !== null && !holds(headers, query)) continue;
+    return methods.length === 0 && method === "HEAD" ? routeFor(routes, "GET", headers, query) : route;
   }
-  return method === "HEAD" ? routeFor(routes, "GET") : undefined;
+  return method === "HEAD" ? routeFor(routes, "GET", headers, query) : undefined;
 }
 
 /** The methods that the routes of a pattern name. */
@@ -164,10 +185,19 @@ export function methodsOf<T>(routes: readonly Route<T>[]): string[] {
   return [...(methods.has("GET") ? methods.add("HEAD") : methods)];
 }
 
-/** The routes that at least one method can reach: routes of a service with a longer base_path may hide a route entirely. */
+/** The routes that requests can reach: routes of a service with a longer base_path may hide a route entirely. Of some with conditions, all. */
 export function reachable<T>(routes: readonly Route<T>[]): readonly Route<T>[] {
-  const found = [...methodsOf(routes), ANY_OTHER_METHOD].map((method) => routeFor(routes, method));
-  return [...new Set(found.filter((route) => route !== undefined))];
+  return [...new Set([...methodsOf(routes), ANY_OTHER_METHOD].flatMap((method) => contenders(routes, method)))];
+}
+
+/** The routes that accept the method, up to the first without conditions, which takes all that is left. */
+export function contenders<R extends Pick<Route<unknown>, "methods" | "holds">>(routes: readonly R[], method: string): readonly R[] {
+  const accepting = routes.filter(({ methods }) => methods.length === 0 || methods.includes(method));
+  const last = accepting.findIndex(({ holds }) => holds === null);
+  const asked = last < 0 ? accepting : accepting.slice(0, last + 1);
+  if (method !== "HEAD") return asked;
+  const named = asked.filter(({ methods }) => methods.length > 0);
+  return last >= 0 && named.length === asked.length ? named : [...named, ...contenders(routes, "GET")];
 }
 
 const ANY_OTHER_METHOD = "";
@@ -239,5 +269,6 @@ function skip(path: string, at: number, count: number): number {
 const Params = function () {} as unknown as { new (): Record<string, string>; prototype: object };
 Params.prototype = Object.freeze(Object.create(null) as object);
 
+const NO_HEADERS: HeaderList = [];
 const NO_PARAMS = Object.freeze(new Params());
 const NOTHING = Object.freeze({ kind: "none" });

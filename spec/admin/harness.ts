@@ -163,7 +163,7 @@ export const DRY_RUN: DryRun = {
     changed: [],
     other: [],
   },
-  requests: { checked: 7, otherRoute: 2, noRoute: 1, examples: [] },
+  requests: { checked: 7, otherRoute: 2, noRoute: 1, undecided: 3, examples: [] },
 };
 
 export const source: AdminSource = {

@@ -117,7 +117,7 @@ describe("POST /gateway/reload?dry_run=true", () => {
         changed: [],
         other: [],
       },
-      requests: { checked: 7, other_route: 2, no_route: 1, examples: [] },
+      requests: { checked: 7, other_route: 2, no_route: 1, undecided: 3, examples: [] },
     });
     const refused = { ...DRY_RUN, outcome: "refused" as const, issues: ["gw.json:1:1  wrong"], tests: null, diff: null, requests: null };
     const other = await loggedIn({ source: { ...source, dryRun: () => Promise.resolve(refused) } });

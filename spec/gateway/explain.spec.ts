@@ -226,6 +226,35 @@ describe("the candidates of explain", () => {
     expect(await verdicts({ method: "PUT", url: "/shop/items/7" })).toEqual(["shop/item matches the path, but accepts GET, DELETE", "shop/rest matches the path, but accepts only GET"]);
   });
 
+  it("explain says which conditions hold and which do not, by their names, never by their values", async () => {
+    const routes: ConfigInput["services"][number]["routes"] = [
+      { name: "rest", path: "/x" },
+      { name: "new", path: "/x", methods: ["GET"], match: { headers: { "X-Token": "s3cret" }, query: { beta: true } } },
+      { name: "old", path: "/x", methods: ["GET"], match: { headers: { "X-Token": null }, cookies: { old: { matches: "hidden" } } } },
+      { name: "only", path: "/only", match: { cookies: { c: "v4lue" } } },
+    ];
+    const own = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams, routes }] } });
+    const taken = await own.explain({ method: "GET", url: "/x?beta", headers: { "X-Token": "s3cret" } });
+    expect(taken.reasons).toContain("Its conditions on header X-Token and query parameter beta hold.");
+    expect(await verdicts({ method: "GET", url: "/x?beta", headers: { "X-Token": "s3cret" } }, own)).toEqual([
+      "s/new takes the request",
+      "s/old matches the path, but its conditions on header X-Token and cookie old do not hold",
+      's/rest matches as well, but is less specific than route "new" of service "s": a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first, then more conditions',
+    ]);
+    expect(await verdicts({ method: "GET", url: "/x", headers: { "X-Token": "s3cret" } }, own)).toEqual([
+      "s/new matches the path, but its condition on query parameter beta does not hold",
+      "s/old matches the path, but its conditions on header X-Token and cookie old do not hold",
+      "s/rest takes the request",
+    ]);
+    const refused = await own.explain({ method: "GET", url: "/only", headers: { Cookie: "c=other" } });
+    expect([refused.status, refused.code, refused.reasons]).toEqual([404, "route_not_found", [
+      "No route of this path fits the headers, the query and the cookies of the request.",
+      'Route "only" of service "s" (/only) matches the path, but its condition on cookie c does not hold.',
+    ]]);
+    expect(JSON.stringify([taken, refused])).not.toMatch(/s3cret|hidden|v4lue/);
+    await own.close(0);
+  });
+
   it("the candidates of explain include routes for other hosts, with their hosts, whether another route takes the request or none", async () => {
     expect(await verdicts({ method: "GET", url: "/v1/users" })).toEqual(["api/v1 matches the path, but is for the hosts api.example.com only"]);
     const services = ["one", "two"].map((name) => ({ name, base_path: "/", ...(name === "one" && { hosts: ["one.example"] }), upstreams, routes: [{ name: "r", path: "/x" }] }));

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
-import { limitedBody } from "../../lib/http/body.ts";
+import { limitedBody, whenRead } from "../../lib/http/body.ts";
 
 async function read(body: Readable): Promise<string> {
   let text = "";
@@ -85,5 +85,44 @@ describe("limitedBody", () => {
     source.destroy(new Error("reset"));
     await new Promise((resolve) => body.once("close", resolve));
     expect(body.errored?.message).toBe("reset");
+  });
+});
+
+describe("whenRead", () => {
+  const readers: Record<string, (body: Readable) => Promise<unknown>> = {
+    "a listener": (body) => once(body.on("data", () => {}), "end"),
+    "a pipe": (body) => once(body.pipe(new PassThrough()).resume(), "end"),
+    "an iterator": (body) => read(body),
+    "toArray": (body) => body.toArray(),
+  };
+
+  it.each(Object.entries(readers))("passes each chunk that %s reads", async (_name, reader) => {
+    const source = new PassThrough();
+    source.write("hello ");
+    const seen: string[] = [];
+    whenRead(source, () => (chunk) => void seen.push(chunk.toString()));
+    const ended = reader(source);
+    setImmediate(() => source.end("world"));
+    await ended;
+    expect(seen.join("")).toBe("hello world");
+  });
+
+  it("reads nothing itself, and holds nothing back where the reader pauses", async () => {
+    const source = new PassThrough({ highWaterMark: 4 });
+    let begun = 0;
+    const seen: string[] = [];
+    whenRead(source, () => (begun++, (chunk) => void seen.push(chunk.toString())));
+    expect(source.write("hello")).toBe(false);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([begun, seen, source.readableFlowing, source.readableLength]).toEqual([0, [], null, 5]);
+    source.once("data", () => source.pause());
+    await once(source, "data");
+    source.write("again");
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([begun, seen]).toEqual([1, ["hello"]]);
+    const ended = once(source.resume(), "end");
+    source.end();
+    await ended;
+    expect(seen).toEqual(["hello", "again"]);
   });
 });

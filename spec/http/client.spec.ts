@@ -44,6 +44,21 @@ describe("a request", () => {
     expect(seen!.headers.slice(0, 6)).toEqual(["Host", `127.0.0.1:${origin.port}`, "X-B", "caf\xe9", "Content-Length", "4"]);
   });
 
+  it("a request has its target as it is, where one is given", async () => {
+    const origin = await backend();
+    const target = "/a//b/../c?x='|\\";
+    await client().ask(to(origin.port, { target }));
+    expect(origin.seen[0]!.url).toBe(target);
+  });
+
+  it("a request whose answer is discarded resolves with its head, once all of it has arrived within the limit", async () => {
+    const origin = await backend((_request, response) => void response.writeHead(201, { "X-A": "1" }).end("x".repeat(1024)));
+    const asking = client();
+    for (let i = 0; i < 2; i++) expect(await asking.ask(to(origin.port, { discards: true }))).toMatchObject({ status: 201, body: Buffer.alloc(0) });
+    expect(origin.connections.total).toBe(1);
+    expect(await failure(asking.ask(to(origin.port, { discards: true, maxBytes: 1023 })))).toBe("too_large");
+  });
+
   it("a request resolves with redirects and errors without following them", async () => {
     const origin = await backend((_request, response) => void response.writeHead(302, { Location: "/other" }).end());
     expect((await client().ask(to(origin.port))).status).toBe(302);

@@ -49,6 +49,16 @@ it("affects exactly its percentage of any 1000 requests in a row, and passes the
   expect(returned).toBe(plainReply);
 });
 
+it("affects only requests that fulfil the conditions of match, and counts the share among these", async () => {
+  const match = { headers: { "X-Trial": "1" }, query: { slow: true }, cookies: { beta: null } };
+  const middleware = instance(fault, { match, percent: 50, status: 500 });
+  const trial = ["X-Trial", "1"];
+  const status = async (headers: readonly string[], query: string) => (await exercise(middleware, madeUpExchange({ headers, query })).returned).status;
+  const found = [];
+  for (let i = 0; i < 4; i++) found.push(await status(trial, "?slow"), await status([], "?slow"), await status(trial, "?fast"), await status([...trial, "Cookie", "beta=1"], "?slow"));
+  expect(found).toEqual([200, 200, 200, 200, 500, 200, 200, 200, 200, 200, 200, 200, 500, 200, 200, 200]);
+});
+
 it("affects no request at 0 %", async () => expect(await statuses({ percent: 0, status: 500 }, 200)).not.toContain(500));
 
 it("delays a request by delay_ms, then forwards it, and marks the reply", async () => {
@@ -130,6 +140,8 @@ it("a request that is delayed goes on when a reload removes the plugin", async (
 it.each([
   [{}, ': does nothing: set "delay_ms", "status" or both'],
   [{ percent: 5 }, ': does nothing: set "delay_ms", "status" or both'],
+  [{ status: 500, match: {} }, 'match: needs at least one condition, such as "headers": { "X-Version": "2" }'],
+  [{ status: 500, match: { headers: { Host: "a" } } }, 'match.headers.Host: cannot be a condition: write the host into the "hosts" of the service'],
   [{ status: 100 }, "status: expected an integer 200–599, found 100"],
   [{ status: 600 }, "status: expected an integer 200–599, found 600"],
   [{ status: "503" }, 'status: expected an integer 200–599, found "503"'],

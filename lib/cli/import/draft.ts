@@ -23,6 +23,7 @@ export interface Route {
   readonly name?: string;
   readonly path: string;
   readonly methods?: readonly string[];
+  readonly match?: object;
   plugins?: Plugin[];
 }
 

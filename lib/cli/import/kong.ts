@@ -4,11 +4,14 @@
  * Kong runs one instance of a plugin kind for a request, the most specific one, in the order of fixed priorities. Each route gets the list
  * that it has in Kong; what all lists begin with moves to the service, and what all services begin with to the gateway, so that the order stays.
  */
+import { CONDITIONS, type Conditions } from "../../config/conditions.ts";
+import { nodeFrom } from "../../config/json.ts";
+import { accepts } from "../../config/schema_core.ts";
 import { isObject } from "../../json_schema/values.ts";
 import { HOST, readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
 import { balancing } from "./kong_balancing.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
-import type { Place } from "./place.ts";
+import { freeName, type Place } from "./place.ts";
 
 /** Fields that name or describe. */
 const LABELS = ["id", "tags", "created_at", "updated_at", "ws_id"];
@@ -31,6 +34,8 @@ class KongReader {
   /** Entities that name their parent, and have found it. */
   readonly #placed = new Set<Place>();
   readonly #buckets: Bucket[] = [];
+  /** Of routes with conditions, whose methods and path do not tell them apart. */
+  readonly #routeNames = new Map<string, number>();
   /** Of the lists at the top: entities by what they refer to. */
   readonly #indexes = new Map<string, Map<unknown, Place[]>>();
   readonly #upstreamsByName: ReadonlyMap<string, Place>;
@@ -139,8 +144,10 @@ class KongReader {
       this.#draft.config.services.push(service);
     }
     const methods = route.get("methods").texts().map((method) => method.toUpperCase());
+    const match = matchOf(route);
     for (const below of [`${split.prefix}/{rest*}`, split.prefix || "/"]) {
-      bucket.service.routes.push(this.#draft.from(route.at, { path: below, ...(methods.length === 0 ? {} : { methods }) }));
+      const named = match === undefined ? {} : { name: freeName(`${route.get("name").text() ?? "route"} ${below}`, this.#routeNames), match };
+      bucket.service.routes.push(this.#draft.from(route.at, { ...named, path: below, ...(methods.length === 0 ? {} : { methods }) }));
       bucket.lists.push(plugins);
     }
     if (path !== "/") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
@@ -229,17 +236,40 @@ function commonStart(lists: readonly (readonly Plugin[])[]): Plugin[] {
 function unroutable(route: Place): string | undefined {
   const wrong = ["hosts", "methods", "paths", "protocols"].find((name) => !route.get(name).isTexts());
   if (wrong !== undefined) return `"${wrong}" is no list of texts`;
-  const condition = ["headers", "snis", "sources", "destinations", "expression"].find((name) => {
-    const { value } = route.get(name);
-    return value !== undefined && Object.keys(Object(value)).length > 0;
-  });
+  const condition = ["snis", "sources", "destinations", "expression"].find((name) => isGiven(route.get(name)));
   if (condition !== undefined) return `it matches by "${condition}"`;
+  const match = matchOf(route);
+  if (match !== undefined && !accepts(CONDITIONS, nodeFrom(match))) return 'it matches by "headers" that cannot be conditions here';
+  if (match !== undefined) route.get("headers").note("values are compared with case here, and a longer path goes before headers: a request that fits none gets 404, and no route of a shorter path");
   const protocols = route.get("protocols").texts();
   const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
   if (odd !== undefined) return `the protocol "${odd}" is not served`;
   if (protocols.length > 0 && protocols.every((name) => /s$/.test(name))) route.get("protocols").note("routes are for all ports here: without HTTP_PORT the gateway listens for HTTPS only");
   const host = route.get("hosts").texts().find((each) => !HOST.test(each));
   return host === undefined ? undefined : `the host "${host}" has a port, or a wildcard that is not its first label`;
+}
+
+function isGiven({ value }: Place): boolean {
+  return value !== undefined && Object.keys(Object(value)).length > 0;
+}
+
+/** The headers of a route as conditions, which may be invalid: each has a list of values, of which one has to fit. */
+function matchOf(route: Place): Pick<Conditions, "headers"> | undefined {
+  const headers = route.get("headers");
+  if (!isGiven(headers)) return undefined;
+  const wanted = (values: Place) => {
+    const texts = values.isTexts() ? values.texts() : [];
+    // "~*" begins a regular expression, which ignores case.
+    if (texts.length === 0 || texts.some((text) => text.startsWith("~*"))) return null;
+    return texts.length === 1 ? texts[0]!.replaceAll("${", () => "$${") : { matches: `^(?:${texts.map(quoted).join("|")})$` };
+  };
+  const conditions = Object.keys(Object(headers.value)).map((name) => [name, wanted(headers.get(name))] as const);
+  return { headers: conditions.every(([, value]) => value !== null) ? Object.fromEntries(conditions) : {} };
+}
+
+/** As a part of a regular expression that matches this text. */
+function quoted(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
 }
 
 /** Those that are prefixes. */

@@ -5,12 +5,11 @@ import { addressOf } from "../../base/cidr.ts";
 import type { NextTimeSlice } from "../../base/time_slices.ts";
 import type { Path } from "../../config/json.ts";
 import { proveRoutes } from "../../route/overlaps.ts";
-import type { TableEntry } from "../../route/table.ts";
-import type { Loaded } from "../snapshot.ts";
+import { entryOf, type Loaded } from "../snapshot.ts";
 import type { ConfigWarning } from "../status.ts";
 import { isLoopback, ofPlugins } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
-import { written, type WrittenRoute } from "./written.ts";
+import { written } from "./written.ts";
 
 /** Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names. With 10,000 routes it takes a second. */
 export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
@@ -38,10 +37,13 @@ export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTime
 
 function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
   const { routes, plugins } = yield* written(loaded);
-  const proof = yield* proveRoutes(routes.map(entryOf), ({ guards }) => guards);
+  const proof = yield* proveRoutes(routes.map((each) => entryOf(each.service, each.route, each)), ({ guards }) => guards);
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
   const warnings = [...ofCounters(loaded), ...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
-  return accept(warnings, loaded.config.global.acceptWarnings);
+  // An example contains the values of conditions, which may be secret.
+  const hasValues = routes.some(({ route }) => route.match !== undefined);
+  const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: loaded.concealed(each.example) })) : warnings;
+  return accept(shown, loaded.config.global.acceptWarnings);
 }
 
 function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
@@ -52,12 +54,6 @@ function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
   const remedy = "Use a rediss:// URL, or reach the server through a proxy on this machine.";
   const place = { path: "global.counters", at: ["global", "counters"], service: null, route: null };
   return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
-}
-
-function entryOf(target: WrittenRoute): TableEntry<WrittenRoute> {
-  const { basePath, hosts, encodedSlashes, pathParameters } = target.service;
-  const { path, methods } = target.route;
-  return { basePath, hosts, path, methods, encodedSlashes: encodedSlashes === "allow", pathParameters: pathParameters === "allow", target };
 }
 
 /** Leaves out the warnings that are accepted, and adds those about entries that accept none. */

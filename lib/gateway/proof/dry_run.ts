@@ -39,6 +39,8 @@ export interface MovedRequests {
   readonly otherRoute: number;
   /** Would get none instead of one. */
   readonly noRoute: number;
+  /** Have or would have a route that depends on their headers, query or cookies (`match`), which are not kept. */
+  readonly undecided: number;
   /** Different ones, ten at most. */
   readonly examples: readonly MovedRequest[];
 }
@@ -113,7 +115,7 @@ function whyUntested(text: Buffer, { files }: Snapshot): string | null {
  */
 function withoutSecrets({ warnings, diff, ...others }: DryRun, { shown, concealed }: Snapshot): DryRun {
   const { services } = shown as unknown as DisplayedConfig;
-  const isAddressed = services.some(({ base_path, hosts, routes }) => hasReference(JSON.stringify([base_path, hosts, routes.map(({ path }) => path)])));
+  const isAddressed = services.some(({ base_path, hosts, routes }) => hasReference(JSON.stringify([base_path, hosts, routes.map(({ path, match }) => [path, match])])));
   const withExample = <T extends { readonly example: string | null }>(each: T): T => (isAddressed ? { ...each, example: null } : each);
   const result: DryRun = {
     ...others,
@@ -127,20 +129,28 @@ const MOST_EXAMPLES = 10;
 
 async function movedRequests(recent: readonly RecentRequest[], [before, after]: readonly [Snapshot, Snapshot], slice: NextTimeSlice): Promise<MovedRequests> {
   const examples = new Map<string, MovedRequest>();
-  let [otherRoute, noRoute] = [0, 0];
+  let [otherRoute, noRoute, undecided] = [0, 0, 0];
   for (const request of recent) {
     await slice();
     const [was, is] = [placeOf(before, request), placeOf(after, request)];
+    if (was === undefined || is === undefined) {
+      undecided++;
+      continue;
+    }
     if (was?.service === is?.service && was?.route === is?.route) continue;
     if (is === null) noRoute++;
     else otherRoute++;
     const text = `${request.method} http://${request.authority}${redactedPath(request.path)}`;
     if (examples.size < MOST_EXAMPLES) examples.set(text, { request: text, before: was, after: is });
   }
-  return { checked: recent.length, otherRoute, noRoute, examples: [...examples.values()] };
+  return { checked: recent.length, otherRoute, noRoute, undecided, examples: [...examples.values()] };
 }
 
-function placeOf({ table }: Snapshot, { method, authority, path }: RecentRequest): RoutePlace | null {
+/** Undefined: the route depends on what is not kept of a recent request. */
+function placeOf({ table }: Snapshot, { method, authority, path }: RecentRequest): RoutePlace | null | undefined {
   const found = table.find(authority, method, path, path.includes("%2F"));
+  const asked = table.candidates(authority, path).filter(({ takes }) => takes(method));
+  // Routes of one pattern follow each other: those with conditions before the route that takes the rest.
+  if (found.kind === "conditions" || (found.kind === "route" && asked[0]?.match !== undefined)) return undefined;
   return found.kind === "route" ? { service: found.target.service.name, route: found.target.route.name } : null;
 }

@@ -3,9 +3,11 @@
  */
 import type { NextTimeSlice } from "../../base/time_slices.ts";
 import type { Config } from "../../config/model.ts";
+import { keyOf as conditionKey, listOf } from "../../route/conditions.ts";
 import { parsePattern, type Segment } from "../../route/pattern.ts";
+import { fulfilling, type SampleRequest } from "../../route/sample_requests.ts";
 import type { Loaded, Snapshot } from "../snapshot.ts";
-import { written } from "./written.ts";
+import { exampleOf, written } from "./written.ts";
 
 export interface RoutePlace {
   readonly service: string;
@@ -36,12 +38,6 @@ interface Guarded extends RoutePlace {
   readonly has: (identity: string) => boolean;
 }
 
-interface Request {
-  readonly method: string;
-  readonly host: string;
-  readonly path: string;
-}
-
 /** A configuration with its route table. */
 export type Compared = Pick<Snapshot, keyof Loaded | "table">;
 
@@ -54,15 +50,19 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
   const old = await guardedRoutes(before, slice);
   const next = await guardedRoutes(after, slice);
   let asked = 0;
-  for (const request of requestsFor([before.config, after.config])) {
-    if (++asked % STEP === 0) await slice();
-    const was = routeOf(before, old, request);
-    const is = was === null || was.guards.length === 0 ? null : routeOf(after, next, request);
-    if (was !== null && is !== null) compare(was, is, request, found);
+  const concealed = (text: string) => before.concealed(after.concealed(text));
+  for (const place of requestsFor([before.config, after.config])) {
+    for (const choice of choicesFor(place, before, after)) {
+      if (++asked % STEP === 0) await slice();
+      const request = { ...place, ...choice };
+      const was = routeOf(before, old, request);
+      const is = was === null || was.guards.length === 0 ? null : routeOf(after, next, request);
+      if (was !== null && is !== null) compare(was, is, () => (choice === PLAIN ? exampleOf(request) : concealed(exampleOf(request))), found);
+    }
   }
   for (const [key, is] of next) {
     const was = old.get(key);
-    if (was !== undefined) compare(was, is, null, found);
+    if (was !== undefined) compare(was, is, () => null, found);
   }
   return [...next.values()].flatMap((each) => found.get(each) ?? []);
 }
@@ -71,15 +71,15 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
 const STEP = 64;
 
 /** Notes in `found` which guards of `was` are not in `is`. */
-function compare(was: Guarded, is: Guarded, request: Request | null, found: Map<Guarded, GuardsLost>): void {
+function compare(was: Guarded, is: Guarded, exampleFor: () => string | null, found: Map<Guarded, GuardsLost>): void {
   const known = found.get(is);
   const missing = was.guards.filter(({ identity }) => !is.has(identity));
   const guards = [...new Set([...(known?.guards ?? []), ...missing.map(({ kind }) => kind)])];
   if (guards.length === (known?.guards.length ?? 0)) return;
   const altered = guards.filter((kind) => is.guards.some((guard) => guard.kind === kind));
-  const example = request === null ? null : `${request.method} http://${request.host}${request.path}`;
   const { service, route } = was;
-  found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example: known?.example ?? example });
+  const example = known?.example ?? exampleFor();
+  found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example });
 }
 
 /** By `keyOf`, in the order of the configuration. */
@@ -89,8 +89,8 @@ function keyOf(service: string, route: string): string {
   return JSON.stringify([service, route]);
 }
 
-function routeOf({ table }: Compared, routes: GuardedRoutes, { host, method, path }: Request): Guarded | null {
-  const found = table.find(host, method, path, false);
+function routeOf({ table }: Compared, routes: GuardedRoutes, { host, method, path, headers, query }: SampleRequest): Guarded | null {
+  const found = table.find(host, method, path, false, headers, query);
   return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
 }
 
@@ -104,8 +104,22 @@ async function guardedRoutes(compared: Compared, slice: NextTimeSlice): Promise<
   }));
 }
 
+type Place = Pick<SampleRequest, "method" | "host" | "path">;
+type Choice = Pick<SampleRequest, "headers" | "query">;
+
+const PLAIN: Choice = { headers: [], query: "" };
+
+/** Nothing; what fulfils the conditions of each route that the path may go to; and of two routes, one of each configuration. */
+function choicesFor({ host, path }: Place, before: Compared, after: Compared): Choice[] {
+  const [olds, nexts] = [before, after].map(({ table }) => table.candidates(host, path).flatMap(({ match }) => (match === undefined ? [] : [listOf(match)])));
+  const both = olds!.flatMap((old) => nexts!.map((next) => [...old, ...next.filter((each) => !old.some((other) => conditionKey(other) === conditionKey(each)))]));
+  return [PLAIN, ...[...olds!, ...nexts!, ...both].slice(0, MOST_CHOICES).map(fulfilling)];
+}
+
+const MOST_CHOICES = 1000;
+
 /** For each route requests that fit its pattern and, if possible, nothing more specific. */
-function* requestsFor(configs: readonly Config[]): Iterable<Request> {
+function* requestsFor(configs: readonly Config[]): Iterable<Place> {
   const routes = configs.flatMap(({ services }) => services.flatMap((service) => service.routes.map((route) => ({ service, route }))));
   const methods = [...new Set(["GET", ...routes.flatMap(({ route }) => route.methods), ANY_METHOD])];
   // Longer than every pattern: each "/" of a pattern begins a segment.

@@ -1,7 +1,7 @@
 /**
  * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
  */
-import type { SampleRequest } from "../../route/overlaps.ts";
+import type { SampleRequest } from "../../route/sample_requests.ts";
 import { describePlace } from "../plugin_instances.ts";
 import type { ConfigWarning } from "../status.ts";
 import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
@@ -32,9 +32,9 @@ export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMa
 function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
   const { kind, config } = plugin;
   if (kind.name === "fault" && config["percent"] !== 0) {
-    const { percent, delayMs, status } = config;
+    const { match, percent, delayMs, status } = config;
     const effects = [...(delayMs === undefined ? [] : [`wait ${String(delayMs)} ms`]), ...(status === undefined ? [] : [`get ${String(status)}`])];
-    const message = `Faults are injected by ${nameOf(plugin)}: ${String(percent)} % of its requests ${effects.join(" and ")}.`;
+    const message = `Faults are injected by ${nameOf(plugin)}: ${String(percent)} % of its requests${match === undefined ? "" : " that match"} ${effects.join(" and ")}.`;
     yield { code: "faults_injected", message, remedy: 'Remove the plugin, or set its "enabled" to false, when the trial is over.' };
   }
   const claims = { ...config, ...(config["claims"] as object | undefined) } as Readonly<Record<string, unknown>>;
@@ -55,6 +55,7 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
   jwt: ["jwksUri", "fetches the keys that verify tokens"],
   forward_auth: ["url", "sends the callers' credentials"],
   http_log: ["httpEndpoint", "sends its log"],
+  mirror: ["url", "sends copies of requests, with credentials,"],
 };
 
 function isPlainRemote({ protocol, hostname }: URL): boolean {

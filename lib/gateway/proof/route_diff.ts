@@ -3,6 +3,7 @@
  */
 import { paced, type NextTimeSlice } from "../../base/time_slices.ts";
 import type { Json } from "../../config/json.ts";
+import { namesOf, placesOf } from "../../route/conditions.ts";
 import { placedChanges, type PlacedChange } from "../config_diff.ts";
 import type { DisplayedConfig, DisplayedRoute, DisplayedService } from "../displayed_config.ts";
 import { guardsLost, type Compared, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
@@ -107,7 +108,7 @@ function phrasesOf(change: PlacedChange, sides: Sides): string[] {
   if (kind === "upstream") return [`${label} ${outcomeOf(change)}`];
   return fields.map((field) => {
     const [was, is] = sides.map((side) => addressField(side.get(service!)!, route, field));
-    return was === undefined ? `${level}${field} altered` : `${field} ${was} is now ${is}`;
+    return was === undefined || was === is ? `${level}${field} altered` : `${field} ${was} is now ${is}`;
   });
 }
 
@@ -115,6 +116,9 @@ function phrasesOf(change: PlacedChange, sides: Sides): string[] {
 function addressField({ service, routes }: Side, route: string | null, field: string): string | undefined {
   const list = (values: readonly string[] = []) => (values.length === 0 ? "(all)" : values.join(", "));
   if (route === null) return field === "base_path" ? service.base_path : field === "hosts" ? list(service.hosts) : undefined;
-  const { path, methods } = routes.get(route)!;
+  const { path, methods, match } = routes.get(route)!;
+  const [, place] = /^match\.(headers|query|cookies)$/.exec(field) ?? [];
+  if (place !== undefined) return Object.keys(match?.[place as keyof typeof match] ?? {}).join(", ") || "(none)";
+  if (field === "match") return match === undefined ? "(none)" : namesOf(placesOf(match));
   return field === "path" ? path : field === "methods" ? list(methods) : undefined;
 }

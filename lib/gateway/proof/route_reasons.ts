@@ -2,7 +2,9 @@
  * Explains why a request takes one route and not another: each route whose pattern matches its path, or nearly, and why it gets the request or does not.
  */
 import { suggest } from "../../base/suggest.ts";
+import { conditionTests, headersAskedFor } from "../../http/conditions.ts";
 import { headerValue } from "../../http/headers.ts";
+import { namesOf, placesOf } from "../../route/conditions.ts";
 import { ENCODED_SLASH, type Target } from "../../route/path.ts";
 import { compileTable, type Candidate, type Found, type RouteTable } from "../../route/table.ts";
 import type { Inbound } from "../../server/receive.ts";
@@ -41,7 +43,7 @@ export interface ExplainedRoute {
 }
 
 /** A route whose pattern matches the path. */
-type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes">;
+type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes" | "match">;
 
 /** The rest is only counted. */
 const MOST_NAMED = 5;
@@ -54,14 +56,14 @@ export function explainRoute(found: Found<RouteTarget>, asked: Asked): Explained
   const { table, authority, target: { path }, shown } = asked;
   const places = placesByName(shown);
   const placeOf = (target: RouteTarget) => places.get(keyOf(target.service.name, target.route.name))!;
-  const matches = (host: string | null): Match[] => table.candidates(host, path).map(({ target, host, takes }) => ({ ...placeOf(target), host, takes }));
+  const matches = (host: string | null): Match[] => table.candidates(host, path).map(({ target, ...others }) => ({ ...placeOf(target), ...others }));
   const fits = matches(authority);
   const isFit = new Set(fits.map(({ route }) => route));
   const elsewhere = matches(null).filter(({ route }) => !isFit.has(route)).slice(0, MOST_NAMED);
   const known: Known = {
     ...{ found, asked, fits, isFit },
     winner: found.kind === "route" ? fits.find(({ route }) => route === placeOf(found.target).route)! : null,
-    deciding: found.kind === "method" || found.kind === "refused" ? found.routes.map(placeOf) : [],
+    deciding: found.kind === "none" || found.kind === "route" ? [] : found.routes.map(placeOf),
   };
   const above = found.kind === "none" && elsewhere.length === 0 ? servicesAbove(asked) : [];
   const near = above.flatMap((service) => service.routes.map((route) => ({ service, route })));
@@ -108,17 +110,22 @@ function verdictOf(place: Match, known: Known): string {
   if (place === winner) return "takes the request";
   if (deciding.some(({ route }) => route === place.route)) return whyNot(place, known);
   if (!place.takes(wantedMethod(asked.inbound))) return otherMethods(place, asked.inbound.method);
+  const unmet = otherConditions(place, known);
+  if (unmet !== null) return unmet;
   if (winner === null) return "would accept it, but is less specific: host and path alone decide";
   return `matches as well, but is less specific than route "${winner.route.name}" of service "${winner.service.name}": ${whyBehind(place, winner)}`;
 }
 
-function whyBehind({ host }: Match, winner: Match): string {
-  if (host === winner.host) return "a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first";
+function whyBehind({ host, match }: Match, winner: Match): string {
+  const conditions = (match ?? winner.match) === undefined ? "" : ", then more conditions";
+  if (host === winner.host) return `a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first${conditions}`;
   return host === "" ? "services for certain hosts come first" : "an exact host comes before a host with *., and a longer host with *. before a shorter one";
 }
 
 /** Of a route because of which the request is refused. */
-function whyNot(place: Place, { found, asked, isFit }: Known): string {
+function whyNot(place: Place, known: Known): string {
+  const { found, asked, isFit } = known;
+  if (found.kind === "conditions") return otherConditions(place, known)!;
   if (found.kind !== "refused") return otherMethods(place, asked.inbound.method);
   if (found.refusal === ENCODED_SLASH) {
     const fits = isFit.has(place.route) ? "matches the path, but" : "would match the path with “/” for %2F, and";
@@ -131,6 +138,16 @@ function otherMethods({ route }: Place, method: string): string {
   const methods = methodsOf(route);
   const meant = methods.includes(method.toUpperCase()) ? `. Upper and lower case are not the same in methods: write ${method.toUpperCase()}` : "";
   return `matches the path, but accepts ${methods.length === 1 ? "only " : ""}${methods.join(", ")}${meant}`;
+}
+
+/** Names the conditions that do not hold for the request, without their values, which may be secret; null if all hold. */
+function otherConditions(place: Place, { fits, asked: { inbound, target } }: Known): string | null {
+  const match = fits.find(({ route }) => route === place.route)?.match;
+  const headers = inbound.method === wantedMethod(inbound) ? inbound.headers : headersAskedFor(inbound.headers);
+  const unmet = match === undefined ? [] : conditionTests(match).filter(({ holds }) => !holds(headers, target.query));
+  if (unmet.length === 0) return null;
+  const names = namesOf(unmet.map(({ place, name }) => [place, name]));
+  return `matches the path, but its ${unmet.length === 1 ? "condition" : "conditions"} on ${names} ${unmet.length === 1 ? "does" : "do"} not hold`;
 }
 
 function otherHosts({ service }: Place): string {
@@ -152,6 +169,7 @@ function whyThis(winner: Match, known: Known): string[] {
     const preflight = `The preflight is for a method that the route accepts: ${methods.join(", ")}.`;
     reasons.push(inbound.method === "HEAD" ? "A route that accepts GET also accepts HEAD." : preflight);
   }
+  if (winner.match !== undefined) reasons.push(`Its conditions on ${namesOf(placesOf(winner.match))} hold.`);
   const losers = known.fits.filter((place) => place !== winner && place.takes(wantedMethod(inbound)));
   for (const place of losers.slice(0, MOST_NAMED)) reasons.push(sentence(place, verdictOf(place, known)));
   if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes match as well, and are less specific.`);

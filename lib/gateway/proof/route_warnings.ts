@@ -1,7 +1,8 @@
 /**
  * Writes the warnings about routes: those that get no requests, and those whose guards a request can pass by.
  */
-import { MOST_TAKERS, type BypassReason, type Proof, type SampleRequest, type Taker } from "../../route/overlaps.ts";
+import { MOST_TAKERS, type BypassReason, type Proof, type Taker } from "../../route/overlaps.ts";
+import type { SampleRequest } from "../../route/sample_requests.ts";
 import { describePlace } from "../plugin_instances.ts";
 import type { ConfigWarning } from "../status.ts";
 import { exampleOf, type WrittenRoute } from "./written.ts";
@@ -14,7 +15,7 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
     ...unreachable.map(({ target, takers, request }) => {
       const others = takers.slice(0, MOST_NAMED).map(nameOf).join(", ") + (takers.length > MOST_NAMED ? " and others" : "");
       const message = `No request reaches ${nameOf(target)}: ${others} ${takers.length === 1 ? "takes" : "take"} all that its path matches.`;
-      return warning("route_unreachable", target, message, request, "Remove the route, or give it a path, methods or hosts that no other route takes");
+      return warning("route_unreachable", target, message, request, "Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes");
     }),
     ...bypasses.map(({ target, takers }) => {
       const named = takers.slice(0, MOST_NAMED).map((taker) => `${nameOf(taker.target)} takes some without ${missing(target, taker)} (${REASONS[taker.reason]})`);
@@ -29,6 +30,7 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
 const REASONS: Readonly<Record<BypassReason, string>> = {
   method: "those with another method",
   base_path: "its base_path is longer",
+  match: "those that other headers, cookies or another query select",
   specificity: "its path is more specific",
   host: "those for other hosts",
   "%2F": 'those with %2F, which a backend may read as "/"',

@@ -5,8 +5,9 @@ import { hash, randomUUID } from "node:crypto";
 import type { Path } from "../../config/json.ts";
 import type { PluginInstance, Route, Service } from "../../config/model.ts";
 import type { NamedFile } from "../../config/schema.ts";
+import { pairs } from "../../http/headers.ts";
 import type { AnyPlugin } from "../../plugins/plugin.ts";
-import type { SampleRequest } from "../../route/overlaps.ts";
+import type { SampleRequest } from "../../route/sample_requests.ts";
 import type { Loaded } from "../snapshot.ts";
 
 /** An enabled plugin instance. */
@@ -97,7 +98,8 @@ function isFile(value: unknown): value is NamedFile {
   return Buffer.isBuffer((value as NamedFile).content);
 }
 
-/** "GET http://shop.example.com/items/x" */
-export function exampleOf({ method, host, path }: SampleRequest): string {
-  return `${method} http://${host}${path}`;
+/** "GET http://shop.example.com/items/x?a=1 (x-version: 2)" */
+export function exampleOf({ method, host, path, query, headers }: SampleRequest): string {
+  const lines = pairs(headers).map(([name, value]) => `${name}: ${value}`);
+  return `${method} http://${host}${path}${query}${lines.length === 0 ? "" : ` (${lines.join(", ")})`}`;
 }

@@ -50,7 +50,10 @@ describe("services and routes of Kong", () => {
   it.each([
     ["a regular expression", { paths: ["~/a/\\d+", "/ok"] }, 'services[0].routes[0].paths[0]: "~/a/\\d+" is not carried over'],
     ["a path that would have to be put before", { paths: ["/a", "/base"] }, 'services[0].routes[0]: the path "/a" is not carried over'],
-    ["headers", { headers: { "x-v": ["2"] } }, 'services[0].routes[0]: the route is not carried over: it matches by "headers"'],
+    ["a pattern of a header", { headers: { "x-v": ["~*2"] } }, 'services[0].routes[0]: the route is not carried over: it matches by "headers" that cannot be conditions here'],
+    ["a header that is no condition", { headers: { "x-v": ["2"], Upgrade: ["h2c"] } }, 'services[0].routes[0]: the route is not carried over: it matches by "headers" that cannot be conditions here'],
+    ["headers without values", { headers: { "x-v": [] } }, 'services[0].routes[0]: the route is not carried over: it matches by "headers" that cannot be conditions here'],
+    ["headers that are a list", { headers: ["x-v"] }, 'services[0].routes[0]: the route is not carried over: it matches by "headers" that cannot be conditions here'],
     ["source addresses", { sources: [{ ip: "10.0.0.0/8" }] }, 'the route is not carried over: it matches by "sources"'],
     ["an expression", { expression: 'http.path == "/a"' }, 'the route is not carried over: it matches by "expression"'],
     ["TCP", { protocols: ["tcp"] }, 'the route is not carried over: the protocol "tcp" is not served'],
@@ -71,7 +74,7 @@ describe("services and routes of Kong", () => {
   it("that are left out do not let their requests through to a less specific route, nor to one that lacks a guard", async () => {
     const guarded = { plugins: [{ name: "key-auth" }] };
     const { services, notes } = await fromKong({
-      services: [{ ...SERVICE, routes: [{ paths: ["~/admin/\\d+"], ...guarded }, { paths: ["/tenant"], headers: { "x-a": ["1"] }, ...guarded }, { paths: ["/", "/admin/open", "/tenants"] }, { paths: ["/admin/keyed"], ...guarded }] }],
+      services: [{ ...SERVICE, routes: [{ paths: ["~/admin/\\d+"], ...guarded }, { paths: ["/tenant"], snis: ["a.test"], ...guarded }, { paths: ["/", "/admin/open", "/tenants"] }, { paths: ["/admin/keyed"], ...guarded }] }],
       consumers: CONSUMERS,
     });
     const at = (base: string) => services.filter(({ name, base_path: path }) => name.startsWith("s") && path === base).map(({ plugins = [], routes }) => [...plugins, ...(routes[0]!.plugins ?? [])].map(({ name }) => name));
@@ -91,6 +94,27 @@ describe("services and routes of Kong", () => {
     });
     expect(services[0]).toMatchObject({ hosts: ["a.example.com"], routes: [{ plugins: [CLOSED] }, { plugins: [CLOSED] }] });
     expect(services[1]!.routes[0]!.plugins).toEqual("hosts" in host ? undefined : [CLOSED]);
+  });
+
+  it("match by headers: one value as it is, several as a pattern of all of them", async () => {
+    const { services, notes } = await fromKong({
+      services: [{ ...SERVICE, routes: [
+        { name: "v2", paths: ["/a"], headers: { "X-V": ["2"] } },
+        { paths: ["/a"], headers: { "x-v": ["3.0", "a|b", "${x}"] } },
+        { paths: ["/a"], headers: { "x-v": ["4", "5"] } },
+        { paths: ["/a"], methods: ["GET"], headers: { "x-v": ["${HOME}"], "x-w": ["w"] } },
+        { paths: ["/a"] },
+      ] }],
+    });
+    const found = services.flatMap(({ routes }) => routes).filter(({ path }) => path === "/{rest*}").map(({ name, match, methods }) => ({ name, match, methods }));
+    expect(found).toEqual([
+      { name: "v2 /{rest*}", match: { headers: { "X-V": "2" } }, methods: undefined },
+      { name: "route /{rest*}", match: { headers: { "x-v": { matches: "^(?:3\\.0|a\\|b|\\$\\{x\\})$" } } }, methods: undefined },
+      { name: "route /{rest*}_2", match: { headers: { "x-v": { matches: "^(?:4|5)$" } } }, methods: undefined },
+      { name: "route /{rest*}_3", match: { headers: { "x-v": "$${HOME}", "x-w": "w" } }, methods: ["GET"] },
+      { name: undefined, match: undefined, methods: undefined },
+    ]);
+    expect(notes.join("\n")).toContain("values are compared with case here, and a longer path goes before headers");
   });
 
   it("are left out, noted, where they are no objects", async () => {

@@ -16,7 +16,7 @@ import { oneService, running } from "../../support/gateway.ts";
 import { emptyFolder } from "../../support/process.ts";
 
 function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
-  const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k" }, checkRoutes });
+  const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes });
   if (!result.ok) throw new Error(JSON.stringify(result.issues));
   return result;
 }
@@ -55,6 +55,19 @@ describe("configWarnings", () => {
     expect(warningsOf(configOf([], { plugins: [jwt] })).map(({ example }) => example)).toEqual([null]);
   });
 
+  it("a guard that a client avoids by a header is reported with such a request, without the value that a reference stands for", () => {
+    const open = (match: object) => ({ name: "open", path: "/a", match });
+    const found = (match: object) => warningsOf(oneService(9, { base_path: "/", routes: [{ name: "guarded", path: "/a", plugins: [key()] }, open(match)] } as never));
+    expect(found({ headers: { "X-Beta": true }, query: { b: "1" } })).toMatchObject([
+      {
+        code: "guard_bypassed",
+        message: 'Requests that match the path of route "guarded" of service "s" can avoid its guards: route "open" of service "s" takes some without key_auth (those that other headers, cookies or another query select).',
+        example: "GET http://localhost/a?b=1 (x-beta: x)",
+      },
+    ]);
+    expect(found({ headers: { "X-Beta": "${env:TOKEN}" } })).toMatchObject([{ example: "GET http://localhost/a (x-beta: ${env:TOKEN})" }]);
+  });
+
   it("a route that no request reaches is named with those that take its requests, with one of these and with its place", () => {
     expect(warningsOf(configOf([["all", "/a/{x*}"], ["one", "/a/{y}"], ["more", "/a/{y}/{z*}"]]))).toEqual([
       {
@@ -62,7 +75,7 @@ describe("configWarnings", () => {
         path: "services.s.routes.all",
         message: 'No request reaches route "all" of service "s": route "one" of service "s", route "more" of service "s" take all that its path matches.',
         example: "GET http://localhost/a/x",
-        remedy: 'Remove the route, or give it a path, methods or hosts that no other route takes; if it is intended, add "route_unreachable:services.s.routes.all" to global.accept_warnings.',
+        remedy: 'Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes; if it is intended, add "route_unreachable:services.s.routes.all" to global.accept_warnings.',
         service: "s",
         route: "all",
         at: ["services", 0, "routes", 0, "path"],
@@ -211,11 +224,11 @@ describe("configWarnings", () => {
   it("injected faults come first, one warning for each plugin, which says what happens to how many requests", () => {
     const fault = (config: object, more: object = {}) => ({ name: "fault", config, ...more });
     const plugins = [fault({ percent: 2.5, delay_ms: 250, status: 503 }, { id: "slow" })];
-    const config = configOf([["x", "/x", fault({ delay_ms: 10 }), limit()]], { plugins }, { plugins: [limit(), fault({ status: 429 })] });
+    const config = configOf([["x", "/x", fault({ delay_ms: 10, match: { query: { slow: true } } }), limit()]], { plugins }, { plugins: [limit(), fault({ status: 429 })] });
     expect(warningsOf(config).slice(0, 3).map(({ code, path, message, example }) => [code, path, message, example])).toEqual([
       ["faults_injected", "global.plugins.fault", "Faults are injected by fault of the global level: 100 % of its requests get 429.", "GET http://localhost/x"],
       ["faults_injected", "services.s.plugins.slow", 'Faults are injected by fault of service "s": 2.5 % of its requests wait 250 ms and get 503.', "GET http://localhost/x"],
-      ["faults_injected", "services.s.routes.x.plugins.fault", 'Faults are injected by fault of route "x" of service "s": 100 % of its requests wait 10 ms.', "GET http://localhost/x"],
+      ["faults_injected", "services.s.routes.x.plugins.fault", 'Faults are injected by fault of route "x" of service "s": 100 % of its requests that match wait 10 ms.', "GET http://localhost/x"],
     ]);
     expect(pathsOf(warningsOf(config)).slice(3)).toEqual(["limit_by_any_header:global.plugins.rate_limit", "limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
     expect(warningsOf(configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]))).toEqual([]);
@@ -234,6 +247,7 @@ describe("configWarnings", () => {
   it.each([
     [{ name: "forward_auth", config: { url: "URL" } }],
     [{ name: "http_log", config: { http_endpoint: "URL" } }],
+    [{ name: "mirror", config: { url: "URL" } }],
     [{ name: "jwt", config: { jwks_uri: "URL", alg: "RS256", aud: "a" } }],
   ])("$name must not reach another machine over plain HTTP", (plugin) => {
     const told = (url: string) => warningsOf(configOf([["a", "/a", JSON.parse(JSON.stringify(plugin).replace("URL", url)) as object]])).map(({ code }) => code);

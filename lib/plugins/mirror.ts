@@ -1,0 +1,251 @@
+/**
+ * The plugin kind `mirror`: sends copies of requests to another server, and discards its answers.
+ *
+ * A request is copied once an upstream has answered it or failed: refused requests and those that a cache answers are not copied. The request
+ * itself never waits: its body is recorded while it is read on its way to the upstream.
+ */
+import { setMaxListeners } from "node:events";
+import type { Readable } from "node:stream";
+import { ignore } from "../base/errors.ts";
+import { evenShare } from "../base/share.ts";
+import { CLIENT_TLS } from "../config/model.ts";
+import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
+import { whenRead } from "../http/body.ts";
+import type { Client, ClientFailure } from "../http/client.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { isGrpc } from "../http/grpc.ts";
+import { endToEnd, hasHeader, headerValue, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import { LentBody } from "../http/lent_body.ts";
+import { checkTls, clientTls, httpUrl, originHeaders } from "./endpoint.ts";
+import { definePlugin, type KeptState, type Tools } from "./plugin.ts";
+import { sparseCount } from "./sparse_count.ts";
+
+const schema = object(
+  {
+    url: httpUrl("Where copies are sent: scheme, host, port, and a base path that is put before the upstream's path."),
+    percent: withDefault(percent({ describe: "Share of the requests that is copied." }), 100),
+    max_body_bytes: withDefault(integer({ min: 0, max: 16 * 1024 * 1024, describe: "Requests with a longer body are not copied." }), 65_536),
+    max_in_flight: withDefault(integer({ min: 1, max: 10_000, describe: "Maximum number of copies without an answer; further ones are dropped." }), 64),
+    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Time limit for the answer to a copy, in milliseconds." }), 5_000),
+    tls: optional(CLIENT_TLS),
+  },
+  {
+    describe: "Sends copies of requests to another server.",
+    refine({ url, tls }, report) {
+      const { search, hash } = new URL(url);
+      if (search !== "" || hash !== "" || url.endsWith("?")) report("has a query or a fragment: copies have the query of their request", "url");
+      checkTls(url, tls, report);
+    },
+  },
+);
+
+export const mirror = definePlugin({
+  name: "mirror",
+  schema,
+  dials: { why: "mirror", urls: ({ url }) => [url] },
+  create(config, tools) {
+    const copies = tools.keep("copies", config, () => new Copies(config, tools));
+    const isChosen = evenShare(config.percent);
+    return (next) => (exchange) => {
+      if (!isCopied(exchange) || !isChosen()) return next(exchange);
+      const copy = new Copy(exchange, copies);
+      const reply = next(copy.original);
+      // Beside the reply, which is returned as it is.
+      if (reply instanceof Promise) void reply.then(copy.answered, copy.answered);
+      else copy.answered();
+      return reply;
+    };
+  },
+});
+
+type Config = Parameters<typeof mirror.create>[0];
+
+/** A stream of gRPC messages may never end, and a copy of a copy could go round in circles. */
+function isCopied({ upgrade, headers }: Exchange): boolean {
+  return upgrade === null && !hasHeader(headers, "x-mirrored") && !isGrpc(headerValue(headers, "content-type"));
+}
+
+/** One request that is to be copied. */
+class Copy {
+  /** The request to pass on. */
+  readonly original: Exchange;
+  readonly #copies: Copies;
+  #block = Buffer.alloc(0);
+  #length = 0;
+  /** Whether its body is complete. */
+  #isWhole = true;
+  /** Whether an upstream got the request. */
+  #isDue = false;
+  #isOver = false;
+  /** Why the body is no longer recorded. */
+  #lost: "too_long" | "dropped" | null = null;
+
+  constructor(exchange: Exchange, copies: Copies) {
+    const { body } = exchange;
+    this.original = exchange;
+    this.#copies = copies;
+    if (body instanceof LentBody && body.isUntouched) {
+      // A listener would make it a stream, which is not sent to a second upstream.
+      const bytes = body.own();
+      this.original = exchange.with({ body: new LentBody(bytes, ignore) });
+      this.#record(bytes);
+    } else if (body !== null) this.#watch(exchange, body);
+  }
+
+  #watch({ headers, call }: Exchange, body: Readable): void {
+    this.#isWhole = false;
+    if (Number(headerValue(headers, "content-length") ?? 0) > this.#copies.maxBodyBytes) this.#lose("too_long");
+    else whenRead(body, () => (chunk) => this.#record(chunk));
+    body.once("end", () => {
+      this.#isWhole = true;
+      this.#settle();
+    });
+    call.onEnd(() => {
+      if (!this.#isWhole) this.#end();
+    });
+  }
+
+  /** The request has a reply. */
+  readonly answered = (): void => {
+    if (this.original.call.notes.attempts === 0) return this.#end();
+    this.#isDue = true;
+    this.#settle();
+  };
+
+  #record(chunk: Buffer): void {
+    if (this.#isOver || this.#lost !== null) return;
+    const { maxBodyBytes } = this.#copies;
+    const length = this.#length + chunk.length;
+    if (length > maxBodyBytes) return this.#lose("too_long");
+    if (length > this.#block.length) {
+      // A block of its own: chunks are parts of larger blocks, which would stay in memory with them.
+      const size = Math.min(maxBodyBytes, Math.max(length, 2 * this.#block.length));
+      if (!this.#copies.take(size - this.#block.length)) return this.#lose("dropped");
+      const larger = Buffer.alloc(size);
+      this.#block.copy(larger);
+      this.#block = larger;
+    }
+    chunk.copy(this.#block, this.#length);
+    this.#length = length;
+  }
+
+  #lose(why: "too_long" | "dropped"): void {
+    this.#lost = why;
+    this.#release();
+    this.#settle();
+  }
+
+  #settle(): void {
+    if (!this.#isDue || this.#isOver || (!this.#isWhole && this.#lost === null)) return;
+    this.#isOver = true;
+    if (this.#lost !== null) return this.#copies.tally(this.#lost);
+    const { body } = this.original;
+    this.#copies.send(this.original, body === null ? undefined : this.#block.subarray(0, this.#length), () => this.#release());
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    this.#release();
+  }
+
+  #release(): void {
+    this.#copies.giveBack(this.#block.length);
+    this.#block = Buffer.alloc(0);
+  }
+}
+
+/** The copies of one plugin instance. */
+class Copies implements KeptState {
+  readonly maxBodyBytes: number;
+  readonly tally: Tools["tally"];
+  readonly #config: Config;
+  readonly #tools: Tools;
+  readonly #client: Client;
+  readonly #url: URL;
+  /** Without the "/" at its end. */
+  readonly #basePath: string;
+  readonly #failed: (error: string) => void;
+  readonly #cutting = new AbortController();
+  #inFlight = 0;
+  /** Bytes of bodies in memory: those of copies on their way, and those that are being recorded. */
+  #bytes = 0;
+  #emptied = ignore;
+
+  constructor(config: Config, tools: Tools) {
+    const { log, scope, clock } = tools;
+    this.maxBodyBytes = config.maxBodyBytes;
+    this.tally = tools.tally;
+    this.#config = config;
+    this.#tools = tools;
+    this.#client = tools.client({ maxConnections: config.maxInFlight, tls: clientTls(config.tls) });
+    this.#url = new URL(config.url);
+    this.#basePath = this.#url.pathname.replace(/\/$/, "");
+    this.#failed = sparseCount(clock, (copies, error) => log.warn("mirror cannot deliver copies", { plugin: scope.key, host: this.#url.host, copies, error }));
+    // Each copy on its way listens.
+    setMaxListeners(0, this.#cutting.signal);
+  }
+
+  /** Reserves memory, if all bodies together stay within `max_in_flight` times `max_body_bytes`. */
+  take(bytes: number): boolean {
+    if (this.#bytes + bytes > this.#config.maxInFlight * this.maxBodyBytes) return false;
+    this.#bytes += bytes;
+    return true;
+  }
+
+  giveBack(bytes: number): void {
+    this.#bytes -= bytes;
+  }
+
+  /** `release` is called when the body is no longer needed. */
+  send(exchange: Exchange, body: Buffer | undefined, release: () => void): void {
+    const { maxInFlight, timeoutMs } = this.#config;
+    if (this.#inFlight >= maxInFlight) {
+      release();
+      return this.tally("dropped");
+    }
+    this.#inFlight++;
+    const target = this.#basePath + exchange.upstreamPath + exchange.query;
+    const request = { url: this.#url, target, method: exchange.method, headers: headersOf(exchange), ...(body !== undefined && { body }) };
+    const ended = (result: string) => {
+      this.#inFlight--;
+      release();
+      this.tally(result);
+      if (this.#inFlight === 0) this.#emptied();
+    };
+    this.#client.ask({ ...request, timeoutMs, maxBytes: MAX_ANSWER_BYTES, discards: true, signal: this.#cutting.signal }).then(
+      () => ended("sent"),
+      ({ status, message }: ClientFailure) => {
+        // The rest of a long answer is of no interest.
+        if (status === null) this.#failed(message);
+        ended(status === null ? "failed" : "sent");
+      },
+    );
+  }
+
+  /** Copies on their way get a moment longer. */
+  close(): Promise<void> {
+    this.#client.close();
+    if (this.#inFlight === 0) return Promise.resolve();
+    const timer = this.#tools.clock.after(CLOSING_MS, () => this.#cutting.abort());
+    return new Promise((resolve) => {
+      this.#emptied = () => {
+        timer.cancel();
+        resolve();
+      };
+    });
+  }
+}
+
+/** Longer answers are broken off, and their connections closed. */
+const MAX_ANSWER_BYTES = 1024 * 1024;
+const CLOSING_MS = 500;
+
+/** The client's own forwarding headers may be forged. */
+const REPLACED = nameSet([
+  ...["host", "content-length", "expect", "trailer", "x-request-id", "forwarded", "x-real-ip"],
+  ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => `x-forwarded-${end}`),
+]);
+
+function headersOf(exchange: Exchange): HeaderList {
+  return [...withoutHeaders(endToEnd(exchange.headers), REPLACED), ...originHeaders(exchange), "X-Mirrored", "1"];
+}

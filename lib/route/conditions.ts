@@ -1,0 +1,76 @@
+/**
+ * Compares the conditions of routes: whether those of two routes can hold for the same request.
+ */
+import { compileConditions, type Condition, type Conditions } from "../http/conditions.ts";
+
+/** One condition of a route. */
+export interface PlacedCondition {
+  readonly place: keyof Conditions;
+  /** Of a header in lower case. */
+  readonly name: string;
+  readonly wanted: Condition;
+}
+
+/** All conditions; none for undefined. */
+export function listOf(conditions: Conditions | undefined): readonly PlacedCondition[] {
+  if (conditions === undefined) return NONE;
+  return placesOf(conditions).map(([place, name]) => ({ place, name: place === "headers" ? name.toLowerCase() : name, wanted: conditions[place][name] as Condition }));
+}
+
+const NONE: readonly PlacedCondition[] = [];
+
+type NamedPlace = readonly [place: keyof Conditions, name: string];
+
+/** Each condition, with its name as written. */
+export function placesOf(conditions: Partial<Record<keyof Conditions, object>>): readonly NamedPlace[] {
+  return PLACES.flatMap((place) => Object.keys(conditions[place] ?? {}).map((name) => [place, name] as const));
+}
+
+/** "header X-Version and query parameter beta", without the values, which may be secret. */
+export function namesOf(places: readonly NamedPlace[]): string {
+  const texts = places.map(([place, name]) => `${WORDS[place]} ${name}`);
+  return texts.length < 2 ? texts.join() : `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`;
+}
+
+const WORDS = { headers: "header", query: "query parameter", cookies: "cookie" };
+const PLACES = ["headers", "query", "cookies"] as const;
+
+/**
+ * Whether one request can fulfil both, as far as that can be told: not if a name must be absent for one and present for the other, or must
+ * have different values. A request with several values of one name is left aside. Two patterns can hold at once, unless both list their texts:
+ * `^(?:a|b)$`.
+ */
+export function canMeet(a: readonly PlacedCondition[], b: readonly PlacedCondition[]): boolean {
+  const others = new Map(b.map((each) => [keyOf(each), each.wanted]));
+  return a.every((each) => {
+    const other = others.get(keyOf(each));
+    return other === undefined || valuesMeet(each.wanted, other);
+  });
+}
+
+/** The same for the same name. */
+export function keyOf({ place, name }: Pick<PlacedCondition, "place" | "name">): string {
+  return `${place} ${name}`;
+}
+
+function valuesMeet(a: Condition, b: Condition): boolean {
+  if (a === null || b === null) return a === b;
+  const [texts, others] = [textsOf(a), textsOf(b)];
+  if (texts !== null) return texts.some((text) => fits(b, text));
+  return others === null || others.some((text) => fits(a, text));
+}
+
+/** Whether a value fulfils a condition. */
+export function fits(wanted: Condition, value: string): boolean {
+  return compileConditions({ headers: { a: wanted }, query: {}, cookies: {} })(["a", value], "");
+}
+
+/** All texts that fulfil a condition; null: unknown. `^(?:v1|v2\.0)$` is "v1" and "v2.0". */
+function textsOf(wanted: Condition): readonly string[] | null {
+  if (typeof wanted === "string") return [wanted];
+  const listed = wanted === null || wanted === true ? null : LISTED.exec(wanted.matches);
+  return listed === null ? null : listed[1]!.split("|").map((text) => text.replaceAll("\\", ""));
+}
+
+/** Characters without a meaning in patterns, and the escapes of those with one, except "|". */
+const LISTED = /^\^\((?:\?:)?((?:[^\\^$.*+?()[\]{}]|\\[\\^$.*+?()[\]{}/-])*)\)\$$/;

@@ -1,0 +1,99 @@
+/**
+ * Finds requests for one of the routes that share a pattern: a method, headers and a query with which the route table selects it.
+ */
+import { isDeepStrictEqual } from "node:util";
+import { examplePattern } from "../base/linear_pattern.ts";
+import type { Condition } from "../http/conditions.ts";
+import type { HeaderList } from "../http/headers.ts";
+import { fits, keyOf, type PlacedCondition } from "./conditions.ts";
+import { contenders, methodsOf, routeFor, type Route } from "./table.ts";
+
+export interface SampleRequest {
+  readonly method: string;
+  readonly host: string;
+  /** Without a query. */
+  readonly path: string;
+  /** "", or with "?". */
+  readonly query: string;
+  readonly headers: HeaderList;
+}
+
+type Choice = Pick<SampleRequest, "method" | "query" | "headers">;
+
+export const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/**
+ * A choice with which the route of a pattern gets the request; null if the others take all that it could get. `routes` are all routes of the
+ * pattern. Where patterns of values overlap, that cannot always be told: then it may be one that another route takes. CONNECT is served to nobody.
+ */
+export function choiceFor<T>(route: Route<T>, routes: readonly Route<T>[]): Choice | null {
+  const methods = [...COMMON_METHODS, ...route.methods.filter((each) => each !== "CONNECT")];
+  if (route.methods.length === 0) methods.push(unused("OTHER", new Set(methodsOf(routes))));
+  for (const method of methods) {
+    const rivals = contenders(routes, method);
+    if (!rivals.includes(route)) continue;
+    const found = rivals.length === 1 && route.holds === null ? NO_CONDITIONS : conditionsFor(route, routes, method, rivals);
+    if (found !== null) return { method, ...found };
+  }
+  return null;
+}
+
+/** Headers and query that fulfil the conditions of a route, whatever other routes do. */
+export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
+  return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: valueFor(each.wanted, []).value })));
+}
+
+const NO_CONDITIONS = { headers: [], query: "" };
+
+/** How many values are tried for one route and method. */
+const MOST_TRIED = 1024;
+
+function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: string, rivals: readonly Route<T>[]): Omit<Choice, "method"> | null {
+  const others = rivals.filter((each) => each !== route).flatMap(({ conditions }) => conditions);
+  const rivalWishes = (key: string) => others.filter((each) => keyOf(each) === key).map(({ wanted }) => wanted);
+  const own = route.conditions.filter(({ wanted }) => wanted !== null).map((each) => ({ ...each, ...valueFor(each.wanted, rivalWishes(keyOf(each))) }));
+  // A condition of another route fails without its name, unless it wants the name to be absent.
+  const taken = new Set(route.conditions.map(keyOf));
+  const free = new Map(others.filter((each) => each.wanted === null && !taken.has(keyOf(each))).map((each) => [keyOf(each), each]));
+  const added = [...free].map(([key, each]) => ({ ...each, ...valueFor(true, rivalWishes(key)) }));
+  const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MOST_TRIED;
+  for (let bits = 0; bits < Math.min(2 ** added.length, MOST_TRIED); bits++) {
+    const tried = written([...own, ...added.filter((_each, i) => ((bits >> i) & 1) === 1)]);
+    if (routeFor(routes, method, tried.headers, tried.query) === route) return tried;
+  }
+  return isComplete ? null : written(own);
+}
+
+interface Value extends PlacedCondition {
+  readonly value: string;
+}
+
+/**
+ * A value that fulfils a condition and, if one is found, no exact value and no pattern of `rivals`: then it is `isPlain`, and no other value
+ * fulfils less.
+ */
+function valueFor(wanted: Condition, rivals: readonly Condition[]): { readonly value: string; readonly isPlain: boolean } {
+  if (typeof wanted === "string") return { value: wanted, isPlain: true };
+  const example = wanted === null || wanted === true ? "x" : (examplePattern(wanted.matches) ?? "");
+  const values = [example, `${example}x`, `x${example}`, ..."0az~", `${example}${example}`].filter((value) => fits(wanted ?? true, value));
+  // Every value that fulfils this pattern fulfils the same pattern of another route.
+  const avoided = rivals.filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
+  const plain = values.find((value) => !avoided.some((each) => fits(each, value)));
+  return { value: plain ?? values[0] ?? example, isPlain: plain !== undefined };
+}
+
+/** Conditions with values, as a request has them. */
+function written(values: readonly Value[]): Omit<Choice, "method"> {
+  const at = (place: PlacedCondition["place"]) => values.filter((each) => each.place === place);
+  const cookies = at("cookies").map(({ name, value }) => `${name}=${value}`);
+  const parameters = at("query").map(({ name, value }) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
+  return {
+    headers: [...at("headers").flatMap(({ name, value }) => [name, value]), ...(cookies.length === 0 ? [] : ["cookie", cookies.join("; ")])],
+    query: parameters.length === 0 ? "" : `?${parameters.join("&")}`,
+  };
+}
+
+/** The text, or with a number behind it, that is not used. */
+export function unused(text: string, used: ReadonlySet<string>): string {
+  for (let i = 1, found = text; ; found = text + ++i) if (!used.has(found)) return found;
+}
