@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
 import { balancer } from "../../lib/upstream/balance.ts";
-import { hashKey, textHash } from "../../lib/upstream/hash_key.ts";
+import { hashKey } from "../../lib/upstream/hash_key.ts";
 import type { Health } from "../../lib/upstream/health.ts";
 import { COUNTER_BYTES, sidesOf, SplitPicker, turnsOf, type Share } from "../../lib/upstream/split.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
