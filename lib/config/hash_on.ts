@@ -7,9 +7,9 @@ import { integer } from "./fields.ts";
 import type { Path } from "./json.ts";
 import * as s from "./schema.ts";
 
-/** What can stand alone, and what has a name behind it. */
+/** What stands alone, and what has a name behind it, with an example. */
 const ALONE = ["client_ip", "credential"];
-const NAMED: { readonly [kind: string]: string } = { header: "X-Tenant", cookie: "session", param: "user_id" };
+const NAMED: ReadonlyMap<string, string> = new Map([["header", "X-Tenant"], ["cookie", "session"], ["param", "user_id"]]);
 
 export const HASH_ON = s.string({
   hint: '"client_ip", "credential", "header:<name>", "cookie:<name>" or "param:<name>"',
@@ -18,10 +18,10 @@ export const HASH_ON = s.string({
     if (ALONE.includes(text)) return undefined;
     const colon = text.indexOf(":");
     const [kind, name] = colon < 0 ? [text, ""] : [text.slice(0, colon), text.slice(colon + 1)];
-    const example = NAMED[kind];
+    const example = NAMED.get(kind);
     if (example === undefined) {
-      const nearest = suggest(kind, [...ALONE, ...Object.keys(NAMED)]);
-      return nearest === undefined ? "" : `did you mean "${nearest}${nearest in NAMED && name !== "" ? `:${name}` : ""}"?`;
+      const nearest = suggest(kind, [...ALONE, ...NAMED.keys()]);
+      return nearest === undefined ? "" : `did you mean "${nearest}${NAMED.has(nearest) && name !== "" ? `:${name}` : ""}"?`;
     }
     if (name === "") return `write a name behind it, as in "${kind}:${example}"`;
     if (kind === "param") return PARAMETER.test(name) ? undefined : `write the placeholder's name alone, as in "param:${example}"`;

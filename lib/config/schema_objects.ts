@@ -50,7 +50,8 @@ function checkUnique(nodes: readonly JsonNode[], values: readonly unknown[], key
     const first = seen.get(value);
     if (first === undefined) return void seen.set(value, i);
     const shown = written ?? (item.show(node) as Record<string, Json>)[key];
-    report(context, [...at, i, key], member ?? node, `${JSON.stringify(shown)} is already used by ${formatPath([...at, first])}`);
+    const remedy = member === undefined ? `: write its own "${key}"` : "";
+    report(context, [...at, i, key], member ?? node, `${JSON.stringify(shown)} is already used by ${formatPath([...at, first])}${remedy}`);
   });
 }
 

@@ -5,6 +5,8 @@ import { compileConditions, type Condition, type Conditions } from "../http/cond
 
 /** One condition of a route. */
 export interface PlacedCondition {
+  /** Of place and name: equal for conditions on the same values of a request. */
+  readonly key: string;
   readonly place: keyof Conditions;
   /** Of a header in lower case. */
   readonly name: string;
@@ -14,7 +16,10 @@ export interface PlacedCondition {
 /** All conditions; none for undefined. */
 export function listOf(conditions: Conditions | undefined): readonly PlacedCondition[] {
   if (conditions === undefined) return NONE;
-  return placesOf(conditions).map(([place, name]) => ({ place, name: place === "headers" ? name.toLowerCase() : name, wanted: conditions[place][name] as Condition }));
+  return placesOf(conditions).map(([place, written]) => {
+    const name = place === "headers" ? written.toLowerCase() : written;
+    return { key: `${place} ${name}`, place, name, wanted: conditions[place][written] as Condition };
+  });
 }
 
 const NONE: readonly PlacedCondition[] = [];
@@ -41,20 +46,11 @@ const PLACES = ["headers", "query", "cookies"] as const;
  * `^(?:a|b)$`.
  */
 export function canMeet(a: readonly PlacedCondition[], b: readonly PlacedCondition[]): boolean {
-  const others = new Map(b.map((each) => [keyOf(each), each.wanted]));
-  return a.every((each) => {
-    const other = others.get(keyOf(each));
-    return other === undefined || valuesMeet(each.wanted, other);
-  });
-}
-
-/** The same for the same name. */
-export function keyOf({ place, name }: Pick<PlacedCondition, "place" | "name">): string {
-  return `${place} ${name}`;
+  return a.every(({ key, wanted }) => b.every((other) => other.key !== key || valuesMeet(wanted, other.wanted)));
 }
 
 function valuesMeet(a: Condition, b: Condition): boolean {
-  if (a === null || b === null) return a === b;
+  if (a === null || b === null || (typeof a === "string" && typeof b === "string")) return a === b;
   const [texts, others] = [textsOf(a), textsOf(b)];
   if (texts !== null) return texts.some((text) => fits(b, text));
   return others === null || others.some((text) => fits(a, text));

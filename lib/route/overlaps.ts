@@ -7,7 +7,7 @@
  */
 import { isOpen, literalAt, type Segment } from "./pattern.ts";
 import { isCovered, keysFrom, PatternIndex, type Indexed } from "./pattern_index.ts";
-import { choiceFor, COMMON_METHODS, fulfilling, unused, type SampleRequest } from "./sample_requests.ts";
+import { choiceFor, COMMON_METHODS, fulfilling, unused, type Choice, type SampleRequest } from "./sample_requests.ts";
 import { spellings } from "./spellings.ts";
 import { contenders, methodsOf, otherReading, rankOf, reachable, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";
 import { hostKeys, HostTrees } from "./tree.ts";
@@ -94,6 +94,8 @@ interface Pattern<T> extends Indexed {
   keys: readonly string[] | null;
   /** Whether all its routes accept %2F; found out when it is needed first. */
   acceptsSlashes: boolean | undefined;
+  /** See `choiceFor`; found out when they are needed first. */
+  readonly choices: Map<Placed<T>, Choice | null>;
 }
 
 /** Patterns with `%2F` on one host that begin with the same literals. */
@@ -153,7 +155,7 @@ class Prover<T> {
         routes.push(route);
         let pattern = this.#patterns.get(routes);
         if (pattern === undefined) {
-          pattern = { key: route.keys[i]!, segments: route.segments, rank: route.rank, routes, keys: route.keys, acceptsSlashes: undefined };
+          pattern = { key: route.keys[i]!, segments: route.segments, rank: route.rank, routes, keys: route.keys, acceptsSlashes: undefined, choices: new Map() };
           this.#patterns.set(routes, pattern);
           this.#index.add(pattern);
         }
@@ -286,7 +288,7 @@ class Prover<T> {
       for (const opener of list) {
         if (opener !== null && !this.#isOpener(opener, pattern)) break;
         const host = this.#hostOf(opener !== null && keysFrom(opener.key).includes(key) ? opener.key : key);
-        const choice = choiceFor(route, pattern.routes);
+        const choice = choiceOf(route, pattern);
         // With `%2F` in all its placeholders, which no literal equals.
         const length = choice === null ? null : this.#lengthWonBy(pattern, pattern.segments, host);
         if (choice === null || length === null) continue;
@@ -332,7 +334,7 @@ class Prover<T> {
   #requestTo(route: Placed<T>, pattern: Pattern<T>, other: readonly Segment[]): SampleRequest | null {
     const host = this.#hostOf(pattern.key);
     const length = this.#lengthWonBy(pattern, other, host);
-    const choice = length === null ? null : choiceFor(route, pattern.routes);
+    const choice = length === null ? null : choiceOf(route, pattern);
     return length === null || choice === null ? null : { ...choice, host, path: this.#sharedPath(pattern.segments, other, length) };
   }
 
@@ -374,6 +376,12 @@ function* endingLike<T>(segments: readonly Segment[], { byTail }: Heads<T>): Gen
   const tail = literalAt(segments, segments.length - 1);
   const lists = tail === undefined ? byTail.values() : [byTail.get(tail) ?? [], byTail.get("") ?? []];
   for (const patterns of lists) for (const { routes } of patterns) yield* routes;
+}
+
+function choiceOf<T>(route: Placed<T>, { routes, choices }: Pattern<T>): Choice | null {
+  let choice = choices.get(route);
+  if (choice === undefined) choices.set(route, (choice = choiceFor(route, routes)));
+  return choice;
 }
 
 /** Why a route of the same pattern takes a request, and not the guarded one. */

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import { examplePattern } from "../base/linear_pattern.ts";
 import type { Condition } from "../http/conditions.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { fits, keyOf, type PlacedCondition } from "./conditions.ts";
+import { fits, type PlacedCondition } from "./conditions.ts";
 import { contenders, methodsOf, routeFor, type Route } from "./table.ts";
 
 export interface SampleRequest {
@@ -18,7 +18,7 @@ export interface SampleRequest {
   readonly headers: HeaderList;
 }
 
-type Choice = Pick<SampleRequest, "method" | "query" | "headers">;
+export type Choice = Pick<SampleRequest, "method" | "query" | "headers">;
 
 export const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
@@ -40,7 +40,7 @@ export function choiceFor<T>(route: Route<T>, routes: readonly Route<T>[]): Choi
 
 /** Headers and query that fulfil the conditions of a route, whatever other routes do. */
 export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
-  return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: valueFor(each.wanted, []).value })));
+  return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: valueFor(each.wanted, () => []).value })));
 }
 
 const NO_CONDITIONS = { headers: [], query: "" };
@@ -50,11 +50,11 @@ const MOST_TRIED = 1024;
 
 function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: string, rivals: readonly Route<T>[]): Omit<Choice, "method"> | null {
   const others = rivals.filter((each) => each !== route).flatMap(({ conditions }) => conditions);
-  const rivalWishes = (key: string) => others.filter((each) => keyOf(each) === key).map(({ wanted }) => wanted);
-  const own = route.conditions.filter(({ wanted }) => wanted !== null).map((each) => ({ ...each, ...valueFor(each.wanted, rivalWishes(keyOf(each))) }));
+  const rivalWishes = (key: string) => () => others.filter((each) => each.key === key).map(({ wanted }) => wanted);
+  const own = route.conditions.filter(({ wanted }) => wanted !== null).map((each) => ({ ...each, ...valueFor(each.wanted, rivalWishes(each.key)) }));
   // A condition of another route fails without its name, unless it wants the name to be absent.
-  const taken = new Set(route.conditions.map(keyOf));
-  const free = new Map(others.filter((each) => each.wanted === null && !taken.has(keyOf(each))).map((each) => [keyOf(each), each]));
+  const taken = new Set(route.conditions.map(({ key }) => key));
+  const free = new Map(others.filter(({ key, wanted }) => wanted === null && !taken.has(key)).map((each) => [each.key, each]));
   const added = [...free].map(([key, each]) => ({ ...each, ...valueFor(true, rivalWishes(key)) }));
   const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MOST_TRIED;
   for (let bits = 0; bits < Math.min(2 ** added.length, MOST_TRIED); bits++) {
@@ -72,12 +72,12 @@ interface Value extends PlacedCondition {
  * A value that fulfils a condition and, if one is found, no exact value and no pattern of `rivals`: then it is `isPlain`, and no other value
  * fulfils less.
  */
-function valueFor(wanted: Condition, rivals: readonly Condition[]): { readonly value: string; readonly isPlain: boolean } {
+function valueFor(wanted: Condition, rivals: () => readonly Condition[]): { readonly value: string; readonly isPlain: boolean } {
   if (typeof wanted === "string") return { value: wanted, isPlain: true };
   const example = wanted === null || wanted === true ? "x" : (examplePattern(wanted.matches) ?? "");
   const values = [example, `${example}x`, `x${example}`, ..."0az~", `${example}${example}`].filter((value) => fits(wanted ?? true, value));
   // Every value that fulfils this pattern fulfils the same pattern of another route.
-  const avoided = rivals.filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
+  const avoided = rivals().filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
   const plain = values.find((value) => !avoided.some((each) => fits(each, value)));
   return { value: plain ?? values[0] ?? example, isPlain: plain !== undefined };
 }

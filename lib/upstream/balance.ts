@@ -3,12 +3,14 @@
  */
 import { mix } from "../base/mix.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hashKey, textHash, type HashKey } from "./hash_key.ts";
+import { hashKey, type HashKey } from "./hash_key.ts";
 
 /** The properties of an upstream that a strategy uses. */
 export interface Candidate {
   /** Unique within the service. */
   readonly id: string;
+  /** `textHash` of the id. */
+  readonly idHash: number;
   /** Above 0; its share of the requests beside the others', reduced during a slow start. */
   readonly weightNow: number;
   /** Requests in progress and waiting. */
@@ -127,9 +129,9 @@ function hashing(keyOf: HashKey, balanceFactor: number): Balancer {
       for (const peer of candidates) {
         const weight = peer.weightNow;
         // Rounded up, so that all together have room for every request, and each for one.
-        if (peer.load >= Math.ceil(perWeight * weight)) continue;
+        if (perWeight !== Infinity && peer.load >= Math.ceil(perWeight * weight)) continue;
         // The least -ln(u)/w falls to each in proportion to its weight. +0.5 keeps u off 0.
-        const u = (mix(key ^ textHash(peer.id)) + 0.5) / 0x1_0000_0000;
+        const u = (mix(key ^ peer.idHash) + 0.5) / 0x1_0000_0000;
         const draw = -Math.log(u) / weight;
         if (draw < lowest) {
           lowest = draw;

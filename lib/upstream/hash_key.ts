@@ -36,7 +36,7 @@ function addressHash(address: string): number {
   return version === 4 ? mix(words[3]) : mix(mix(words[0]) ^ words[1]);
 }
 
-/** FNV-1a, 32 bits. */
+/** FNV-1a, 32 bits, mixed. */
 export function textHash(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);

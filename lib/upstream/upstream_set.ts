@@ -10,6 +10,7 @@ import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
 import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } from "./breaker.ts";
 import { isUpstreams, RetryBudget } from "./faults.ts";
+import { textHash } from "./hash_key.ts";
 import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
@@ -22,6 +23,7 @@ export type Connections = Pool | Sessions;
 
 export class Peer implements Destination<Connections>, Candidate {
   readonly id: string;
+  readonly idHash: number;
   readonly host: string;
   readonly port: number;
   readonly authority: string;
@@ -38,6 +40,7 @@ export class Peer implements Destination<Connections>, Candidate {
   constructor(id: string, pool: Connections, health: UpstreamHealth) {
     const { host, port } = pool.options;
     this.id = id;
+    this.idHash = textHash(id);
     this.host = host;
     this.port = port;
     this.authority = authorityOf(pool.options);

@@ -197,6 +197,11 @@ describe("the text of an explanation", () => {
     expect(explanationText({ method: "GET", url: "/\u0007" }, wild, plain)).not.toMatch(/[^\n\P{Cc}]/u);
   });
 
+  it("the text of an explanation says what is hashed, and the cookie of a sticky service", () => {
+    const headings = [{ strategy: "hash", hashOn: "header:X-Tenant" }, { sticky: "route" }, {}].map((more) => /^Upstreams, .*/m.exec(explanationText(question, explanationView({ ...EXPLANATION, ...more }), plain))![0]);
+    expect(headings).toEqual(["Upstreams, hash on header:X-Tenant, asked for /x", "Upstreams, round_robin, sticky by the cookie route, asked for /x", "Upstreams, round_robin, asked for /x"]);
+  });
+
   it("the text of an explanation shows good, bad and unimportant verdicts in colours", () => {
     const view = explanationView({ ...EXPLANATION, plugins: ["passes the request on", "answers 401 key_missing", "not reached"].map((verdict) => ({ ...EXPLANATION.plugins[0]!, verdict })) });
     const text = explanationText(question, view, inColour);

@@ -21,6 +21,7 @@ describe("hash_on", () => {
     ["cookie:a;b", /"a;b" cannot be the name of a cookie/],
     ["param:{user_id}", /write the placeholder's name alone, as in "param:user_id"/],
     ["query:user", /expected "client_ip", "credential", "header:<name>", "cookie:<name>" or "param:<name>", found "query:user"$/],
+    ["constructor:x", /expected "client_ip".*found "constructor:x"$/],
     ["", /expected "client_ip"/],
     [7, /expected "client_ip".*found 7/],
   ])("refuses %j and says what to write", (value, message) => {

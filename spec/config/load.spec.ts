@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatIssues, loadConfig, readConfigFile, type LoadOptions } from "../../lib/config/load.ts";
 import type { RouteDeclaration } from "../../lib/config/model.ts";
 import * as s from "../../lib/config/schema.ts";
+import { checkRoutes } from "../../lib/route/checks.ts";
 
 const kinds = [{ name: "key_auth", schema: s.object({ key: s.string({ min: 1 }) }) }];
 const options: LoadOptions = { kinds, environment: { KEY: "hush", PART: "/v{x}", UP: "http://x" } };
@@ -97,6 +98,25 @@ describe("loadConfig", () => {
     const text = GOOD.replace("${env:KEY}", "${file:/k}").replace("/b/{id}", "${file:/k}");
     expect(load(text, { readFile, checkRoutes: () => [] }).ok).toBe(true);
     expect(read).toEqual(["/k"]);
+  });
+
+  it("reports errors of conditions and conflicting conditions with their places, and none about a route whose conditions cannot be read", () => {
+    const issuesOf = (routes: string, global = "{}") => {
+      const text = `{ "global": ${global}, "services": [{ "name": "a", "base_path": "/a", "upstreams": [{ "host": "h", "port": 80 }], "routes": [\n${routes}\n] }] }`;
+      const result = load(text, { checkRoutes });
+      return result.ok ? [] : formatIssues(result.issues, "gw.json").split("\n").map((line) => line.replace(/ {2,}/g, "  "));
+    };
+    expect(issuesOf('{ "path": "/x" },\n{ "path": "/x", "name": "y", "match": {} },\n{ "path": "/x", "name": "z", "match": { "headers": { "a_b": "1" } } }')).toEqual([
+      'gw.json:3:39  services[0].routes[1].match  needs at least one condition, such as "headers": { "X-Version": "2" }',
+      'gw.json:4:54  services[0].routes[2].match.headers.a_b  cannot be a condition: headers with "_" in their names are dropped, unless "underscore_headers" of "global" is "allow"',
+    ]);
+    expect(issuesOf('{ "path": "/x", "match": { "headers": { "a_b": "1" } } }', '{ "underscore_headers": "allow" }')).toEqual([]);
+    expect(issuesOf('{ "name": "p", "path": "/x", "match": { "query": { "a": "${env:KEY}" } } },\n{ "name": "q", "path": "/x", "match": { "cookies": { "a": "1" } } }')).toEqual([
+      'gw.json:3:39  services[0].routes[1].match  route "q" of service "a" and route "p" of service "a" both match all methods of "/x" below "/a", and a request can fulfil the conditions of both, which are as many: give the one that comes first more conditions, or both different values of one name',
+    ]);
+    expect(issuesOf('{ "path": "/x" },\n{ "path": "/x", "match": { "cookies": { "a": "1" } } }')).toEqual([
+      'gw.json:3:1  services[0].routes[1].name  "/x" is already used by services[0].routes[0]: write its own "name"',
+    ]);
   });
 
   it("reports everything at once, in the order of the text", () => {

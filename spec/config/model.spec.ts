@@ -145,7 +145,7 @@ describe("routes", () => {
   it("routes have names unique within their service, defaulted ones included", () => {
     expect(ofService({ routes: [{ path: "/b" }, { path: "/c", name: "/b" }, { path: "/b" }] })).toEqual([
       'services[0].routes[1].name: "/b" is already used by services[0].routes[0]',
-      'services[0].routes[2].name: "/b" is already used by services[0].routes[0]',
+      'services[0].routes[2].name: "/b" is already used by services[0].routes[0]: write its own "name"',
     ]);
     expect(issues({ services: [service(), service({ name: "b" })] })).toEqual([]);
   });

@@ -25,7 +25,7 @@ it.each([
   ["one group", [{ group: "canary", percent: 5 }]],
   ["0 % and 100 %", [{ group: "canary", percent: 0 }, { group: "beta", percent: 100 }]],
   ["two decimals", [{ group: "canary", percent: 0.01 }, { group: "beta", percent: 33.33 }]],
-  ["fractions that add up to 100 %, whatever the sum of floating-point numbers is", [{ group: "canary", percent: 33.4 }, { group: "beta", percent: 66.6 }]],
+  ["fractions that add up to 100 %, whatever the sum of floating-point numbers is", [{ group: "canary", percent: 18.1 }, { group: "beta", percent: 81.9 }]],
   ["a parameter of a route", [{ group: "canary", percent: 5, hash_on: "param:id" }]],
   ["callers by one key", [{ group: "canary", percent: 5, hash_on: "credential" }, { group: "beta", percent: 5, hash_on: "credential" }]],
   ["a group twice, once with a match", [{ group: "canary", percent: 100, match: { headers: { "X-Canary": true } } }, { group: "canary", percent: 5 }]],

@@ -1,6 +1,7 @@
 /** The promises of every balancing strategy. */
 import { expect, it } from "vitest";
 import { balancer, type Candidate, type Strategy } from "../../lib/upstream/balance.ts";
+import { textHash } from "../../lib/upstream/hash_key.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
 
@@ -13,7 +14,7 @@ export interface MadeUpCandidate extends Candidate {
 export function candidates(text: string): MadeUpCandidate[] {
   return text.split(" ").map((item) => {
     const [id, weight = "1"] = item.split(":");
-    return { id: id!, weightNow: Number(weight), load: 0, turn: 0 };
+    return { id: id!, idHash: textHash(id!), weightNow: Number(weight), load: 0, turn: 0 };
   });
 }
 

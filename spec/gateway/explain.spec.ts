@@ -113,6 +113,50 @@ describe("explain for a request that matches", () => {
   });
 });
 
+describe("explain for a service whose upstream depends on the request", () => {
+  const own = async (parts: Parameters<typeof oneService>[1], question: Partial<Question> = {}) => {
+    const upstreams = ["a", "b", "c"].map((id, i) => ({ id, host: "127.0.0.1", port: 9 + i }));
+    const gateway = createGateway({ config: oneService([], { upstreams, ...parts }) });
+    const explanation = await gateway.explain({ method: "GET", url: "/a/x", ...question });
+    await gateway.close(0);
+    return explanation;
+  };
+  const hash = { load_balancing_strategy: "hash", hash_on: "header:X-Tenant" } as const;
+
+  it("explain names the upstream that a hash leads to, which is the one that gets the request", async () => {
+    const origins = [await backend((_request, response) => response.end("a")), await backend((_request, response) => response.end("b")), await backend((_request, response) => response.end("c"))];
+    const upstreams = origins.map(({ port }, i) => ({ id: "abc"[i]!, host: "127.0.0.1", port }));
+    const { gateway } = await running(oneService([], { ...hash, upstreams }));
+    for (let i = 0; i < 10; i++) {
+      const headers = { "X-Tenant": `t${i}` };
+      const { reasons, strategy, hashOn } = await gateway.explain({ method: "GET", url: "/a/x", headers });
+      const { body } = await gateway.inject({ path: "/a/x", headers });
+      expect(reasons).toContain(`Its hash of header:X-Tenant leads to upstream "${String(body)}".`);
+      expect([strategy, hashOn]).toEqual(["hash", "header:X-Tenant"]);
+    }
+  });
+
+  it("explain says that a request without the value goes to each upstream in turn, and what bounds the load of an upstream", async () => {
+    expect((await own(hash)).reasons).toContain("The request has no value for hash_on header:X-Tenant: such requests go to each upstream in turn.");
+    const { reasons } = await own({ ...hash, hash_balance_factor: 150 }, { headers: { "X-Tenant": "t" } });
+    expect(reasons.join()).toMatch(/leads to upstream "[abc]", unless it has 150 % of the mean load\./);
+    expect((await own({ load_balancing_strategy: "ip_hash" })).reasons.join()).toMatch(/Its hash of client_ip leads to upstream "[abc]"\./);
+    expect((await own({})).reasons.join()).not.toContain("hash");
+  });
+
+  it("explain names no upstream where a plugin answers, or asks another server for what is hashed", async () => {
+    const ask = { name: "forward_auth", config: { url: "http://127.0.0.1:9/" } };
+    expect((await own({ ...hash, plugins: [{ name: "key_auth", config: { key: "k" } }] })).reasons.join()).not.toContain("hash");
+    expect((await own({ ...hash, hash_on: "credential", plugins: [ask] })).reasons.join()).not.toContain("hash");
+  });
+
+  it("explain names the cookie of a sticky service, and no secret", async () => {
+    const explanation = await own({ sticky: { cookie: "node", secret: "0123456789abcdef0123456789abcdef" } });
+    expect([explanation.sticky, explanation.hashOn]).toEqual(["node", null]);
+    expect(JSON.stringify(explanation)).not.toContain("0123456789abcdef");
+  });
+});
+
 describe("explain for a request that is refused", () => {
   it.each([
     ["/shop/a/../b", 400, "path_ambiguous", /dot|“\.\.”/],
@@ -180,6 +224,35 @@ describe("the candidates of explain", () => {
   it("the candidates of explain include routes of other methods, with their methods", async () => {
     expect(await verdicts({ method: "DELETE", url: "/shop/items/7" })).toEqual(["shop/item takes the request", "shop/rest matches the path, but accepts only GET"]);
     expect(await verdicts({ method: "PUT", url: "/shop/items/7" })).toEqual(["shop/item matches the path, but accepts GET, DELETE", "shop/rest matches the path, but accepts only GET"]);
+  });
+
+  it("explain says which conditions hold and which do not, by their names, never by their values", async () => {
+    const routes: ConfigInput["services"][number]["routes"] = [
+      { name: "rest", path: "/x" },
+      { name: "new", path: "/x", methods: ["GET"], match: { headers: { "X-Token": "s3cret" }, query: { beta: true } } },
+      { name: "old", path: "/x", methods: ["GET"], match: { headers: { "X-Token": null }, cookies: { old: { matches: "hidden" } } } },
+      { name: "only", path: "/only", match: { cookies: { c: "v4lue" } } },
+    ];
+    const own = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams, routes }] } });
+    const taken = await own.explain({ method: "GET", url: "/x?beta", headers: { "X-Token": "s3cret" } });
+    expect(taken.reasons).toContain("Its conditions on header X-Token and query parameter beta hold.");
+    expect(await verdicts({ method: "GET", url: "/x?beta", headers: { "X-Token": "s3cret" } }, own)).toEqual([
+      "s/new takes the request",
+      "s/old matches the path, but its conditions on header X-Token and cookie old do not hold",
+      's/rest matches as well, but is less specific than route "new" of service "s": a literal segment comes before {name}, {name} before {name*}, and at a tie the longer base_path first, then more conditions',
+    ]);
+    expect(await verdicts({ method: "GET", url: "/x", headers: { "X-Token": "s3cret" } }, own)).toEqual([
+      "s/new matches the path, but its condition on query parameter beta does not hold",
+      "s/old matches the path, but its conditions on header X-Token and cookie old do not hold",
+      "s/rest takes the request",
+    ]);
+    const refused = await own.explain({ method: "GET", url: "/only", headers: { Cookie: "c=other" } });
+    expect([refused.status, refused.code, refused.reasons]).toEqual([404, "route_not_found", [
+      "No route of this path fits the headers, the query and the cookies of the request.",
+      'Route "only" of service "s" (/only) matches the path, but its condition on cookie c does not hold.',
+    ]]);
+    expect(JSON.stringify([taken, refused])).not.toMatch(/s3cret|hidden|v4lue/);
+    await own.close(0);
   });
 
   it("the candidates of explain include routes for other hosts, with their hosts, whether another route takes the request or none", async () => {

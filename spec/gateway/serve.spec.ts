@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect as connectH2 } from "node:http2";
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
@@ -37,6 +39,39 @@ describe("serve", () => {
     expect(answer.status).toBe(405);
     expect(answer.header("Allow")!.split(", ").sort()).toEqual(["GET", "HEAD", "PUT"]);
     expect(answer.json()).toMatchObject({ code: "method_not_allowed" });
+  });
+
+  it("answers 404 route_not_found, which says why, if no route of the path fits headers, query and cookies, and 405 if none accepts the method", async () => {
+    const routes = [{ path: "/x", methods: ["GET"], match: { headers: { "X-Version": "2" } } }, { path: "/{rest*}" }];
+    const gateway = createGateway({ config: oneService(9, { routes }) });
+    const answer = await gateway.inject({ path: "/a/x", headers: { "X-Version": "3" } });
+    expect([answer.status, answer.json()]).toEqual([404, expect.objectContaining({ code: "route_not_found", detail: "No route of this path fits the headers, the query and the cookies of the request." })]);
+    expect((await gateway.inject({ path: "/a/x", method: "PUT" })).header("Allow")).toBe("GET, HEAD");
+  });
+
+  it.each(["1.1", "2"])("gives requests over HTTP/%s to the route whose conditions on headers, query and cookies hold", async (version) => {
+    const [one, two] = [await backend(), await backend()];
+    const match = { headers: { "X-Version": "2" }, query: { "a b": "ü" }, cookies: { beta: { matches: "^[0-9]$" } } };
+    const [first] = oneService(one.port).services;
+    const gateway = await running({ global: { h2c: true }, services: [first!, { ...oneService(two.port).services[0]!, name: "two", routes: [{ path: "/{rest*}", match }] }] });
+    const path = "/a/x?a%20b=%C3%BC";
+    const sent = async (target: string, headers: Record<string, string | string[]>): Promise<number | undefined> => {
+      if (version === "1.1") return (await ask(gateway.port, { path: target, headers: { ...headers, cookie: [headers["cookie"]].flat().join("; ") } })).status;
+      const session = connectH2(`http://127.0.0.1:${gateway.port}`);
+      try {
+        const stream = session.request({ ":path": target, ...headers });
+        const [answer] = (await once(stream, "response")) as [{ readonly ":status": number }];
+        return answer[":status"];
+      } finally {
+        session.destroy();
+      }
+    };
+    expect(await sent(path, { "x-version": "2", cookie: ["a=1", "beta=7"] })).toBe(200);
+    expect([one.seen.length, two.seen.length]).toEqual([0, 1]);
+    expect(await sent("/a/x?ab=%C3%BC", { "x-version": "2", cookie: ["a=1", "beta=7"] })).toBe(200);
+    expect(await sent(path, { "x-version": "3", cookie: ["a=1", "beta=7"] })).toBe(200);
+    expect(await sent(path, { "x-version": "2", cookie: ["a=1", "beta=77"] })).toBe(200);
+    expect([one.seen.length, two.seen.length]).toEqual([3, 1]);
   });
 
   it.each(["/a/../b", "/a/%2e%2e/b", "/a/x%2fy", "/a/%zz", "/a/x\\y", "/a/%00"])("answers 400 path_ambiguous for %s", async (path) => {
@@ -229,6 +264,37 @@ describe("CORS preflights", () => {
   it("a preflight gets 405 if no plugin handles preflights, or if it requests another method", async () => {
     expect((await preflighted(own(), preflight))[0]).toBe(405);
     expect((await preflighted(own("preflights"), { ...preflight, "Access-Control-Request-Method": "PUT" }))[0]).toBe(405);
+  });
+
+  it("a preflight reaches the route whose conditions the request that it asks about may fulfil", async () => {
+    const marked = definePlugin({
+      name: "marked",
+      schema: schema.object({ name: schema.string() }),
+      takes: "preflights",
+      create: ({ name }) => () => () => ({ status: 204, headers: ["X-Route", name], body: null }),
+    });
+    const route = (name: string, match?: object) => ({ name, path: "/x", plugins: [{ name: "marked", config: { name } }], ...(match && { match }) });
+    const routes = [
+      route("version", { headers: { "X-Version": "2" }, query: { v: "2" } }),
+      route("pattern", { headers: { "X-Pattern": { matches: "^a" } } }),
+      route("none", { headers: { "X-None": null }, query: { v: "none" } }),
+      route("cookie", { cookies: { c: true }, query: { v: "c" } }),
+      route("origin", { headers: { Origin: "https://b.example", "X-None": null }, query: { o: true } }),
+      route("rest"),
+    ];
+    const gateway = createGateway({ config: oneService(9, { routes }), plugins: [marked] });
+    const asked = async (query: string, headers: Record<string, string> = {}) =>
+      (await gateway.inject({ path: `/a/x${query}`, method: "OPTIONS", headers: { ...preflight, ...headers } })).header("x-route");
+    const names = (value: string) => ({ "Access-Control-Request-Headers": value });
+    expect(await asked("?v=2", names("content-type, x-version"))).toBe("version");
+    expect(await asked("?v=3", names("x-version"))).toBe("rest");
+    expect(await asked("?v=2")).toBe("rest");
+    expect(await asked("", names("X-Pattern"))).toBe("pattern");
+    expect(await asked("?v=none")).toBe("none");
+    expect(await asked("?v=none", names("x-none"))).toBe("rest");
+    expect(await asked("?v=c", { Cookie: "c=1" })).toBe("rest");
+    expect(await asked("?o", { Origin: "https://b.example" })).toBe("origin");
+    await gateway.close(0);
   });
 
   it("OPTIONS requests without both preflight headers are not preflights", async () => {

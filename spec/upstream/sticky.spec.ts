@@ -146,6 +146,7 @@ describe("the cookie", () => {
     expect(setCookie(reply([], "b", {}, () => ({ ...OK, status: 503 })))).toBeDefined();
     expect(setCookie(reply([], null, {}, ({ call }) => problem(call, "upstream_unavailable")))).toBeUndefined();
     expect(setCookie(reply([], "b", {}, ({ call }) => problem(call, "upstream_reset")))).toBeUndefined();
+    expect(reply([], null)).toBe(OK);
   });
 });
 

@@ -9,6 +9,7 @@ import { nodeFrom } from "../../config/json.ts";
 import { accepts } from "../../config/schema_core.ts";
 import { isObject } from "../../json_schema/values.ts";
 import { HOST, readTarget, splitPrefix, type Draft, type Plugin, type Service, type Target } from "./draft.ts";
+import { balancing } from "./kong_balancing.ts";
 import { KongPlugins, OPEN, type Attached } from "./kong_plugins.ts";
 import { freeName, type Place } from "./place.ts";
 
@@ -190,7 +191,7 @@ class KongReader {
       const [, host, port] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(each.ignore("upstream").get("target").text() ?? "")!;
       return { host, port: Number(port ?? 8000), ...(isWeighted ? { weight: weights[i] } : {}) };
     });
-    return { protocol, load_balancing_strategy: strategy(group, isWeighted), upstreams, ...tls };
+    return { protocol, ...balancing(group, isWeighted), upstreams, ...tls };
   }
 
   /** A limit that several services or routes have got counts for each of them. */
@@ -302,14 +303,4 @@ function clamped(ms: number | undefined): number | undefined {
 function retries(place: Place): object {
   const attempts = place.get("retries").number() ?? 0;
   return attempts > 0 ? { retries: { attempts: Math.min(attempts, 10) } } : {};
-}
-
-function strategy(group: Place, isWeighted: boolean): string {
-  const algorithm = group.get("algorithm").text() ?? "round-robin";
-  const isByAddress = group.get("hash_on").text() === "ip";
-  if (algorithm === "least-connections") return "least_connections";
-  if (algorithm === "consistent-hashing" && isByAddress) return "ip_hash";
-  const made = isWeighted ? "weighted" : "round_robin";
-  if (algorithm !== "round-robin") group.get("algorithm").note(`"${algorithm}" is not carried over: the service has load_balancing_strategy "${made}"`);
-  return made;
 }

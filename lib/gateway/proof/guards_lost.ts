@@ -3,7 +3,7 @@
  */
 import type { NextTimeSlice } from "../../base/time_slices.ts";
 import type { Config } from "../../config/model.ts";
-import { keyOf as conditionKey, listOf } from "../../route/conditions.ts";
+import { listOf, type PlacedCondition } from "../../route/conditions.ts";
 import { parsePattern, type Segment } from "../../route/pattern.ts";
 import { fulfilling, type SampleRequest } from "../../route/sample_requests.ts";
 import type { Loaded, Snapshot } from "../snapshot.ts";
@@ -51,7 +51,11 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
   const next = await guardedRoutes(after, slice);
   let asked = 0;
   const concealed = (text: string) => before.concealed(after.concealed(text));
+  const seen = new Set<string>();
   for (const place of requestsFor([before.config, after.config])) {
+    const name = `${place.method} ${place.host}${place.path}`;
+    if (seen.has(name)) continue;
+    seen.add(name);
     for (const choice of choicesFor(place, before, after)) {
       if (++asked % STEP === 0) await slice();
       const request = { ...place, ...choice };
@@ -110,13 +114,22 @@ type Choice = Pick<SampleRequest, "headers" | "query">;
 const PLAIN: Choice = { headers: [], query: "" };
 
 /** Nothing; what fulfils the conditions of each route that the path may go to; and of two routes, one of each configuration. */
-function choicesFor({ host, path }: Place, before: Compared, after: Compared): Choice[] {
-  const [olds, nexts] = [before, after].map(({ table }) => table.candidates(host, path).flatMap(({ match }) => (match === undefined ? [] : [listOf(match)])));
-  const both = olds!.flatMap((old) => nexts!.map((next) => [...old, ...next.filter((each) => !old.some((other) => conditionKey(other) === conditionKey(each)))]));
-  return [PLAIN, ...[...olds!, ...nexts!, ...both].slice(0, MOST_CHOICES).map(fulfilling)];
+function* choicesFor({ method, host, path }: Place, before: Compared, after: Compared): Iterable<Choice> {
+  yield PLAIN;
+  const [olds = [], nexts = []] = [before, after].map(({ table }) =>
+    table.candidates(host, path).flatMap(({ match, takes }) => (match === undefined || !takes(method) ? [] : [listOf(match)])),
+  );
+  for (const conditions of [...olds, ...nexts]) yield fulfilling(conditions);
+  let pairs = 0;
+  for (const old of olds) for (const next of nexts) if (++pairs <= MOST_PAIRS) yield fulfilling(merged(old, next));
 }
 
-const MOST_CHOICES = 1000;
+/** More conditions than that for one path are not combined. */
+const MOST_PAIRS = 1000;
+
+function merged(conditions: readonly PlacedCondition[], others: readonly PlacedCondition[]): readonly PlacedCondition[] {
+  return [...conditions, ...others.filter(({ key }) => !conditions.some((each) => each.key === key))];
+}
 
 /** For each route requests that fit its pattern and, if possible, nothing more specific. */
 function* requestsFor(configs: readonly Config[]): Iterable<Place> {

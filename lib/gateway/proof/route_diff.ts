@@ -117,6 +117,8 @@ function addressField({ service, routes }: Side, route: string | null, field: st
   const list = (values: readonly string[] = []) => (values.length === 0 ? "(all)" : values.join(", "));
   if (route === null) return field === "base_path" ? service.base_path : field === "hosts" ? list(service.hosts) : undefined;
   const { path, methods, match } = routes.get(route)!;
+  const [, place] = /^match\.(headers|query|cookies)$/.exec(field) ?? [];
+  if (place !== undefined) return Object.keys(match?.[place as keyof typeof match] ?? {}).join(", ") || "(none)";
   if (field === "match") return match === undefined ? "(none)" : namesOf(placesOf(match));
   return field === "path" ? path : field === "methods" ? list(methods) : undefined;
 }

@@ -145,6 +145,42 @@ describe("services and routes of Kong", () => {
     expect(notes).toContain('upstreams[0].healthchecks: health checks are not carried over: write "health" of the service');
   });
 
+  it.each<[object, object, string[]]>([
+    [{ hash_on: "header", hash_on_header: "X-Tenant", hash_fallback: "none", slots: 1000 }, { load_balancing_strategy: "hash", hash_on: "header:X-Tenant" }, []],
+    [{ hash_on: "consumer" }, { load_balancing_strategy: "hash", hash_on: "credential" }, []],
+    [{ hash_on: "ip" }, { load_balancing_strategy: "ip_hash" }, []],
+    [
+      { hash_on: "cookie", hash_on_cookie: "sid", hash_on_cookie_path: "/" },
+      { load_balancing_strategy: "hash", hash_on: "cookie:sid" },
+      ['upstreams[0].hash_on_cookie: Kong sets this cookie where a client has none: here the upstream has to, or use "sticky" of the service instead'],
+    ],
+    [
+      { hash_on: "header", hash_on_header: "X", hash_fallback: "ip" },
+      { load_balancing_strategy: "hash", hash_on: "header:X" },
+      ["upstreams[0].hash_fallback: is not carried over: requests without the value go to each upstream in turn"],
+    ],
+    [
+      { hash_on: "uri_capture", hash_on_uri_capture: "id" },
+      { load_balancing_strategy: "round_robin" },
+      ['upstreams[0].hash_on: "uri_capture" is not carried over: requests go to each upstream in turn: use a placeholder in the path of the route, and hash on param:<name>'],
+    ],
+    [{ hash_on: "query_arg", hash_on_query_arg: "q" }, { load_balancing_strategy: "round_robin" }, ['upstreams[0].hash_on: "query_arg" is not carried over: requests go to each upstream in turn']],
+    [{}, { load_balancing_strategy: "round_robin" }, ['upstreams[0].hash_on: "none" is not carried over: requests go to each upstream in turn']],
+    [{ hash_on: "constructor" }, { load_balancing_strategy: "round_robin" }, ['upstreams[0].hash_on: "constructor" is not carried over: requests go to each upstream in turn']],
+    [{ hash_on: "header" }, { load_balancing_strategy: "round_robin" }, ["upstreams[0].hash_on_header: is not the name of a header: requests go to each upstream in turn"]],
+    [{ hash_on: "header", hash_on_header: "a b" }, { load_balancing_strategy: "round_robin" }, ["upstreams[0].hash_on_header: is not the name of a header: requests go to each upstream in turn"]],
+    [{ algorithm: "sticky-sessions", hash_on: "none", sticky_sessions_cookie: "sid", sticky_sessions_cookie_path: "/" }, { load_balancing_strategy: "round_robin", sticky: { cookie: "sid" } }, []],
+    [{ algorithm: "sticky-sessions" }, { sticky: {} }, ['upstreams[0].sticky_sessions_cookie: is no name that the cookie can have: it is "route"']],
+  ])("have the consistent hashing and the sticky sessions of the upstream: %j", async (upstream, expected, noted) => {
+    const { services, notes } = await fromKong({
+      services: [{ name: "s", host: "up", routes: [ROUTE] }],
+      upstreams: [{ name: "up", algorithm: "consistent-hashing", targets: [{ target: "a:1" }, { target: "b:1" }], ...upstream }],
+    });
+    expect(services[0]).toMatchObject({ ...expected, upstreams: [{ host: "a", port: 1 }, { host: "b", port: 1 }] });
+    if (!("hash_on" in expected)) expect(services[0]).not.toHaveProperty("hash_on");
+    expect(notes.filter((note) => !note.includes("whole segments"))).toEqual(noted);
+  });
+
   it("keep TLS towards upstreams: verified unless tls_verify is false", async () => {
     const of = (more: object) => fromKong({ services: [{ name: "s", protocol: "grpcs", host: "h", ...more, routes: [ROUTE] }] });
     expect((await of({ tls_verify: false })).services[0]).toMatchObject({ protocol: "h2", upstreams: [{ host: "h", port: 443 }], tls: { verify: false } });

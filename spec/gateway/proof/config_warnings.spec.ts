@@ -16,7 +16,7 @@ import { oneService, running } from "../../support/gateway.ts";
 import { emptyFolder } from "../../support/process.ts";
 
 function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
-  const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k" }, checkRoutes });
+  const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes });
   if (!result.ok) throw new Error(JSON.stringify(result.issues));
   return result;
 }
@@ -53,6 +53,19 @@ describe("configWarnings", () => {
     expect(warningsOf(configOf([["a", "/a"], ["b", "/b/{id}"]], { plugins: [jwt] })).map(({ code, example }) => [code, example])).toEqual([["token_for_anyone", "GET http://localhost/a"]]);
     expect(warningsOf(configOf([["b", "/b/{id}", jwt]])).map(({ example }) => example)).toEqual(["GET http://localhost/b/x"]);
     expect(warningsOf(configOf([], { plugins: [jwt] })).map(({ example }) => example)).toEqual([null]);
+  });
+
+  it("a guard that a client avoids by a header is reported with such a request, without the value that a reference stands for", () => {
+    const open = (match: object) => ({ name: "open", path: "/a", match });
+    const found = (match: object) => warningsOf(oneService(9, { base_path: "/", routes: [{ name: "guarded", path: "/a", plugins: [key()] }, open(match)] } as never));
+    expect(found({ headers: { "X-Beta": true }, query: { b: "1" } })).toMatchObject([
+      {
+        code: "guard_bypassed",
+        message: 'Requests that match the path of route "guarded" of service "s" can avoid its guards: route "open" of service "s" takes some without key_auth (those that other headers, cookies or another query select).',
+        example: "GET http://localhost/a?b=1 (x-beta: x)",
+      },
+    ]);
+    expect(found({ headers: { "X-Beta": "${env:TOKEN}" } })).toMatchObject([{ example: "GET http://localhost/a (x-beta: ${env:TOKEN})" }]);
   });
 
   it("a route that no request reaches is named with those that take its requests, with one of these and with its place", () => {

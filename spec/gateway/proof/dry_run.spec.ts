@@ -81,6 +81,23 @@ describe("a dry run", () => {
     expect((await gateway.dryRun(textOf(base))).requests).toMatchObject({ otherRoute: 1, noRoute: 0, examples: [{ before: null, after: { service: "s", route: "items" } }] });
   });
 
+  it("counts requests whose route depends on headers, query or cookies, which are not kept, and compares the others", async () => {
+    const beta: Routes[number] = { name: "beta", path: "/items/{id}", methods: ["GET"], match: { query: { beta: "1" } } };
+    const { gateway } = await fromFile(base);
+    for (const path of ["/a/items/7", "/a/items/7?beta=1", "/a/other"]) await gateway.inject({ path });
+    expect((await gateway.dryRun(textOf(withRoutes(beta, ITEMS)))).requests).toMatchObject({ checked: 3, otherRoute: 0, noRoute: 1, undecided: 2 });
+    expect((await gateway.dryRun(textOf(withRoutes(beta)))).requests).toMatchObject({ checked: 3, otherRoute: 0, noRoute: 1, undecided: 2 });
+    expect((await gateway.dryRun(textOf(withRoutes({ ...beta, methods: ["PUT"] }, ITEMS, REST)))).requests).toMatchObject({ otherRoute: 0, noRoute: 0, undecided: 0 });
+  });
+
+  it("has no examples where conditions have references", async () => {
+    const { gateway } = await fromFile(base);
+    const open: Routes[number] = { name: "open", path: "/items/{id}", methods: ["GET"], match: { headers: { "X-Home": "${env:HOME}" } } };
+    const { warnings, diff } = await gateway.dryRun(textOf(withRoutes(ITEMS, open)));
+    expect(warnings.map(({ code, example }) => [code, example])).toEqual([["guard_bypassed", null]]);
+    expect(diff!.guardsLost).toMatchObject([{ route: "open", example: null }]);
+  });
+
   it("matches a recent request with %2F by what each configuration says about it", async () => {
     const config = (encoded_slashes: "allow" | "reject") => oneService(9, { routes: [REST], encoded_slashes });
     const { gateway } = await fromFile(config("allow"));

@@ -59,6 +59,7 @@ describe("routeDiff", () => {
   it.each<[string, ConfigInput, string[]]>([
     ["another path", withItems({ path: "/things/{id}" }), ["path /items/{id} is now /things/{id}"]],
     ["other methods", withItems({ methods: [] }), ["methods GET is now (all)"]],
+    ["added conditions, without their values", withItems({ match: { headers: { "X-Version": "secret" }, query: { beta: true } } }), ["match (none) is now header X-Version and query parameter beta"]],
     ["an added plugin", withItems({ plugins: [key, limit] }), ["plugin rate_limit added"]],
     ["a plugin that is configured differently, without its secret", withItems({ plugins: [otherKey] }), ["plugin key_auth altered (config.key)"]],
     ["a disabled plugin", withItems({ plugins: [{ ...key, enabled: false }] }), ["plugin key_auth altered (enabled)"]],
@@ -105,7 +106,38 @@ describe("routeDiff", () => {
   });
 });
 
+describe("changed conditions", () => {
+  const withMatch = (match: NonNullable<ServiceInput["routes"][number]["match"]>) => withItems({ match });
+
+  it("are named without their values", async () => {
+    const changes = async (after: ConfigInput) => (await diff(withMatch({ headers: { "X-Version": "1" } }), after)).changed[0]?.changes;
+    expect(await changes(withMatch({ headers: { "X-Version": "2" } }))).toEqual(["match.headers altered"]);
+    expect(await changes(withMatch({ cookies: { a: "1" } }))).toEqual(["match.headers X-Version is now (none)", "match.cookies (none) is now a"]);
+    expect(await changes(withMatch({ headers: { "X-Version": "1" } }))).toBe(undefined);
+    expect(await changes(base)).toEqual(["match header X-Version is now (none)"]);
+  });
+});
+
 describe("guards lost", () => {
+  it("are found where a route with conditions takes requests from a guarded one, with an example that has them", async () => {
+    const routes = (...all: ServiceInput["routes"]) => of(shop({ routes: all }));
+    const guarded = { name: "guarded", path: "/a", plugins: [key] };
+    const before = routes(guarded);
+    const lostTo = async (after: ConfigInput, from = before) => (await diff(from, after)).guardsLost.map(({ route, example }) => `${route}: ${example}`);
+    expect(await lostTo(routes(guarded, { name: "open", path: "/a", match: { headers: { "X-A": { matches: "^v[12]" } }, cookies: { c: true } } }))).toEqual(["open: GET http://any-host/shop/a (x-a: v1, cookie: c=x)"]);
+    expect(await lostTo(routes({ ...guarded, match: { query: { q: "1" } } }, { name: "open", path: "/a" }))).toEqual(["open: GET http://any-host/shop/a"]);
+    expect(await lostTo(routes({ ...guarded, match: { query: { q: "1" } } }))).toEqual([]);
+    const old = routes({ ...guarded, match: { headers: { "X-A": "1" } } });
+    const two = { name: "open", path: "/a", match: { headers: { "X-B": "1" } } };
+    expect(await lostTo(routes(two, { ...guarded, name: "rest" }), old)).toEqual(["open: GET http://any-host/shop/a (x-a: 1, x-b: 1)"]);
+  });
+
+  it("have examples without the values that references stand for", async () => {
+    const config = (match?: object): ConfigInput => of(shop({ routes: [{ name: "g", path: "/a", plugins: [key] }, ...(match === undefined ? [] : [{ name: "open", path: "/a", match }])] }));
+    const after = loaded(config({ headers: { "X-Token": "${env:TOKEN}" } }), { TOKEN: "s3cret" });
+    expect((await routeDiff(loaded(config()), after)).guardsLost).toMatchObject([{ example: "GET http://any-host/shop/a (x-token: ${env:TOKEN})" }]);
+  });
+
   /** One line each: the route, the guards, and the route that has them. */
   const lost = async (before: ConfigInput, after: ConfigInput) =>
     (await diff(before, after)).guardsLost.map(({ route, guards, altered, before: { route: was } }) => `${route}: ${guards.join()}${altered.length === 0 ? "" : ` (altered: ${altered.join()})`}, as ${was}`);

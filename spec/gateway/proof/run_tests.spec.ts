@@ -57,6 +57,15 @@ describe("a test of a configuration", () => {
     });
   });
 
+  it("is sent to the route whose conditions on headers, query and cookies it fulfils", async () => {
+    const match = { headers: { "X-Version": "2" }, query: { beta: true as const }, cookies: { c: null } };
+    const matched = oneService(9, { routes: [{ name: "rest", path: "/x" }, { name: "beta", path: "/x", match }] });
+    const sent = (url: string, headers: Record<string, string>, route: string) => verdict(matched, test({ request: { url, headers }, expect: { route } }));
+    expect(await sent("/a/x?beta", { "x-version": "2" }, "beta")).toBe(true);
+    expect(await sent("/a/x?beta", { "x-version": "2", Cookie: "c=1" }, "rest")).toBe(true);
+    expect(await sent("/a/x", { "x-version": "2" }, "rest")).toBe(true);
+  });
+
   it("a test that fails has the error code among its differences, unless it expects one itself", async () => {
     expect(await verdict(config, test({ expect: { status: 200 } }))).toEqual(["status: expected 200, found 401", "the error code is key_missing"]);
     expect(await verdict(config, test({ expect: { code: null } }))).toEqual(['code: expected null, found "key_missing"']);

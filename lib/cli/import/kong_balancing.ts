@@ -1,0 +1,74 @@
+/**
+ * Imports how an upstream of Kong distributes requests over its targets.
+ */
+import { TOKEN } from "../../base/http_grammar.ts";
+import type { Place } from "./place.ts";
+
+/** The settings of a service. `isWeighted`: its targets have different weights. */
+export function balancing(upstream: Place, isWeighted: boolean): Readonly<Record<string, unknown>> {
+  const algorithm = upstream.ignore("slots").get("algorithm").text() ?? "round-robin";
+  const inTurn = { load_balancing_strategy: isWeighted ? "weighted" : "round_robin" };
+  switch (algorithm) {
+    case "round-robin":
+      return inTurn;
+    case "least-connections":
+      return { load_balancing_strategy: "least_connections" };
+    case "consistent-hashing":
+      return hashing(upstream) ?? inTurn;
+    case "sticky-sessions":
+      return { ...inTurn, ...sticky(upstream) };
+  }
+  upstream.get("algorithm").note(`"${algorithm}" is not carried over: the service has load_balancing_strategy "${inTurn.load_balancing_strategy}"`);
+  return inTurn;
+}
+
+/** Undefined if there is no counterpart, which is noted. */
+function hashing(upstream: Place): Readonly<Record<string, unknown>> | undefined {
+  const on = upstream.get("hash_on").text() ?? "none";
+  noteFallback(upstream);
+  switch (on) {
+    case "ip":
+      return { load_balancing_strategy: "ip_hash" };
+    case "consumer":
+      return hashOn("credential");
+    case "header":
+      return hashOn(named(upstream, "header"));
+    case "cookie":
+      return hashOn(cookie(upstream));
+  }
+  const remedy = on === "uri_capture" ? ": use a placeholder in the path of the route, and hash on param:<name>" : "";
+  upstream.ignore("hash_on_query_arg", "hash_on_uri_capture").get("hash_on").note(`"${on}" is not carried over: requests go to each upstream in turn${remedy}`);
+  return undefined;
+}
+
+function hashOn(text: string | undefined): Readonly<Record<string, unknown>> | undefined {
+  return text === undefined ? undefined : { load_balancing_strategy: "hash", hash_on: text };
+}
+
+function cookie(upstream: Place): string | undefined {
+  const text = named(upstream.ignore("hash_on_cookie_path"), "cookie");
+  if (text !== undefined) upstream.get("hash_on_cookie").note('Kong sets this cookie where a client has none: here the upstream has to, or use "sticky" of the service instead');
+  return text;
+}
+
+/** "header:X-Tenant"; undefined if the name is missing or none. */
+function named(upstream: Place, kind: "header" | "cookie"): string | undefined {
+  const place = upstream.get(`hash_on_${kind}`);
+  const name = place.text() ?? "";
+  if (TOKEN.test(name)) return `${kind}:${name}`;
+  place.note(`is not the name of a ${kind}: requests go to each upstream in turn`);
+  return undefined;
+}
+
+function noteFallback(upstream: Place): void {
+  const fallback = upstream.ignore("hash_fallback_header", "hash_fallback_query_arg", "hash_fallback_uri_capture").get("hash_fallback");
+  if ((fallback.text() ?? "none") !== "none") fallback.note("is not carried over: requests without the value go to each upstream in turn");
+}
+
+function sticky(upstream: Place): object {
+  const place = upstream.ignore("sticky_sessions_cookie_path", "hash_on", "hash_fallback").get("sticky_sessions_cookie");
+  const name = place.text() ?? "";
+  if (TOKEN.test(name) && name.length <= 200 && !/^__Host-/i.test(name)) return { sticky: { cookie: name } };
+  place.note('is no name that the cookie can have: it is "route"');
+  return { sticky: {} };
+}
