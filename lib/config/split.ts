@@ -59,5 +59,5 @@ function unknownGroup(group: string, known: readonly string[]): string {
 
 function otherHash(place: number, hashOn: string | undefined): string {
   const has = hashOn === undefined ? 'has no "hash_on"' : `has "hash_on": "${hashOn}"`;
-  return `has to be as in all entries without "match", so that no caller changes sides: split[${place}] ${has}`;
+  return `"hash_on" has to be the same in all entries without "match", so that no caller changes sides: split[${place}] ${has}`;
 }

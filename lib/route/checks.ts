@@ -67,7 +67,7 @@ function conflict(later: RouteDeclaration, earlier: RouteDeclaration): string {
     `${where(later)} and ${where(earlier)} both match ${methods.length === 0 ? "all methods" : [...new Set(methods)].join(", ")}` +
     ` of "${later.route.path}" below "${later.service.basePath}"` +
     (isMatched
-      ? ", and a request can fulfil the conditions of both, which are as many: give the one that comes first more conditions, or both different values of one name"
+      ? ", with the same number of conditions, and one request can fulfil all of them: add a condition to the route that is to come first, or give the two different values of one name"
       : ": give them different paths, methods or hosts")
   );
 }

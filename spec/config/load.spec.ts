@@ -112,7 +112,7 @@ describe("loadConfig", () => {
     ]);
     expect(issuesOf('{ "path": "/x", "match": { "headers": { "a_b": "1" } } }', '{ "underscore_headers": "allow" }')).toEqual([]);
     expect(issuesOf('{ "name": "p", "path": "/x", "match": { "query": { "a": "${env:KEY}" } } },\n{ "name": "q", "path": "/x", "match": { "cookies": { "a": "1" } } }')).toEqual([
-      'gw.json:3:39  services[0].routes[1].match  route "q" of service "a" and route "p" of service "a" both match all methods of "/x" below "/a", and a request can fulfil the conditions of both, which are as many: give the one that comes first more conditions, or both different values of one name',
+      'gw.json:3:39  services[0].routes[1].match  route "q" of service "a" and route "p" of service "a" both match all methods of "/x" below "/a", with the same number of conditions, and one request can fulfil all of them: add a condition to the route that is to come first, or give the two different values of one name',
     ]);
     expect(issuesOf('{ "path": "/x" },\n{ "path": "/x", "match": { "cookies": { "a": "1" } } }')).toEqual([
       'gw.json:3:1  services[0].routes[1].name  "/x" is already used by services[0].routes[0]: write its own "name"',

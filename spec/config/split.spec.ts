@@ -55,17 +55,17 @@ it.each([
   [
     "different keys",
     [{ group: "canary", percent: 5, hash_on: "credential" }, { group: "beta", percent: 5, hash_on: "client_ip" }],
-    ['split[1].hash_on: has to be as in all entries without "match", so that no caller changes sides: split[0] has "hash_on": "credential"'],
+    ['split[1].hash_on: "hash_on" has to be the same in all entries without "match", so that no caller changes sides: split[0] has "hash_on": "credential"'],
   ],
   [
     "a key in one entry only",
     [{ group: "canary", percent: 5 }, { group: "beta", percent: 5, hash_on: "client_ip" }],
-    ['split[1].hash_on: has to be as in all entries without "match", so that no caller changes sides: split[0] has no "hash_on"'],
+    ['split[1].hash_on: "hash_on" has to be the same in all entries without "match", so that no caller changes sides: split[0] has no "hash_on"'],
   ],
   [
     "a key in the other entry only",
     [{ group: "canary", percent: 5, hash_on: "client_ip" }, { group: "beta", percent: 5 }],
-    ['split[1]: has to be as in all entries without "match", so that no caller changes sides: split[0] has "hash_on": "client_ip"'],
+    ['split[1]: "hash_on" has to be the same in all entries without "match", so that no caller changes sides: split[0] has "hash_on": "client_ip"'],
   ],
   ["a parameter that no route has", [{ group: "canary", percent: 5, hash_on: "param:idd" }], ['split[0].hash_on: no route of this service has a placeholder {idd}: did you mean "param:id"?']],
   ["an unknown key", [{ group: "canary", percent: 5, hash_on: "ip" }], [expect.stringMatching(/^split\[0\]\.hash_on: expected "client_ip"/)]],

@@ -125,7 +125,7 @@ describe("checkRoutes", () => {
   ])("reports as many conditions that one request can fulfil: %s", (_title, a, b) => {
     for (const [first, second] of [[a, b], [b, a]]) {
       expect(conflicts(["GET", first], ["GET,PUT", second])).toEqual([
-        'match: route "r1" of service "s" and route "r0" of service "s" both match GET of "/a" below "/", and a request can fulfil the conditions of both, which are as many: give the one that comes first more conditions, or both different values of one name',
+        'match: route "r1" of service "s" and route "r0" of service "s" both match GET of "/a" below "/", with the same number of conditions, and one request can fulfil all of them: add a condition to the route that is to come first, or give the two different values of one name',
       ]);
     }
   });
