@@ -119,6 +119,7 @@ describe("checkRoutes", () => {
     ["a value and any value", X1, { headers: { "X-Version": true } }],
     ["a value and a pattern that matches it", X1, { headers: { "X-Version": { matches: "^[0-9]$" } } }],
     ["two patterns", { query: { b: { matches: "^a" } } }, { query: { b: { matches: "^b" } } }],
+    ["lists with the same escaped value", { query: { b: { matches: "^(?:a\\\\|c)$" } } }, { query: { b: "a\\" } }],
     ["a list of values and a list with one of them", { cookies: { c: { matches: "^(?:a|b)$" } } }, { cookies: { c: { matches: "^(b|c)$" } } }],
     ["absent twice", { cookies: { c: null } }, { cookies: { c: null } }],
     ["one of two conditions differs and can hold", { ...X1, query: { b: null } }, { ...X1, cookies: { c: null } }],
