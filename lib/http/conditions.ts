@@ -149,7 +149,7 @@ function patternTest(place: keyof Conditions, name: string, source: string): Hol
   };
 }
 
-/** Of one pattern for one request, about a millisecond. A pattern with ten states needs so many for 20,000 characters. */
+/** Of one pattern for one request, some milliseconds. A pattern with ten states needs so many for 20,000 characters. */
 const MOST_STEPS = 200_000;
 const TOO_MANY_STEPS = new Error("the pattern needs too many steps");
 
