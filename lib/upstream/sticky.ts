@@ -55,11 +55,14 @@ export class Sticky {
   /** Asks `next` for requests without a cookie that names a healthy upstream, and for retries. Such an upstream may have weight 0. */
   picker(next: Picker): Picker {
     return {
-      pick: (exchange, tried) => {
-        const peer = tried.length === 0 ? this.#named(exchange) : null;
-        return peer !== null && peer.health.usable ? peer : next.pick(exchange, tried);
-      },
+      pick: (exchange, tried) => (tried.length === 0 ? this.session(exchange) : null) ?? next.pick(exchange, tried),
     };
+  }
+
+  /** The upstream that the request's cookie names; null without a valid one, and if the upstream is not healthy. */
+  session(exchange: Exchange): Peer | null {
+    const peer = this.#named(exchange);
+    return peer !== null && peer.health.usable ? peer : null;
   }
 
   /** Adds the cookie to replies of an upstream that the client's cookie does not name. Replies of the gateway itself get none. */
