@@ -14,7 +14,7 @@ export interface Share {
   readonly percent: number;
   /** A caller is always on the same side: its key decides. Null, or a request without a key: requests are counted. */
   readonly hash: HashKey | null;
-  /** Whether a request is one of those that the share is of. Null: it is of all requests that no share with a `match` takes. */
+  /** Whether a request is among those that the share divides. Null: the share divides all requests that no share with a `match` takes. */
   readonly match: Holds | null;
 }
 

@@ -37,7 +37,7 @@ interface Term {
 
 export class Sticky {
   readonly #options: StickyOptions;
-  /** By the number of the term, of those that are not over; without a time to live there is one, which has the number 0. */
+  /** The terms that have not ended, by number. Without a time to live there is one term, number 0. */
   readonly #terms = new Map<number, Term>();
   readonly #termMs: number;
   /** Everything behind the value of the cookie. */
