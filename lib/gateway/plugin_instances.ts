@@ -102,7 +102,8 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress: context.egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
     isTrial: standIns !== undefined,
-    tally: (result) => meter.tally(result),
+    // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
+    tally: (result) => meter.tally(String(result)),
   };
   const middleware = kind.create(config, tools);
   if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
