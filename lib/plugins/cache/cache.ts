@@ -28,6 +28,8 @@ export interface CacheSettings {
 export interface CacheState {
   readonly store: CacheStore;
   readonly fetches: Fetches;
+  /** All states of the instance: a request of a former configuration, with a state that is replaced, outdates replies in all of them. */
+  readonly all: ReadonlySet<Pick<CacheState, "store" | "fetches">>;
 }
 
 /** A request that may be answered from the store, and the result of the look-up. */
@@ -57,13 +59,15 @@ export class Cache {
   readonly #next: Handler;
   readonly #store: CacheStore;
   readonly #fetches: Fetches;
+  readonly #all: CacheState["all"];
   readonly #settings: CacheSettings;
   readonly #clock: Clock;
 
-  constructor(next: Handler, { store, fetches }: CacheState, settings: CacheSettings) {
+  constructor(next: Handler, { store, fetches, all }: CacheState, settings: CacheSettings) {
     this.#next = next;
     this.#store = store;
     this.#fetches = fetches;
+    this.#all = all;
     this.#settings = settings;
     this.#clock = settings.clock;
   }
@@ -277,8 +281,10 @@ export class Cache {
     const references = ["location", "content-location"].map((name) => keyOfReference(exchange, headerValue(headers, name)));
     for (const key of [keyOf(exchange), ...references]) {
       if (key === null) continue;
-      this.#store.change(key);
-      this.#fetches.outdate(key);
+      for (const { store, fetches } of this.#all) {
+        store.change(key);
+        fetches.outdate(key);
+      }
     }
   }
 

@@ -104,6 +104,14 @@ export const CASES: readonly Case[] = [
   },
   {
     section: "3.2",
+    promise: "a 304 does not replace digests of the stored body, since its own content is empty",
+    steps: [
+      { says: { ...TAGGED, "Content-Digest": "sha-256=:AA==:", "Content-MD5": "AA==" } },
+      { after: 11, from: "validation", says: { ...TAGGED, "Content-Digest": "sha-256=:BB==:", "Content-MD5": "BB==" }, gets: { headers: { "content-digest": "sha-256=:AA==:", "content-md5": "AA==" } } },
+    ],
+  },
+  {
+    section: "3.2",
     promise: "a 304 does not turn a weak tag into a strong tag (compress further in has made it weak)",
     steps: [{ says: { ...TAGGED, ETag: 'W/"1"' } }, { after: 11, from: "validation", says: TAGGED, gets: { headers: { etag: 'W/"1"' } } }, { gets: { headers: { etag: 'W/"1"' } } }],
   },
@@ -318,6 +326,14 @@ export const CASES: readonly Case[] = [
   { section: "4.3.3", promise: "an error of the origin does not replace the stored reply", steps: [{ says: TAGGED }, { after: 11, from: "origin", status: 500 }, { from: "validation" }] },
   { section: "4.3.4", promise: "a 304 makes the stored reply fresh again", steps: [{ says: TAGGED }, { after: 11, from: "validation", says: TAGGED }, { after: 9, gets: { headers: { age: "9" } } }, { after: 1, from: "validation" }] },
   { section: "4.3.4", promise: "a 304 about another entity tag is ignored, and the origin is asked again", steps: [{ says: TAGGED }, { after: 11, from: "origin", says: { ETag: '"9"' } }] },
+  {
+    section: "4.3.4",
+    promise: "a 304 without an entity tag that names another date of change is ignored, and the origin is asked again",
+    steps: [
+      { says: { "Cache-Control": "max-age=10", "Last-Modified": "Wed, 31 Dec 2025 12:00:00 GMT" } },
+      { after: 11, from: "origin", says: { "Last-Modified": "Tue, 30 Dec 2025 12:00:00 GMT" } },
+    ],
+  },
   { section: "4.3.4", promise: "tags are compared weakly", steps: [{ says: { ...TAGGED, ETag: 'W/"1"' } }, { after: 11, from: "validation", says: { ETag: '"1"' } }] },
   { section: "4.3.5", promise: "a reply to HEAD makes the stored reply fresh again", steps: [{ says: TAGGED }, { after: 11, method: "HEAD", from: "origin", status: 200, says: TAGGED }, { after: 9 }] },
   { section: "4.3.5", promise: "a reply to HEAD with another entity tag removes the stored reply", steps: [{ says: TAGGED }, { after: 11, method: "HEAD", from: "origin", status: 200, says: { ...TAGGED, ETag: '"2"' } }, { from: "origin", sent: { "if-none-match": null } }] },
