@@ -323,7 +323,7 @@ export class Cache {
 
   #unsatisfiable(exchange: Exchange, length: number, added: HeaderList): Reply {
     const kind = { code: "range_not_satisfiable", status: 416, title: "No requested range is within the content" };
-    const detail = `The content has ${length} bytes, and every range begins behind them.`;
+    const detail = `The content has ${length} bytes, and every range begins beyond them.`;
     return problemReply(exchange.call, kind, { detail, headers: ["Content-Range", `bytes */${length}`, ...added] });
   }
 
