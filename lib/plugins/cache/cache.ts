@@ -107,8 +107,9 @@ export class Cache {
     if (request.onlyIfCached) return this.#notStored(exchange);
     const lookup: Lookup = { exchange, key, request, changes, entry, fwd: verdict };
     if (exchange.method === "HEAD") return this.#forward(exchange, missOf(lookup), (reply) => this.#compare(lookup, reply));
-    if (request.noStore || request.range !== null) return this.#forward(exchange, missOf(lookup), null);
-    const mayWait = !request.noCache && !this.#store.isUnshared(key, now);
+    if (request.noStore || (request.range !== null && entry === null)) return this.#forward(exchange, missOf(lookup), null);
+    // The reply to a range may be a part, which other clients cannot use.
+    const mayWait = !request.noCache && request.range === null && !this.#store.isUnshared(key, now);
     const name = this.#awaitedName(key, exchange);
     const other = mayWait ? this.#fetches.awaited(name) : undefined;
     if (other?.options.changes === changes) return this.#waitFor(other, lookup);
