@@ -255,6 +255,15 @@ describe("the candidates of explain", () => {
     await own.close(0);
   });
 
+  it("explain tests the conditions of a preflight that no plugin takes with the headers that it has, not with those that it asks about", async () => {
+    const routes = [{ name: "own", path: "/x", methods: ["OPTIONS", "GET"], match: { headers: { "X-A": "1" } } }];
+    const own = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams, routes }] } });
+    const headers = { Origin: "https://a.example", "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "x-a" };
+    expect(await verdicts({ method: "OPTIONS", url: "/x", headers }, own)).toEqual(["s/own matches the path, but its condition on header X-A does not hold"]);
+    expect(await verdicts({ method: "OPTIONS", url: "/x", headers: { ...headers, "X-A": "1" } }, own)).toEqual(["s/own takes the request"]);
+    await own.close(0);
+  });
+
   it("the candidates of explain include routes for other hosts, with their hosts, whether another route takes the request or none", async () => {
     expect(await verdicts({ method: "GET", url: "/v1/users" })).toEqual(["api/v1 matches the path, but is for the hosts api.example.com only"]);
     const services = ["one", "two"].map((name) => ({ name, base_path: "/", ...(name === "one" && { hosts: ["one.example"] }), upstreams, routes: [{ name: "r", path: "/x" }] }));
