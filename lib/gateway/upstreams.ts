@@ -38,9 +38,9 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const strategy = balancer(service);
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
   const split = splitOf(service, members, pickerOf, runtime, inUse);
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service), split });
-  const isRetried = retries !== undefined && retries.attempts > 0;
   const sticky = stickyOf(service, peers, runtime);
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service), split, sticky });
+  const isRetried = retries !== undefined && retries.attempts > 0;
   const picker = split ?? pickerOf(peers);
   const handler = attempts({
     picker: sticky === null ? picker : sticky.picker(picker),

@@ -200,6 +200,21 @@ describe("services and routes of Kong", () => {
     expect(notes.filter((note) => !note.includes("whole segments"))).toEqual(noted);
   });
 
+  it("that share an upstream with sticky sessions have a cookie each, where a browser would take both for one", async () => {
+    const route = (path: string, more = {}) => ({ ...ROUTE, paths: [path], strip_path: false, ...more });
+    const service = (name: string, ...routes: object[]) => ({ name, host: "up", routes });
+    const { services } = await fromKong({
+      services: [service("s", route("/a"), route("/b", { preserve_host: true }), route("/c", { paths: ["/c"], strip_path: true })), service("t", route("/d"))],
+      upstreams: [{ name: "up", algorithm: "sticky-sessions", sticky_sessions_cookie: "sid", targets: [{ target: "a:1" }] }],
+    });
+    expect(services.map(({ base_path, sticky }) => [base_path, sticky])).toEqual([
+      ["/", { cookie: "sid" }],
+      ["/", { cookie: "sid_2" }],
+      ["/c", { cookie: "sid" }],
+      ["/", { cookie: "sid_3" }],
+    ]);
+  });
+
   it("keep TLS towards upstreams: verified unless tls_verify is false", async () => {
     const of = (more: object) => fromKong({ services: [{ name: "s", protocol: "grpcs", host: "h", ...more, routes: [ROUTE] }] });
     expect((await of({ tls_verify: false })).services[0]).toMatchObject({ protocol: "h2", upstreams: [{ host: "h", port: 443 }], tls: { verify: false } });
