@@ -76,6 +76,27 @@ export function checkHashing({ basePath, routes, loadBalancingStrategy, hashOn, 
   }
 }
 
+interface Cookied {
+  readonly name: string;
+  readonly basePath: string;
+  readonly hosts: readonly string[];
+  readonly sticky?: { readonly cookie: string };
+}
+
+/** Reports services whose cookies a browser would take for one: each would replace the other's. */
+export function checkCookies(services: readonly Cookied[], report: (message: string, ...under: Path) => void): void {
+  services.forEach(({ basePath, hosts, sticky }, i) => {
+    if (sticky === undefined) return;
+    const isSame = (other: Cookied) =>
+      other.sticky?.cookie === sticky.cookie &&
+      other.basePath === basePath &&
+      (hosts.length === 0 ? other.hosts.length === 0 : hosts.some((host) => other.hosts.includes(host)));
+    const first = services.slice(0, i).find(isSame);
+    if (first === undefined) return;
+    report(`replaces the cookie of service "${first.name}", which has the same name and base_path: set another "cookie"`, "services", i, "sticky");
+  });
+}
+
 /** Undefined unless `hashOn` names a path parameter that none of the patterns has. */
 export function parameterProblem(hashOn: string, patterns: readonly string[]): string | undefined {
   const name = hashOn.startsWith("param:") ? hashOn.slice("param:".length) : undefined;

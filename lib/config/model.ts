@@ -8,7 +8,7 @@ import { CONDITIONS, type Conditions } from "./conditions.ts";
 import { countersSchema } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
-import { checkHashing, HASH_BALANCE_FACTOR, HASH_ON, STICKY } from "./hash_on.ts";
+import { checkCookies, checkHashing, HASH_BALANCE_FACTOR, HASH_ON, STICKY } from "./hash_on.ts";
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
@@ -100,7 +100,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
       tests: s.optional(TESTS),
       test_files: s.optional(TEST_FILES),
     },
-    { ignoreKeys: ["$schema"] },
+    { ignoreKeys: ["$schema"], refine: ({ services }, report) => checkCookies(services, report) },
   );
 }
 

@@ -7,10 +7,12 @@ import { builtinPlugins } from "../plugins/builtin.ts";
 import * as redis from "../store/redis.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
+import * as split from "../upstream/split.ts";
+import * as sticky from "../upstream/sticky.ts";
 import type { LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
-const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, redis, tracing: { ...tracer, ...exporter } };
+const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, redis, tracing: { ...tracer, ...exporter } };
 
 /** `modules`, with all parts. */
 export function withAllParts(modules = new PluginModules()): PluginModules {

@@ -101,8 +101,12 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
   // Another server may give an identity or headers.
   const isComplete = forwarded !== null && !steps.some(({ verdict }) => verdict.startsWith("asks "));
-  const destinations = upstreams === undefined ? [] : (snapshot.inUse.upstreamSets.get(service.name)?.split?.destinations(forwarded) ?? undivided(upstreams));
-  const chosen = isComplete ? whyUpstream(service, destinations, forwarded) : [];
+  const plan = snapshot.inUse.upstreamSets.get(service.name);
+  const session = (isComplete && plan?.sticky?.session(forwarded)) || null;
+  const divided = upstreams === undefined ? [] : (plan?.split?.destinations(forwarded) ?? undivided(upstreams));
+  const destinations = session === null ? divided : [{ peers: [session], share: 1 }];
+  const ofHash = isComplete ? whyUpstream(service, destinations, forwarded) : [];
+  const chosen = session === null ? ofHash : [`Its cookie ${service.sticky!.cookie} leads to upstream ${JSON.stringify(session.id)}.`];
   const unrun = problem === null ? [] : [`The plugins cannot be run here: ${problem}.`];
   return {
     outcome: "matched",
@@ -198,7 +202,8 @@ function withShares(upstreamSet: UpstreamSet, destinations: readonly Destination
   const shares = new Map<Peer, number>();
   for (const { peers, share } of circuitBreaker?.state === "open" ? [] : destinations) {
     const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);
-    for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (share * peer.weightNow) / sum);
+    // A sticky session may lead to weight 0.
+    for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (sum === 0 ? share : (share * peer.weightNow) / sum));
   }
   return upstreams.map((upstream, i) => ({ ...upstream, share: shares.get(upstreamSet.peers[i]!) ?? 0 }));
 }

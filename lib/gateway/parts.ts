@@ -37,13 +37,15 @@ export const KINDS: Readonly<Record<string, () => Promise<AnyPlugin>>> = {
 const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
   http2: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
+  split: () => import("../upstream/split.ts"),
+  sticky: () => import("../upstream/sticky.ts"),
   /** Counters that gateways share. */
   redis: () => import("../store/redis.ts"),
   tracing: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }),
 };
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
-export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), PARTS.http2, PARTS.redis];
+export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), PARTS.http2, PARTS.split, PARTS.sticky, PARTS.redis];
 
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
@@ -52,8 +54,8 @@ export const ON_DEMAND = {
   dryRun: () => import("./proof/dry_run.ts"),
 };
 
-/** The texts by which a configuration names a part: a value of `protocol`, the key in `global`. Tracing is a setting. */
-const NAMED_BY = { http2: ["h2", "h2c"], redis: ["counters"] } as const;
+/** The texts by which a configuration names a part: values of `protocol`, keys of a service, the key in `global`. Tracing is a setting. */
+const NAMED_BY = { http2: ["h2", "h2c"], split: ["split"], sticky: ["sticky"], redis: ["counters"] } as const;
 
 type PartName = keyof typeof PARTS;
 type PartsByName = { readonly [Name in PartName]: Awaited<ReturnType<(typeof PARTS)[Name]>> };
@@ -78,7 +80,7 @@ export class Parts {
   async load(source: ConfigSource): Promise<void> {
     const quotes = quotesIn(source);
     const kinds = Object.entries(KINDS).filter(([name]) => !this.#kinds.has(name) && quotes(name));
-    const parts = (["http2", "redis"] as const).filter((name) => NAMED_BY[name].some(quotes));
+    const parts = (Object.keys(NAMED_BY) as (keyof typeof NAMED_BY)[]).filter((name) => NAMED_BY[name].some(quotes));
     await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map((name) => this.loadPart(name))]);
   }
 

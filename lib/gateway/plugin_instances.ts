@@ -98,11 +98,12 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const { clock, verdicts } = runtime;
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts },
-    shared: (what, bytes) => memoryOf(`memory "${what}"`, context)?.(`plugin ${JSON.stringify([key, what])}`, bytes, undefined) ?? null,
+    shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress: context.egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
     isTrial: standIns !== undefined,
-    tally: (result) => meter.tally(result),
+    // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
+    tally: (result) => meter.tally(String(result)),
   };
   const middleware = kind.create(config, tools);
   if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
@@ -110,6 +111,14 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity };
+}
+
+/** See `Tools.shared`; `key`: of the instance. */
+function sharedBy(key: string, what: string, bytes: number, context: PluginContext): ArrayBufferLike | null {
+  if (!Number.isSafeInteger(bytes) || bytes < 1) throw new RangeError(`the memory "${what}" cannot have ${bytes} bytes: ask for a whole number, at least 1`);
+  const memory = memoryOf(`memory "${what}"`, context)?.(`plugin ${JSON.stringify([key, what])}`, bytes, undefined) ?? null;
+  if (memory === null || memory.byteLength === bytes) return memory;
+  throw new Error(`the memory "${what}" has ${memory.byteLength} bytes, not ${bytes}: use another name for another size`);
 }
 
 /** Memory for a plugin, where workers share it. */

@@ -22,6 +22,7 @@ import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
 import { FailureReports, HEALTH_BYTES, type UpstreamFailures } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
+import type { Sticky } from "../upstream/sticky.ts";
 import type { SessionsOptions } from "../upstream/sessions.ts";
 import { Parts } from "./parts.ts";
 
@@ -54,6 +55,8 @@ export interface UpstreamSetPlan {
   readonly checks: CheckSettings | null;
   /** Default: requests are not divided among groups. */
   readonly split?: SplitPicker | null;
+  /** Default: there are no sticky sessions. */
+  readonly sticky?: Sticky | null;
 }
 
 export interface CheckSettings extends HealthCheckSettings {

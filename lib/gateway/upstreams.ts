@@ -13,12 +13,12 @@ import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
 import { hashKey } from "../upstream/hash_key.ts";
-import { COUNTER_BYTES, SplitPicker, type SplitOptions } from "../upstream/split.ts";
+import type { SplitOptions, SplitPicker } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
-import { Sticky } from "../upstream/sticky.ts";
+import type { Sticky } from "../upstream/sticky.ts";
 import type { Member, Peer } from "../upstream/upstream_set.ts";
 import type { PluginContext } from "./plugin_instances.ts";
-import type { CheckSettings, Runtime } from "./runtime.ts";
+import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
@@ -37,10 +37,10 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const peers = members.map(({ peer }) => peer);
   const strategy = balancer(service);
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
-  const split = splitOf(service, members, pickerOf, (counter) => runtime.memory(counter, COUNTER_BYTES, inUse));
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service), split });
-  const isRetried = retries !== undefined && retries.attempts > 0;
+  const split = splitOf(service, members, pickerOf, runtime, inUse);
   const sticky = stickyOf(service, peers, runtime);
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service), split, sticky });
+  const isRetried = retries !== undefined && retries.attempts > 0;
   const picker = split ?? pickerOf(peers);
   const handler = attempts({
     picker: sticky === null ? picker : sticky.picker(picker),
@@ -55,19 +55,21 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
 }
 
 /** Null: the service has no sticky sessions. */
-function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey }: Runtime): Sticky | null {
+function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey, parts }: Runtime): Sticky | null {
   if (service.sticky === undefined) return null;
   const { secret, ...rest } = service.sticky;
-  return new Sticky({ ...rest, service, peers, key: secret ?? stickyKey, clock });
+  return new (parts.part("sticky").Sticky)({ ...rest, service, peers, key: secret ?? stickyKey, clock });
 }
 
 /** Null: requests are not divided among groups. */
-function splitOf({ name, split }: Service, members: readonly Member[], picker: SplitOptions["picker"], memory: (name: string) => ArrayBufferLike): SplitPicker | null {
+function splitOf({ name, split }: Service, members: readonly Member[], picker: SplitOptions["picker"], runtime: Runtime, inUse: InUse): SplitPicker | null {
   if (split === undefined) return null;
   const shares = split.map(({ group, percent, hashOn, match }) => {
     return { group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
   });
-  return new SplitPicker({ shares, members, picker, counter: (counter) => new Int32Array(memory(`split ${JSON.stringify([name, counter])}`)) });
+  const { SplitPicker, COUNTER_BYTES } = runtime.parts.part("split");
+  const counter = (which: string) => new Int32Array(runtime.memory(`split ${JSON.stringify([name, which])}`, COUNTER_BYTES, inUse));
+  return new SplitPicker({ shares, members, picker, counter });
 }
 
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */

@@ -148,17 +148,20 @@ export function byteStream(body: Readable): Readable {
 }
 
 /**
- * Calls `begin` when somebody begins to read the body, and the function that it returns with each chunk that is read. Reads nothing itself and
- * holds nothing back.
+ * Calls `read` with each chunk that is read from the body, however it is read, and `returned` with the length in bytes of what is put back.
+ * Not by a listener for "data": it would begin to read, read on where the reader stops, and get text where the reader asks for text.
  */
-export function whenRead(body: Readable, begin: () => (chunk: Buffer) => void): void {
-  // A listener for data would begin to read. One for "readable", as iterators have it, decides about the pace all the same.
-  const look = (event: string | symbol) => {
-    if (event !== "data" && event !== "readable") return;
-    body.off("newListener", look);
-    body.on("data", begin());
+export function tapBody(body: Readable, read: (chunk: Buffer) => void, returned: (bytes: number) => void): void {
+  const { emit, unshift } = body;
+  const bytes = (chunk: unknown, encoding = body.readableEncoding ?? undefined) => (typeof chunk === "string" ? Buffer.from(chunk, encoding) : (chunk as Buffer));
+  body.emit = (event: string | symbol, ...values: unknown[]) => {
+    if (event === "data") read(bytes(values[0]));
+    return emit.call(body, event, ...values);
   };
-  body.on("newListener", look);
+  body.unshift = (chunk: Buffer | string | null, encoding?: BufferEncoding) => {
+    if (chunk !== null) returned(bytes(chunk, encoding).length);
+    return unshift.call(body, chunk, encoding);
+  };
 }
 
 /** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */

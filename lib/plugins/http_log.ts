@@ -8,7 +8,6 @@ import type { Clock } from "../base/clock.ts";
 import { TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
-import { whenRead } from "../http/body.ts";
 import { DeliveryQueue } from "../http/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
@@ -123,10 +122,14 @@ function bytesRead({ method }: Exchange, reply: Reply | null): () => number | nu
   if (body === undefined) return () => null;
   if (body === null || Buffer.isBuffer(body)) return () => body?.length ?? 0;
   let bytes: number | null = null;
-  whenRead(body, () => {
+  // Counts only once the body is being read: a data listener would start reading.
+  const look = (event: string | symbol) => {
+    if (event !== "data") return;
+    body.off("newListener", look);
     bytes = 0;
-    return (chunk) => void (bytes! += chunk.length);
-  });
+    body.on("data", (chunk: Buffer) => (bytes! += chunk.length));
+  };
+  body.on("newListener", look);
   return () => bytes;
 }
 

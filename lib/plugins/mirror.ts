@@ -10,7 +10,7 @@ import { ignore } from "../base/errors.ts";
 import { evenShare } from "../base/share.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
-import { whenRead } from "../http/body.ts";
+import { tapBody } from "../http/body.ts";
 import type { Client, ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isGrpc } from "../http/grpc.ts";
@@ -95,7 +95,10 @@ class Copy {
   #watch({ headers, call }: Exchange, body: Readable): void {
     this.#isWhole = false;
     if (Number(headerValue(headers, "content-length") ?? 0) > this.#copies.maxBodyBytes) this.#lose("too_long");
-    else whenRead(body, () => (chunk) => this.#record(chunk));
+    else {
+      const forget = (bytes: number) => (this.#length = Math.max(0, this.#length - bytes));
+      tapBody(body, (chunk) => this.#record(chunk), forget);
+    }
     body.once("end", () => {
       this.#isWhole = true;
       this.#settle();

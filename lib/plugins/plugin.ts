@@ -35,8 +35,9 @@ export interface Tools {
    */
   keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T;
   /**
-   * Memory of this instance that all workers share: all zero at first, and the same by the same `name`, which has to contain all that decides
-   * the size. Null where the gateway runs without workers. It must be asked for in `create`, and stays while every configuration asks for it.
+   * Memory of this instance that all workers share: all zero at first, and the same by the same `name`. Null where the gateway runs without
+   * workers. It must be asked for in `create`, and stays while every configuration asks for it. Throws if `bytes` is not a whole number from
+   * 1 on, or differs from the size of the memory with this name: put what decides the size into the name.
    */
   shared(name: string, bytes: number): ArrayBufferLike | null;
   /**

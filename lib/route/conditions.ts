@@ -1,7 +1,7 @@
 /**
  * Compares the conditions of routes: whether those of two routes can hold for the same request.
  */
-import { compileConditions, type Condition, type Conditions } from "../http/conditions.ts";
+import { compileConditions, type Condition, type Conditions, type Holds } from "../http/conditions.ts";
 
 /** One condition of a route. */
 export interface PlacedCondition {
@@ -52,21 +52,41 @@ export function canMeet(a: readonly PlacedCondition[], b: readonly PlacedConditi
 function valuesMeet(a: Condition, b: Condition): boolean {
   if (a === null || b === null || (typeof a === "string" && typeof b === "string")) return a === b;
   const [texts, others] = [textsOf(a), textsOf(b)];
-  if (texts !== null) return texts.some((text) => fits(b, text));
+  if (texts !== null) return texts.some((text) => (others === null ? fits(b, text) : others.includes(text)));
   return others === null || others.some((text) => fits(a, text));
 }
 
 /** Whether a value fulfils a condition. */
 export function fits(wanted: Condition, value: string): boolean {
-  return compileConditions({ headers: { a: wanted }, query: {}, cookies: {} })(["a", value], "");
+  if (typeof wanted === "string" || wanted === null) return wanted === value;
+  return wanted === true || known(wanted).holds(["a", value], "");
 }
 
 /** All texts that fulfil a condition; null: unknown. `^(?:v1|v2\.0)$` is "v1" and "v2.0". */
 function textsOf(wanted: Condition): readonly string[] | null {
   if (typeof wanted === "string") return [wanted];
-  const listed = wanted === null || wanted === true ? null : LISTED.exec(wanted.matches);
-  return listed === null ? null : listed[1]!.split("|").map((text) => text.replaceAll("\\", ""));
+  return wanted === null || wanted === true ? null : known(wanted).texts;
 }
+
+type Pattern = Extract<Condition, object>;
+
+interface Known {
+  readonly holds: Holds;
+  readonly texts: readonly string[] | null;
+}
+
+/** Each pattern is compiled once: a thousand routes of one path are compared in pairs. */
+function known(pattern: Pattern): Known {
+  const found = KNOWN.get(pattern);
+  if (found !== undefined) return found;
+  const listed = LISTED.exec(pattern.matches);
+  const texts = listed === null ? null : listed[1]!.split("|").map((text) => text.replace(/\\(.)/g, "$1"));
+  const made = { holds: compileConditions({ headers: { a: pattern }, query: {}, cookies: {} }), texts };
+  KNOWN.set(pattern, made);
+  return made;
+}
+
+const KNOWN = new WeakMap<Pattern, Known>();
 
 /** Characters without a meaning in patterns, and the escapes of those with one, except "|". */
 const LISTED = /^\^\((?:\?:)?((?:[^\\^$.*+?()[\]{}]|\\[\\^$.*+?()[\]{}/-])*)\)\$$/;

@@ -40,7 +40,7 @@ export function choiceFor<T>(route: Route<T>, routes: readonly Route<T>[]): Choi
 
 /** Headers and query that fulfil the conditions of a route, whatever other routes do. */
 export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
-  return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: valueFor(each.wanted, () => []).value })));
+  return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: valueFor(each.wanted).value })));
 }
 
 const NO_CONDITIONS = { headers: [], query: "" };
@@ -50,12 +50,18 @@ const MOST_TRIED = 1024;
 
 function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: string, rivals: readonly Route<T>[]): Omit<Choice, "method"> | null {
   const others = rivals.filter((each) => each !== route).flatMap(({ conditions }) => conditions);
-  const rivalWishes = (key: string) => () => others.filter((each) => each.key === key).map(({ wanted }) => wanted);
-  const own = route.conditions.filter(({ wanted }) => wanted !== null).map((each) => ({ ...each, ...valueFor(each.wanted, rivalWishes(each.key)) }));
+  const wishes = new Map<string, Condition[]>();
+  for (const { key, wanted } of others) {
+    const list = wishes.get(key);
+    if (list === undefined) wishes.set(key, [wanted]);
+    else list.push(wanted);
+  }
+  const valueOf = (key: string, wanted: Condition) => valueFor(wanted, wishes.get(key));
+  const own = route.conditions.filter(({ wanted }) => wanted !== null).map((each) => ({ ...each, ...valueOf(each.key, each.wanted) }));
   // A condition of another route fails without its name, unless it wants the name to be absent.
   const taken = new Set(route.conditions.map(({ key }) => key));
   const free = new Map(others.filter(({ key, wanted }) => wanted === null && !taken.has(key)).map((each) => [each.key, each]));
-  const added = [...free].map(([key, each]) => ({ ...each, ...valueFor(true, rivalWishes(key)) }));
+  const added = [...free].map(([key, each]) => ({ ...each, ...valueOf(key, true) }));
   const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MOST_TRIED;
   for (let bits = 0; bits < Math.min(2 ** added.length, MOST_TRIED); bits++) {
     const tried = written([...own, ...added.filter((_each, i) => ((bits >> i) & 1) === 1)]);
@@ -72,12 +78,12 @@ interface Value extends PlacedCondition {
  * A value that fulfils a condition and, if one is found, no exact value and no pattern of `rivals`: then it is `isPlain`, and no other value
  * fulfils less.
  */
-function valueFor(wanted: Condition, rivals: () => readonly Condition[]): { readonly value: string; readonly isPlain: boolean } {
+function valueFor(wanted: Condition, rivals: readonly Condition[] = []): { readonly value: string; readonly isPlain: boolean } {
   if (typeof wanted === "string") return { value: wanted, isPlain: true };
   const example = wanted === null || wanted === true ? "x" : (examplePattern(wanted.matches) ?? "");
   const values = [example, `${example}x`, `x${example}`, ..."0az~", `${example}${example}`].filter((value) => fits(wanted ?? true, value));
   // Every value that fulfils this pattern fulfils the same pattern of another route.
-  const avoided = rivals().filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
+  const avoided = rivals.filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
   const plain = values.find((value) => !avoided.some((each) => fits(each, value)));
   return { value: plain ?? values[0] ?? example, isPlain: plain !== undefined };
 }

@@ -70,11 +70,12 @@ export class H2Request implements Responder {
 
   /**
    * Whether the whole reply was sent. Node ends the writing side of a stream by itself where the client resets it (`aborted` shows that),
-   * and at once for a HEAD (`headersSent` shows that).
+   * and at once for a HEAD (`headersSent` shows that). It does not finish that side where END_STREAM left with the last bytes and the client's
+   * side has ended.
    */
   #isAnswered(): boolean {
-    const { headersSent, writableFinished, aborted, rstCode } = this.#stream;
-    return headersSent && writableFinished && !aborted && rstCode === NGHTTP2_NO_ERROR;
+    const { headersSent, writableEnded, writableLength, aborted, rstCode } = this.#stream;
+    return headersSent && writableEnded && writableLength === 0 && !aborted && rstCode === NGHTTP2_NO_ERROR;
   }
 
   /** Holds the body to `min_body_bytes_per_s` and the request to `request_timeout`, until the stream closes. */

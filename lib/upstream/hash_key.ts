@@ -21,6 +21,8 @@ export function hashKey(hashOn: string): HashKey {
   if (hashOn.startsWith("param:")) return ({ params }) => valueHash(params[name]);
   if (hashOn.startsWith("cookie:")) return ({ headers }) => findCookie(headers, name, valueHash);
   const lower = name.toLowerCase();
+  // Requests over HTTP/2 have no Host header (RFC 9113 §8.3.1).
+  if (lower === "host") return ({ authority }) => valueHash(authority);
   return ({ headers }) => valueHash(headerValue(headers, lower));
 }
 

@@ -1,9 +1,10 @@
 /**
  * Divides the requests of a service among groups of its upstreams, by exact percentages.
  */
+import { mix } from "../base/mix.ts";
 import type { Holds } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { HashKey } from "./hash_key.ts";
+import { textHash, type HashKey } from "./hash_key.ts";
 import { healthyOf, usableOf, type Member, type Peer, type Picker } from "./upstream_set.ts";
 
 /** One entry of `split`. */
@@ -13,7 +14,7 @@ export interface Share {
   readonly percent: number;
   /** A caller is always on the same side: its key decides. Null, or a request without a key: requests are counted. */
   readonly hash: HashKey | null;
-  /** Whether a request is one of those that the share is of. Null: it is of all requests that no share with a `match` takes. */
+  /** Whether a request is among those that the share divides. Null: the share divides all requests that no share with a `match` takes. */
   readonly match: Holds | null;
 }
 
@@ -54,7 +55,10 @@ export class SplitPicker implements Picker {
   constructor({ shares, members, picker, counter }: SplitOptions) {
     const matched = shares.filter(({ match }) => match !== null);
     const common = shares.filter(({ match }) => match === null);
-    const divisions = matched.map((share, i) => new Division([share], counter(`match ${i}`)));
+    const divisions = matched.map((share, i) => {
+      const before = matched.slice(0, i).filter(({ group }) => group === share.group).length;
+      return new Division([{ ...share, hash: share.hash && independentHash(share.hash, `${share.group} ${before}`) }], counter(`match ${i}`));
+    });
     this.#divisions = common.length === 0 ? divisions : [...divisions, new Division(common, counter("common"))];
     const groupOf = (list: SplitOptions["members"], choosable = healthyOf): Group => {
       const peers = list.map(({ peer }) => peer);
@@ -100,6 +104,15 @@ export class SplitPicker implements Picker {
     const [own, rest] = [healthyOf(peers), healthyOf(this.#rest.peers)];
     return own.length > 0 ? own : rest.length > 0 ? rest : usableOf(this.#all.peers);
   }
+}
+
+/** A hash that each name turns into another one. With one hash for all, a later share would only see callers outside its places: none of its own. */
+function independentHash(hash: HashKey, name: string): HashKey {
+  const salt = textHash(name);
+  return (exchange) => {
+    const key = hash(exchange);
+    return key === null ? null : mix(key ^ salt);
+  };
 }
 
 /** The upstreams without a group. If every one has a group: those in groups without a share, and if there are none either, all. */

@@ -37,7 +37,7 @@ interface Term {
 
 export class Sticky {
   readonly #options: StickyOptions;
-  /** By the number of the term, of those that are not over; without a time to live there is one, which has the number 0. */
+  /** The terms that have not ended, by number. Without a time to live there is one term, number 0. */
   readonly #terms = new Map<number, Term>();
   readonly #termMs: number;
   /** Everything behind the value of the cookie. */
@@ -55,11 +55,14 @@ export class Sticky {
   /** Asks `next` for requests without a cookie that names a healthy upstream, and for retries. Such an upstream may have weight 0. */
   picker(next: Picker): Picker {
     return {
-      pick: (exchange, tried) => {
-        const peer = tried.length === 0 ? this.#named(exchange) : null;
-        return peer !== null && peer.health.usable ? peer : next.pick(exchange, tried);
-      },
+      pick: (exchange, tried) => (tried.length === 0 ? this.session(exchange) : null) ?? next.pick(exchange, tried),
     };
+  }
+
+  /** The upstream that the request's cookie names; null without a valid one, and if the upstream is not healthy. */
+  session(exchange: Exchange): Peer | null {
+    const peer = this.#named(exchange);
+    return peer !== null && peer.health.usable ? peer : null;
   }
 
   /** Adds the cookie to replies of an upstream that the client's cookie does not name. Replies of the gateway itself get none. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { linearPattern } from "../../lib/base/linear_pattern.ts";
+import { examplePattern, linearPattern } from "../../lib/base/linear_pattern.ts";
 import { random } from "../support/random.ts";
 
 const free = { spend() {}, isDue: false, pause: () => Promise.resolve() };
@@ -70,6 +70,29 @@ describe("the time of a linear pattern", () => {
     expect(() => typeof made !== "string" && made.test("a".repeat(10_000), meter)).toThrow("enough");
     // Nothing is left of that text in the next.
     expect(typeof made !== "string" && [made.test("aaa", free), made.test("aab", free), made.test("", free)]).toEqual([true, false, true]);
+  });
+});
+
+describe("an example of a linear pattern", () => {
+  it.each([
+    ["^v[12]$", "v1"],
+    ["^(?:beta|b)$", "b"],
+    ["a{2,3}b+c*", "aab"],
+    ["\\d+-\\w", "0-a"],
+    [".", "a"],
+    ["", ""],
+    ["[^a0A-]", "!"],
+    ["^ $", " "],
+    ["日|\\u{1f600}", "日"],
+    ["\\bfoo\\b", "foo"],
+  ])("is a short text that it matches: %s", (source, example) => {
+    const found = examplePattern(source);
+    expect(test(source, found!)).toBe(true);
+    expect(found).toBe(example);
+  });
+
+  it.each(["a^b", "a\\bb", "[^\\s\\S]", "(?=a)", "("])("is null if none is found: %s", (source) => {
+    expect(examplePattern(source)).toBe(null);
   });
 });
 

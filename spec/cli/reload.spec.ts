@@ -146,6 +146,13 @@ describe("edge-gateway reload --dry-run", () => {
     expect(stderr()).not.toContain("configuration reloaded");
   });
 
+  it("says of how many recent requests the route depends on what is not kept of them", async () => {
+    const { dryRun } = await asked();
+    const matched = { name: "v2", path: "/items", match: { headers: { "X-Version": "2" } } };
+    const { stdout } = await dryRun(fileWith(oneService(9, { routes: [items, rest, matched] })));
+    expect(stdout).toContain("of the last 2 requests none would get another route; of 1 the route depends on headers, query or cookies, which are not kept\n");
+  });
+
   it("prints the errors of FILE with their places, and exits 1", async () => {
     const { dryRun } = await asked();
     const file = fileWith('{\n"services": 1}');

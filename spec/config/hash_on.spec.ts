@@ -87,3 +87,27 @@ describe("a service", () => {
     expect(written.concealed(`a log line with ${SECRET}`)).not.toContain(SECRET);
   });
 });
+
+describe("two sticky services", () => {
+  const service = (name: string, more: object) => ({ name, base_path: "/", upstreams: [{ host: "a.internal", port: 80 }], routes: [], sticky: {}, ...more });
+  const found = (one: object, other: object) => {
+    const result = loadConfig({ value: { services: [service("one", one), service("other", other)] } }, { kinds: [], environment: {} });
+    return result.ok ? [] : result.issues.map(({ at, message }) => `${formatPath(at)}: ${message}`);
+  };
+  const REFUSED = ['services[1].sticky: replaces the cookie of service "one", which has the same name and base_path: set another "cookie"'];
+
+  it.each([
+    [{}, {}],
+    [{ hosts: ["a.example", "b.example"] }, { hosts: ["b.example"], sticky: { ttl_s: 60 } }],
+  ])("two sticky services with %j and %j would replace each other's cookies, and are refused", (one, other) => {
+    expect(found(one, other)).toEqual(REFUSED);
+  });
+
+  it.each([
+    [{ sticky: { cookie: "one" } }, {}],
+    [{ base_path: "/one" }, {}],
+    [{ hosts: ["a.example"] }, { hosts: ["b.example"] }],
+      ])("two sticky services may have %j and %j", (one, other) => {
+    expect(found(one, other)).toEqual([]);
+  });
+});

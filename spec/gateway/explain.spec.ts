@@ -136,6 +136,22 @@ describe("explain for a service whose upstream depends on the request", () => {
     }
   });
 
+  it("explain names the upstream that a sticky cookie leads to, before any hash, also if that upstream has weight 0", async () => {
+    const { port } = await backend((_request, response) => response.end());
+    const upstreams = ["a", "b"].map((id) => ({ id, host: "127.0.0.1", port }));
+    const sticky = { secret: "0123456789abcdef0123456789abcdef" };
+    const { gateway } = await running(oneService([], { upstreams: [upstreams[0]!], sticky }));
+    const { headers } = await gateway.inject({ path: "/a/x" });
+    const cookie = headers[headers.indexOf("Set-Cookie") + 1]!.split(";")[0]!;
+    // Its values lead to b.
+    const weighted = { ...hash, sticky, upstreams: [{ ...upstreams[0]!, weight: 0 }, upstreams[1]!] };
+    const shares = ({ upstreams: shown }: Explanation) => shown.map(({ share }) => share);
+    const [without, forged, valid] = await Promise.all(["x=y", `${cookie}x`, cookie].map((each) => own(weighted, { headers: { "X-Tenant": "t", Cookie: each } })));
+    for (const each of [without!, forged!]) expect([each.reasons.join(), shares(each)]).toEqual([expect.stringContaining('leads to upstream "b"'), [0, 1]]);
+    expect([valid!.reasons.join(), shares(valid!)]).toEqual([expect.stringContaining('Its cookie route leads to upstream "a".'), [1, 0]]);
+    expect(valid!.reasons.join()).not.toContain("hash");
+  });
+
   it("explain says that a request without the value goes to each upstream in turn, and what bounds the load of an upstream", async () => {
     expect((await own(hash)).reasons).toContain("The request has no value for hash_on header:X-Tenant: such requests go to each upstream in turn.");
     const { reasons } = await own({ ...hash, hash_balance_factor: 150 }, { headers: { "X-Tenant": "t" } });
@@ -252,6 +268,15 @@ describe("the candidates of explain", () => {
       'Route "only" of service "s" (/only) matches the path, but its condition on cookie c does not hold.',
     ]]);
     expect(JSON.stringify([taken, refused])).not.toMatch(/s3cret|hidden|v4lue/);
+    await own.close(0);
+  });
+
+  it("explain tests the conditions of a preflight that no plugin takes with the headers that it has, not with those that it asks about", async () => {
+    const routes = [{ name: "own", path: "/x", methods: ["OPTIONS", "GET"], match: { headers: { "X-A": "1" } } }];
+    const own = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams, routes }] } });
+    const headers = { Origin: "https://a.example", "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "x-a" };
+    expect(await verdicts({ method: "OPTIONS", url: "/x", headers }, own)).toEqual(["s/own matches the path, but its condition on header X-A does not hold"]);
+    expect(await verdicts({ method: "OPTIONS", url: "/x", headers: { ...headers, "X-A": "1" } }, own)).toEqual(["s/own takes the request"]);
     await own.close(0);
   });
 

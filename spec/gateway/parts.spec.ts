@@ -56,6 +56,8 @@ describe("what a configuration has loaded", () => {
   it.each([
     ["http2", { services: [{ ...service, protocol: "h2c" }] }],
     ["http2", { services: [{ ...service, protocol: "h2" }] }],
+    ["split", { services: [{ ...service, upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }] }],
+    ["sticky", { services: [{ ...service, sticky: {} }] }],
     ["redis", { global: { counters: { store: "redis", url: "redis://127.0.0.1" } }, services: [] }],
   ] as const)("is the part %s, which is not there before", async (name, value) => {
     const parts = new Parts();

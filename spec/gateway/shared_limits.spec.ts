@@ -140,4 +140,22 @@ describe("memory that plugins share", () => {
     expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
     expect(JSON.stringify(errors)).toContain('the memory \\"count\\" is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
   });
+
+  it("memory that plugins share under one name has one size: a reload with another one is refused, and says what to do", async () => {
+    const sized = definePlugin({
+      name: "sized",
+      schema: schema.object({ bytes: schema.integer({}) }),
+      create({ bytes }, { shared }) {
+        const memory = shared("table", bytes);
+        return () => () => ({ status: 200, headers: [], body: Buffer.from(String(memory?.byteLength)) });
+      },
+    });
+    const source = (bytes: number) => config({ name: "sized", config: { bytes } });
+    const { main, worker } = program(manualClock(), source(8), [sized]);
+    expect(await count(worker(source(8)))).toBe(8);
+    for (const [bytes, message] of [[16, 'the memory "table" has 8 bytes, not 16: use another name for another size'], [0, "ask for a whole number"], [-1, "ask for a whole number"]] as const) {
+      await expect(main.reload(source(bytes) as never)).rejects.toThrow(message);
+    }
+    expect(() => new Gateway({ config: source(0) as never, plugins: [sized], modules: withAllParts(), log: silentLog })).toThrow('the memory "table" cannot have 0 bytes');
+  });
 });

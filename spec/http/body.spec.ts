@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { Fault } from "../../lib/base/errors.ts";
-import { limitedBody, whenRead } from "../../lib/http/body.ts";
+import { Fault, ignore } from "../../lib/base/errors.ts";
+import { limitedBody, tapBody } from "../../lib/http/body.ts";
 
 async function read(body: Readable): Promise<string> {
   let text = "";
@@ -88,19 +88,20 @@ describe("limitedBody", () => {
   });
 });
 
-describe("whenRead", () => {
+describe("tapBody", () => {
   const readers: Record<string, (body: Readable) => Promise<unknown>> = {
     "a listener": (body) => once(body.on("data", () => {}), "end"),
     "a pipe": (body) => once(body.pipe(new PassThrough()).resume(), "end"),
     "an iterator": (body) => read(body),
     "toArray": (body) => body.toArray(),
+    "one who asks for text": (body) => once(body.setEncoding("base64").on("data", () => {}), "end"),
   };
 
   it.each(Object.entries(readers))("passes each chunk that %s reads", async (_name, reader) => {
     const source = new PassThrough();
     source.write("hello ");
     const seen: string[] = [];
-    whenRead(source, () => (chunk) => void seen.push(chunk.toString()));
+    tapBody(source, (chunk) => void seen.push(chunk.toString()), ignore);
     const ended = reader(source);
     setImmediate(() => source.end("world"));
     await ended;
@@ -109,20 +110,33 @@ describe("whenRead", () => {
 
   it("reads nothing itself, and holds nothing back where the reader pauses", async () => {
     const source = new PassThrough({ highWaterMark: 4 });
-    let begun = 0;
     const seen: string[] = [];
-    whenRead(source, () => (begun++, (chunk) => void seen.push(chunk.toString())));
+    tapBody(source, (chunk) => void seen.push(chunk.toString()), ignore);
     expect(source.write("hello")).toBe(false);
     await new Promise((resolve) => setImmediate(resolve));
-    expect([begun, seen, source.readableFlowing, source.readableLength]).toEqual([0, [], null, 5]);
+    expect([seen, source.readableFlowing, source.readableLength]).toEqual([[], null, 5]);
     source.once("data", () => source.pause());
     await once(source, "data");
     source.write("again");
     await new Promise((resolve) => setImmediate(resolve));
-    expect([begun, seen]).toEqual([1, ["hello"]]);
+    expect(seen).toEqual(["hello"]);
     const ended = once(source.resume(), "end");
     source.end();
     await ended;
     expect(seen).toEqual(["hello", "again"]);
+  });
+
+  it("reports what a reader puts back, and reads nothing while nobody else does", async () => {
+    const source = new PassThrough();
+    const seen: (string | number)[] = [];
+    tapBody(source, (chunk) => void seen.push(chunk.toString()), (bytes) => void seen.push(bytes));
+    source.write("hello");
+    await once(source, "readable");
+    source.unshift((source.read() as Buffer).subarray(1));
+    source.end("world");
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(seen).toEqual(["hello", 4]);
+    expect(await read(source)).toBe("elloworld");
+    expect(seen.slice(2).join("")).toBe("elloworld");
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { findCookie } from "../../lib/http/cookies.ts";
 import { compileConditions, conditionTests, type Conditions } from "../../lib/http/conditions.ts";
 
 const compile = (conditions: Partial<Conditions>) => compileConditions({ headers: {}, query: {}, cookies: {}, ...conditions });
@@ -99,6 +100,10 @@ describe("the query", () => {
 
 describe("cookies", () => {
   const holds = (wanted: Conditions["cookies"], ...lines: string[]) => compile({ cookies: wanted })(lines.flatMap((line) => ["Cookie", line]), "");
+
+  it("are read as all else in the gateway reads them: with spaces and tabs around names and values left aside", () => {
+    for (const line of ["c=1", "d;\tc=1", "d=2; c = 1 ;e", "c=\t1"]) expect([holds({ c: "1" }, line), findCookie(["cookie", line], "c", (value) => value)], line).toEqual([true, "1"]);
+  });
 
   it.each([
     [["a=1"], true],

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
-import { h2Open, h2Session } from "../support/h2_client.ts";
+import { h2Ask, h2Open, h2Session } from "../support/h2_client.ts";
 import { GET, HEADERS, PREFACE, rawSession, SETTINGS, type Frame } from "../support/h2_raw.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, get, statusesIn } from "./harness.ts";
@@ -27,6 +27,16 @@ describe("a plain port with global.h2c", () => {
     const connection = await client(port);
     connection.send(get() + get("/none") + get("/a/y", "Connection: close"));
     expect(statusesIn(await connection.closed())).toEqual([200, 404, 200]);
+  });
+
+  it.each([1, 100_000])("a plain port with global.h2c counts no upload of %d bytes over HTTP/2 that was answered as given up by its client", async (bytes) => {
+    const origin = await backend((_request, response, body) => void response.end(String(body.length)));
+    let lines = "";
+    const { gateway, port } = await running(oneService(origin.port, {}, on), { accessLog: (more) => void (lines += more) });
+    const session = h2Session(port);
+    for (let i = 0; i < 5; i++) expect((await h2Ask(session, { method: "POST", body: "x".repeat(bytes) })).body).toBe(String(bytes));
+    await eventually(() => gateway.status.inFlight === 0 && lines.match(/\n/g)?.length === 5);
+    expect(lines.match(/"status":[^,]+,"code":[^,]+/g)).toEqual(Array(5).fill('"status":200,"code":null'));
   });
 
   it("a plain port with global.h2c recognises either protocol when the first bytes arrive one by one", async () => {

@@ -20,6 +20,8 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 const PARTS = {
   kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$)|json_schema\/)/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
+  split: /^lib\/upstream\/split$/,
+  sticky: /^lib\/upstream\/sticky$/,
   redis: /^lib\/store\/(?:redis|resp)/,
   tracing: /^lib\/observe\/(?:trace|otlp|span_json)$/,
   admin: /^lib\/admin\//,
@@ -48,6 +50,8 @@ describe("the program loads what is named, and only that,", () => {
   it.each<readonly [string, object, readonly string[], Record<string, string>, readonly (keyof typeof PARTS)[]]>([
     ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
+    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["split"]],
+    ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["redis"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["tracing"]],
     ["with the admin interface", quickstart, [], ADMIN, ["admin", "proof"]],

@@ -108,6 +108,28 @@ describe("the plugin response_cache", () => {
     }
   });
 
+  it("the plugin response_cache drops what a request has changed that a reload with another max_bytes or default_ttl_s found on its way", async () => {
+    const [arrived, held] = [gate(), gate()];
+    let version = 1;
+    const origin = await backend(async (request, response) => {
+      if (request.method === "POST") {
+        arrived.open();
+        await held.opened;
+        version++;
+      }
+      response.writeHead(200, { "cache-control": "max-age=60" }).end(String(version));
+    });
+    const withTtl = (seconds: number) => oneService(origin.port, { plugins: [{ ...CACHE, config: { default_ttl_s: seconds } }] });
+    const { gateway, port } = await running(withTtl(1));
+    const change = overHttp1(port, {}, "POST");
+    await arrived.opened;
+    await gateway.reload(withTtl(2));
+    expect((await overHttp1(port)).body).toBe("1");
+    held.open();
+    await change;
+    expect((await overHttp1(port)).body).toBe("2");
+  });
+
   it.each<[string, { name: string; config?: object }, (who: string) => Record<string, string>]>([
     ["key_auth", { name: "key_auth", config: { keys: [{ id: "ann", key: "k-ann" }, { id: "bob", key: "k-bob" }] } }, (who) => ({ apiKey: `k-${who}` })],
     ["jwt in a cookie, without sub", { name: "jwt", config: { alg: "HS256", secret: SECRET, from: "cookie:t" } }, (who) => ({ Cookie: `t=${token(who)}` })],

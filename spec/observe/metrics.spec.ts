@@ -219,6 +219,20 @@ describe("metrics of plugins, bodies and connections", () => {
     expect([told().length, told().at(-1)!.slice(-2)]).toEqual([33, ["other", 10]]);
   });
 
+  it("a result that is no text does not break the metrics", async () => {
+    const counting = definePlugin({
+      name: "counting",
+      schema: schema.object({}),
+      create: (_config, { tally }) => (next) => (exchange) => {
+        for (const result of [200, undefined, null, {}]) tally(result as never);
+        return next(exchange);
+      },
+    });
+    const { gateway } = await running(oneService((await backend()).port, { plugins: [{ name: "counting" }] }), { plugins: [counting] });
+    expect((await gateway.inject({ path: "/a/x" })).status).toBe(200);
+    expect(read(gateway).all("edge_gateway_plugin_results_total").map(({ labels }) => labels.result)).toEqual(["200", "undefined", "null", "[object Object]"]);
+  });
+
   it("metrics of plugins, bodies and connections have the result of each cache look-up, without the time behind the cache", async () => {
     const clock = manualClock();
     const { port } = await backend((request, response) => {

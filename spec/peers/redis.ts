@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { onTestFinished } from "vitest";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
+import { freePort } from "../support/origin.ts";
 
 export interface Redis {
   readonly port: number;
@@ -24,15 +25,6 @@ export interface Redis {
 }
 
 const run = promisify(execFile);
-
-export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-}
 
 /** `args` are redis-server's; with `tls` it has a TLS port only, and asks for client certificates. */
 export async function redis(args: readonly string[] = [], tls = false): Promise<Redis> {

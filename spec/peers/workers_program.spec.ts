@@ -8,6 +8,7 @@ import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { keptClient } from "../support/kept_client.ts";
 import { RENEWED, SHOP } from "../support/more_certs.ts";
+import { freePort } from "../support/origin.ts";
 import { emptyFolder, fileWith, logLines, program } from "../support/process.ts";
 import { nodeOf } from "./nodes.ts";
 import { until } from "./redis.ts";
@@ -52,14 +53,6 @@ export default ({ definePlugin, schema }) => definePlugin({
   },
 });
 `;
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 describe("a program with workers starts", () => {
   it("and announces how many there are, in JSON and as text", async () => {

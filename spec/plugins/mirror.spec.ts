@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import http from "node:http";
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
@@ -95,6 +96,43 @@ describe("the copy of a request", () => {
     for (const headers of [[], ["Transfer-Encoding", "chunked"]]) await ask(port, { path: "/a/x", method: "POST", body, headers });
     await counted(gateway, "sent", 2);
     expect([upstream, copies].map(({ seen }) => seen.map((each) => each.body.toString()))).toEqual([Array(2).fill(body.toUpperCase()), Array(2).fill(body)]);
+  });
+
+  it.each<[string, (body: Readable) => Promise<Readable>]>([
+    [
+      "looks at its beginning and puts it back",
+      async (body) => {
+        await once(body, "readable");
+        body.unshift(body.read() as Buffer);
+        return body;
+      },
+    ],
+    [
+      "reads its beginning alone, and the rest later",
+      async (body) => {
+        const parts: AsyncIterator<Buffer> = body.iterator({ destroyOnReturn: false });
+        const first = (await parts.next()).value as Buffer;
+        await parts.return?.();
+        await new Promise((resolve) => setImmediate(resolve));
+        return Readable.from((async function* () {
+          yield first;
+          yield* body;
+        })());
+      },
+    ],
+    ["reads it as text", async (body) => Readable.from([(await body.setEncoding("utf8").toArray()).join("")])],
+  ])("has the body, and the upstream too, where a plugin behind it %s", async (_what, readBy) => {
+    const [upstream, copies] = [await backend(), await backend()];
+    const reader = definePlugin({
+      name: "reader",
+      schema: schema.object({}),
+      create: () => (next) => async (exchange) => next(exchange.with({ body: await readBy(exchange.body!) })),
+    });
+    const { gateway, port } = await running(oneService(upstream.port, { plugins: [plugin(copies.port, { max_body_bytes: 1_000_000 }), { name: "reader" }] }), { plugins: [reader] });
+    const body = "0123456789".repeat(20_000);
+    expect((await ask(port, { path: "/a/x", method: "POST", body })).status).toBe(200);
+    await counted(gateway, "sent", 1);
+    expect([upstream, copies].map(({ seen }) => seen[0]!.body.toString() === body)).toEqual([true, true]);
   });
 
   it("is what the plugin sees: after changes of plugins before it, and before changes of plugins behind it", async () => {

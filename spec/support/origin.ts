@@ -112,11 +112,21 @@ export async function closedPort(): Promise<number> {
   return held.localPort!;
 }
 
-/** A port that was free a moment ago; another process may use it first. */
+/**
+ * A free port. It is below those that the system gives to connections and to servers on port 0, and each process takes others in turn, so that
+ * nothing else gets it before it is used.
+ */
 export async function freePort(): Promise<number> {
-  const server = net.createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  return port;
+  for (;;) {
+    const port = LOWEST_PORT + (portsTried++ % PORTS);
+    const server = net.createServer();
+    const isFree = new Promise<boolean>((resolve) => server.once("error", () => resolve(false)).listen(port, () => resolve(true)));
+    if (!(await isFree)) continue;
+    await new Promise<void>((resolve) => server.close(() => resolve()));
+    return port;
+  }
 }
+
+const LOWEST_PORT = 10_000;
+const PORTS = 22_000;
+let portsTried = process.pid * 97;

@@ -23,6 +23,12 @@ describe("hashKey", () => {
     expect(from("cookie:c", { headers: ["Cookie", "c=; c=1", "Cookie", "c=2"] })).toBe(from("cookie:c", { headers: ["Cookie", "c=1"] }));
   });
 
+  it("takes the host from where each version of HTTP has it", () => {
+    expect(from("header:Host", { authority: "a.example", headers: [] })).toBe(from("header:host", { authority: "a.example", headers: ["Host", "a.example"] }));
+    expect(from("header:Host", { authority: "a.example" })).not.toBe(from("header:Host", { authority: "b.example" }));
+    expect(from("header:Host", { authority: "" })).toBeNull();
+  });
+
   it("has no value for a parameter that only JavaScript objects have", () => {
     expect(from("param:constructor", { params: {} })).toBeNull();
   });

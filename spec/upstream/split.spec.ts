@@ -230,6 +230,18 @@ describe("a share with a match", () => {
     expect(Math.abs(count(sides, "v2") - 100)).toBeLessThan(30);
   });
 
+  it("takes its percentage of the callers that earlier shares leave, also where all shares know callers by the same value", () => {
+    const { pick } = bench("v1 v2/canary v3/beta v4/next", [
+      ...sharesOf("canary:50@header:X-User", tester),
+      ...sharesOf("beta:50@header:X-User", tester),
+      ...sharesOf("canary:50@header:X-User", tester),
+      ...sharesOf("next:50@header:X-User"),
+    ]);
+    const sides = USERS.map(({ headers }) => pick(madeUpExchange({ headers: [...headers, "X-Canary", "1"] })));
+    // Half of all, a quarter, an eighth to canary again, and half of what is left.
+    for (const [id, due] of [["v2", 1250], ["v3", 500], ["v4", 125], ["v1", 125]] as const) expect(Math.abs(count(sides, id) - due)).toBeLessThan(60);
+  });
+
   it("looks at the query as well", () => {
     const { pick } = bench("v1 v2/canary", sharesOf("canary:100", (_headers, query) => query === "?beta"));
     expect([pick(), pick(madeUpExchange({ query: "?beta" }))]).toEqual(["v1", "v2"]);

@@ -210,8 +210,8 @@ export class Draft {
       }
       if (out.has(inner.part)) continue;
       out.add(inner.part);
-      // Its requests have a route: the earlier one.
-      if (message.startsWith('route "')) doubles.add(inner.part);
+      // Its requests have a route: the earlier one. With conditions, only some of them.
+      if (message.startsWith('route "') && setting !== "match") doubles.add(inner.part);
       const service = this.config.services[Number(at[1])]!;
       if (at[0] === "services" && this.#closed.has(service)) continue;
       const what = "config" in inner.part ? `"${(inner.part as Plugin).name}"` : "path" in inner.part ? "the route" : "the service";

@@ -36,6 +36,8 @@ class KongReader {
   readonly #buckets: Bucket[] = [];
   /** Of routes with conditions, whose methods and path do not tell them apart. */
   readonly #routeNames = new Map<string, number>();
+  /** Names of the cookies of sticky sessions, by base_path. */
+  readonly #cookies = new Map<string, Map<string, number>>();
   /** Of the lists at the top: entities by what they refer to. */
   readonly #indexes = new Map<string, Map<unknown, Place[]>>();
   readonly #upstreamsByName: ReadonlyMap<string, Place>;
@@ -137,7 +139,7 @@ class KongReader {
     const key = JSON.stringify([split.base, [...hosts].sort(), isHostKept]);
     let bucket = buckets.get(key);
     if (bucket === undefined) {
-      const service: Service = { name: this.#draft.serviceName(name), base_path: split.base, ...(hosts.length === 0 ? {} : { hosts }), ...(isHostKept ? { preserve_host: true } : {}), ...settings, routes: [] };
+      const service: Service = { name: this.#draft.serviceName(name), base_path: split.base, ...(hosts.length === 0 ? {} : { hosts }), ...(isHostKept ? { preserve_host: true } : {}), ...settings, ...this.#stickyAt(split.base, settings), routes: [] };
       bucket = { service: this.#draft.from(route.at, service), lists: [] };
       buckets.set(key, bucket);
       this.#buckets.push(bucket);
@@ -151,6 +153,14 @@ class KongReader {
       bucket.lists.push(plugins);
     }
     if (path !== "/") this.#draft.notes.add(route.at, "a path matches whole segments here: /a is /a and /a/…, not /ab");
+  }
+
+  /** With a cookie of its own: in Kong an upstream has one, here each service that uses the upstream. */
+  #stickyAt(base: string, settings: { readonly sticky?: { readonly cookie?: string } }): object {
+    if (settings.sticky === undefined) return {};
+    const taken = this.#cookies.get(base) ?? new Map<string, number>();
+    this.#cookies.set(base, taken);
+    return { sticky: { cookie: freeName(settings.sticky.cookie ?? "route", taken) } };
   }
 
   /** Moves to the service what the lists of all its routes begin with. */

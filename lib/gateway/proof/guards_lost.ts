@@ -127,8 +127,18 @@ function* choicesFor({ method, host, path }: Place, before: Compared, after: Com
 /** More conditions than that for one path are not combined. */
 const MOST_PAIRS = 1000;
 
+/** Of two conditions on one name the stricter one: the value of the other might not fulfil both. */
 function merged(conditions: readonly PlacedCondition[], others: readonly PlacedCondition[]): readonly PlacedCondition[] {
-  return [...conditions, ...others.filter(({ key }) => !conditions.some((each) => each.key === key))];
+  const found = new Map(conditions.map((each) => [each.key, each]));
+  for (const each of others) {
+    const same = found.get(each.key);
+    if (same === undefined || strictness(each) > strictness(same)) found.set(each.key, each);
+  }
+  return [...found.values()];
+}
+
+function strictness({ wanted }: PlacedCondition): number {
+  return typeof wanted === "string" ? 2 : wanted === true ? 0 : 1;
 }
 
 /** For each route requests that fit its pattern and, if possible, nothing more specific. */

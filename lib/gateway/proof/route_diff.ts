@@ -54,7 +54,7 @@ async function changesOfRoutes(before: Json, after: Json, slice: NextTimeSlice):
   return { ...list, changed: [...changed.values()], other };
 }
 
-/** The order of routes decides nothing, so it is no change of the routes of a service. */
+/** The order of routes decides only where a request has several values of one header, so it is no change of the routes of a service. */
 function withoutRouteOrder(change: PlacedChange): PlacedChange[] {
   const [order, fields] = [[ORDER_OF_ROUTES], change.fields.filter((field) => field !== ORDER_OF_ROUTES)];
   if (fields.length === change.fields.length) return [change];

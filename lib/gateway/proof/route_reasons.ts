@@ -141,9 +141,10 @@ function otherMethods({ route }: Place, method: string): string {
 }
 
 /** Names the conditions that do not hold for the request, without their values, which may be secret; null if all hold. */
-function otherConditions(place: Place, { fits, asked: { inbound, target } }: Known): string | null {
+function otherConditions(place: Place, { fits, found, asked: { inbound, target } }: Known): string | null {
   const match = fits.find(({ route }) => route === place.route)?.match;
-  const headers = inbound.method === wantedMethod(inbound) ? inbound.headers : headersAskedFor(inbound.headers);
+  const isPreflight = inbound.method !== wantedMethod(inbound) && found.kind === "route" && found.target.takesPreflights;
+  const headers = isPreflight ? headersAskedFor(inbound.headers) : inbound.headers;
   const unmet = match === undefined ? [] : conditionTests(match).filter(({ holds }) => !holds(headers, target.query));
   if (unmet.length === 0) return null;
   const names = namesOf(unmet.map(({ place, name }) => [place, name]));

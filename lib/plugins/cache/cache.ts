@@ -28,6 +28,8 @@ export interface CacheSettings {
 export interface CacheState {
   readonly store: CacheStore;
   readonly fetches: Fetches;
+  /** All states of the instance: a request of a former configuration, with a state that is replaced, outdates replies in all of them. */
+  readonly all: ReadonlySet<Pick<CacheState, "store" | "fetches">>;
 }
 
 /** A request that may be answered from the store, and the result of the look-up. */
@@ -57,13 +59,15 @@ export class Cache {
   readonly #next: Handler;
   readonly #store: CacheStore;
   readonly #fetches: Fetches;
+  readonly #all: CacheState["all"];
   readonly #settings: CacheSettings;
   readonly #clock: Clock;
 
-  constructor(next: Handler, { store, fetches }: CacheState, settings: CacheSettings) {
+  constructor(next: Handler, { store, fetches, all }: CacheState, settings: CacheSettings) {
     this.#next = next;
     this.#store = store;
     this.#fetches = fetches;
+    this.#all = all;
     this.#settings = settings;
     this.#clock = settings.clock;
   }
@@ -103,8 +107,9 @@ export class Cache {
     if (request.onlyIfCached) return this.#notStored(exchange);
     const lookup: Lookup = { exchange, key, request, changes, entry, fwd: verdict };
     if (exchange.method === "HEAD") return this.#forward(exchange, missOf(lookup), (reply) => this.#compare(lookup, reply));
-    if (request.noStore || request.range !== null) return this.#forward(exchange, missOf(lookup), null);
-    const mayWait = !request.noCache && !this.#store.isUnshared(key, now);
+    if (request.noStore || (request.range !== null && entry === null)) return this.#forward(exchange, missOf(lookup), null);
+    // The reply to a range may be a part, which other clients cannot use.
+    const mayWait = !request.noCache && request.range === null && !this.#store.isUnshared(key, now);
     const name = this.#awaitedName(key, exchange);
     const other = mayWait ? this.#fetches.awaited(name) : undefined;
     if (other?.options.changes === changes) return this.#waitFor(other, lookup);
@@ -277,8 +282,10 @@ export class Cache {
     const references = ["location", "content-location"].map((name) => keyOfReference(exchange, headerValue(headers, name)));
     for (const key of [keyOf(exchange), ...references]) {
       if (key === null) continue;
-      this.#store.change(key);
-      this.#fetches.outdate(key);
+      for (const { store, fetches } of this.#all) {
+        store.change(key);
+        fetches.outdate(key);
+      }
     }
   }
 
@@ -317,7 +324,7 @@ export class Cache {
 
   #unsatisfiable(exchange: Exchange, length: number, added: HeaderList): Reply {
     const kind = { code: "range_not_satisfiable", status: 416, title: "No requested range is within the content" };
-    const detail = `The content has ${length} bytes, and every range begins behind them.`;
+    const detail = `The content has ${length} bytes, and every range begins beyond them.`;
     return problemReply(exchange.call, kind, { detail, headers: ["Content-Range", `bytes */${length}`, ...added] });
   }
 

@@ -41,7 +41,8 @@ export const responseCache = definePlugin({
   create({ maxBytes, maxObjectBytes, defaultTtlS }, { clock, gatewayName, keep, shared }) {
     // Asked for each time: memory that a configuration does not ask for is released.
     const memory = shared("changes", CHANGES_BYTES);
-    const state = keep("cache", { maxBytes, defaultTtlS }, () => stateOf(maxBytes, memory));
+    const { all } = keep("states", null, () => ({ all: new Set<CacheState>(), close: () => {} }));
+    const state = keep("cache", { maxBytes, defaultTtlS }, () => stateOf(maxBytes, memory, all));
     const name = nameShown(gatewayName);
     return (next) => {
       const cache = new Cache(next, state, { clock, name, maxObjectBytes, defaultTtl: defaultTtlS * 1_000 });
@@ -51,12 +52,15 @@ export const responseCache = definePlugin({
 });
 
 /** The state that survives reloads. */
-function stateOf(maxBytes: number, changes: ArrayBufferLike | null): KeptState & CacheState {
+function stateOf(maxBytes: number, changes: ArrayBufferLike | null, all: Set<CacheState>): KeptState & CacheState {
   const store = new CacheStore(maxBytes, changes === null ? null : new Changes(changes));
   const fetches = new Fetches();
   const close = () => {
+    all.delete(state);
     store.close();
     fetches.close();
   };
-  return { store, fetches, close };
+  const state = { store, fetches, all, close };
+  all.add(state);
+  return state;
 }

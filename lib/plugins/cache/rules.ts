@@ -232,10 +232,12 @@ const CONDITIONS = nameSet(["if-none-match", "if-modified-since"]);
 /** What a client asks for itself, and no renewal in the background. */
 export const OF_THE_CLIENT = nameSet(["if-none-match", "if-modified-since", "range", "if-range"]);
 
-/** Whether a 304 is about this reply (§4.3.4): it names no entity tag, or the same one. */
+/** Whether a 304 is about this reply (§4.3.4): it names the same entity tag; without one, the same date of change; or neither. */
 export function confirms(given: HeaderList, stored: HeaderList): boolean {
   const etag = headerValue(given, "etag");
-  return etag === undefined || opaque(etag) === opaque(headerValue(stored, "etag") ?? "");
+  if (etag !== undefined) return opaque(etag) === opaque(headerValue(stored, "etag") ?? "");
+  const modified = headerValue(given, "last-modified");
+  return modified === undefined || modified === headerValue(stored, "last-modified");
 }
 
 /** The stored headers updated with the headers of a 304 (§3.2), except headers of the stored body. */
@@ -246,8 +248,11 @@ export function updated(stored: HeaderList, given: HeaderList): HeaderList {
   return [...withoutHeaders(stored, replaced), ...fresh];
 }
 
-/** The stored entity tag stays: it may differ in strength, which depends on how the stored body was encoded. */
-const OF_THE_BODY = nameSet(["content-length", "content-encoding", "content-range", "etag"]);
+/**
+ * The stored entity tag stays: it may differ in strength, which depends on how the stored body was encoded. So do digests of the stored bytes:
+ * those of a 304 may be about its own empty content (RFC 9530 §2).
+ */
+const OF_THE_BODY = nameSet(["content-length", "content-encoding", "content-range", "content-digest", "content-md5", "etag"]);
 
 /** Whether a reply to HEAD still describes the stored one (§4.3.5). */
 export function describes(given: HeaderList, stored: HeaderList, bytes: number): boolean {

@@ -117,6 +117,25 @@ describe("services and routes of Kong", () => {
     expect(notes.join("\n")).toContain("values are compared with case here, and a longer path goes before headers");
   });
 
+  it("with a guard that are left out because a request could fulfil the headers of two leave no way around the guard", async () => {
+    const { services, notes } = await fromKong({
+      services: [{ ...SERVICE, routes: [
+        { name: "v1", paths: ["/a"], headers: { "X-V": ["1"] } },
+        { name: "keyed", paths: ["/a"], headers: { "X-W": ["1"] }, plugins: [{ name: "key-auth" }] },
+        { name: "rest", paths: ["/a"] },
+        { name: "other", paths: ["/b"] },
+      ] }],
+      consumers: CONSUMERS,
+    });
+    const closed = services.flatMap(({ name, base_path: base, plugins = [], routes }) =>
+      name.startsWith("closed") ? [] : routes.map((each) => `${base} ${each.name ?? "rest"} ${[...plugins, ...(each.plugins ?? [])].map((plugin) => plugin.name).join()}`),
+    );
+    expect(closed).toEqual([
+      "/a v1 /{rest*} request_termination", "/a v1 / request_termination", "/a rest request_termination", "/a rest request_termination", "/b rest ", "/b rest ",
+    ]);
+    expect(notes.join("\n")).toContain('would get requests of services[0].routes[1], which is left out, without "key_auth"');
+  });
+
   it("are left out, noted, where they are no objects", async () => {
     const { services, notes } = await fromKong({ services: [{ ...SERVICE, routes: [null, 7, { paths: ["/a"] }] }] });
     expect(services.map(({ base_path: base }) => base)).toEqual(["/a"]);
@@ -179,6 +198,21 @@ describe("services and routes of Kong", () => {
     expect(services[0]).toMatchObject({ ...expected, upstreams: [{ host: "a", port: 1 }, { host: "b", port: 1 }] });
     if (!("hash_on" in expected)) expect(services[0]).not.toHaveProperty("hash_on");
     expect(notes.filter((note) => !note.includes("whole segments"))).toEqual(noted);
+  });
+
+  it("that share an upstream with sticky sessions have a cookie each, where a browser would take both for one", async () => {
+    const route = (path: string, more = {}) => ({ ...ROUTE, paths: [path], strip_path: false, ...more });
+    const service = (name: string, ...routes: object[]) => ({ name, host: "up", routes });
+    const { services } = await fromKong({
+      services: [service("s", route("/a"), route("/b", { preserve_host: true }), route("/c", { paths: ["/c"], strip_path: true })), service("t", route("/d"))],
+      upstreams: [{ name: "up", algorithm: "sticky-sessions", sticky_sessions_cookie: "sid", targets: [{ target: "a:1" }] }],
+    });
+    expect(services.map(({ base_path, sticky }) => [base_path, sticky])).toEqual([
+      ["/", { cookie: "sid" }],
+      ["/", { cookie: "sid_2" }],
+      ["/c", { cookie: "sid" }],
+      ["/", { cookie: "sid_3" }],
+    ]);
   });
 
   it("keep TLS towards upstreams: verified unless tls_verify is false", async () => {

@@ -130,6 +130,9 @@ describe("guards lost", () => {
     const old = routes({ ...guarded, match: { headers: { "X-A": "1" } } });
     const two = { name: "open", path: "/a", match: { headers: { "X-B": "1" } } };
     expect(await lostTo(routes(two, { ...guarded, name: "rest" }), old)).toEqual(["open: GET http://any-host/shop/a (x-a: 1, x-b: 1)"]);
+    const loose = routes({ ...guarded, match: { headers: { "X-A": true, "X-B": "1" } } });
+    const strict = { name: "open", path: "/a", match: { headers: { "X-A": "1", "X-C": "1" } } };
+    expect(await lostTo(routes(strict, { ...guarded, name: "rest" }), loose)).toEqual(["open: GET http://any-host/shop/a (x-a: 1, x-b: 1, x-c: 1)"]);
   });
 
   it("have examples without the values that references stand for", async () => {

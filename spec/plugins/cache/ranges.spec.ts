@@ -1,6 +1,7 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { headerValue, headerValues, pairs } from "../../../lib/http/headers.ts";
+import { problem } from "../../../lib/http/reply.ts";
 import { turn } from "../../support/addresses.ts";
 import { random } from "../../support/random.ts";
 import { atOnce, problemOf } from "../../support/exercise.ts";
@@ -215,6 +216,57 @@ describe("a range of a stale reply", () => {
     await turn();
     expect(await origin.get({ headers: ["Range", "bytes=0-1"] })).toMatchObject({ status: 206, body: "01", cacheStatus: expect.stringContaining("hit; ttl=10") });
     expect(origin.asked.length).toBe(3);
+  });
+
+  it("is validated, and served from the store after a 304, which makes the stored reply fresh again", async () => {
+    const says = { "Cache-Control": "max-age=10", ETag: '"1"' };
+    const origin = cached((_exchange, nth) => (nth === 1 ? ok(says, BODY) : { status: 304, headers: flat(says), body: null }));
+    await origin.get();
+    origin.clock.advance(20_000);
+    const part = await origin.get({ headers: ["Range", "bytes=2-4", "If-Range", '"1"'] });
+    expect(part).toMatchObject({ status: 206, body: "234", cacheStatus: expect.stringContaining("fwd=stale; fwd-status=304; stored") });
+    expect(headerValue(origin.asked[1]!.headers, "if-none-match")).toBe('"1"');
+    expect(await origin.get()).toMatchObject({ status: 200, body: BODY, cacheStatus: expect.stringContaining("hit") });
+    expect(origin.asked.length).toBe(2);
+  });
+
+  it("is the upstream's where the reply has changed: a part is not stored, and a later request gets the whole", async () => {
+    const says = (tag: string) => ({ "Cache-Control": "max-age=10", ETag: tag });
+    const origin = cached(({ headers }, nth) =>
+      nth === 1 ? ok(says('"1"'), BODY) : headerValue(headers, "range") === undefined ? ok(says('"2"'), "new") : { ...ok({ ...says('"2"'), "Content-Range": "bytes 0-0/3" }, "n"), status: 206 });
+    await origin.get();
+    origin.clock.advance(20_000);
+    expect(await origin.get({ headers: ["Range", "bytes=0-0"] })).toMatchObject({ status: 206, body: "n" });
+    expect(headerValue(origin.asked[1]!.headers, "range")).toBe("bytes=0-0");
+    expect(await origin.get()).toMatchObject({ status: 200, body: "new" });
+  });
+
+  it("is served in place of an error where the stored reply allows it", async () => {
+    const origin = cached(({ call }, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }, BODY) : problem(call, "upstream_connect_failed")));
+    await origin.get();
+    origin.clock.advance(5_000);
+    const call = aCall();
+    const got = await read(await origin.handle(anExchange({ call, headers: ["Range", "bytes=2-4"] })));
+    expect(got).toMatchObject({ status: 206, body: "234", cacheStatus: expect.stringContaining("stale-if-error") });
+    expect(call.notes.code).toBe(null);
+  });
+
+  it("neither waits for another request nor lets others wait for it", async () => {
+    const opened: PassThrough[] = [];
+    const origin = cached((_exchange, nth) => {
+      if (nth === 1) return ok({ "Cache-Control": "max-age=10" }, BODY);
+      opened.push(new PassThrough());
+      return { ...ok({ "Cache-Control": "max-age=10" }, opened.at(-1)!), status: nth === 2 ? 206 : 200 };
+    });
+    await origin.get();
+    origin.clock.advance(20_000);
+    const part = origin.get({ headers: ["Range", "bytes=0-0"] });
+    const whole = origin.get();
+    const other = origin.get({ headers: ["Range", "bytes=0-0"] });
+    await turn();
+    expect(origin.asked.length).toBe(4);
+    for (const each of opened) each.end("x");
+    expect((await Promise.all([part, whole, other])).map(({ status }) => status)).toEqual([206, 200, 200]);
   });
 });
 

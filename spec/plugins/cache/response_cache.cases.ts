@@ -78,7 +78,7 @@ export const CASES: readonly Case[] = [
   notKept("3", "a reply to HEAD", FRESH, { method: "HEAD" }),
   notKept("3.3", "206", { ...FRESH, "Content-Range": "bytes 0-3/10" }, { status: 206 }),
   notKept("3.3", "a reply to a request for a range", FRESH, { ask: { Range: "bytes=0-3" } }),
-  { section: "3.3", promise: "a request for a range of a stale reply is sent to the origin as it is", steps: [{ says: TAGGED }, { after: 11, ask: { Range: "bytes=0-3" }, from: "origin", status: 206, sent: { range: "bytes=0-3", "if-none-match": null } }, { from: "validation" }] },
+  { section: "3.3", promise: "a request for a range of a stale reply is sent to the origin with its Range and the stored validator, and a part is not stored", steps: [{ says: TAGGED }, { after: 11, ask: { Range: "bytes=0-3" }, from: "origin", status: 206, sent: { range: "bytes=0-3", "if-none-match": '"1"' } }, { from: "validation" }] },
   { section: "3.3", promise: "a request for a range in another unit is sent to the origin", steps: [{ says: FRESH }, { ask: { Range: "lines=0-3" }, from: "origin", status: 206 }, {}] },
   notKept("3", "304 to a condition of the client's own", FRESH, { ask: { "If-None-Match": '"1"' }, status: 304 }),
   kept("3", "200 to a condition of the client's own", FRESH, { ask: { "If-None-Match": '"0"' } }),
@@ -100,6 +100,14 @@ export const CASES: readonly Case[] = [
       { says: { ...TAGGED, "X-A": "1", "X-B": "1", "Content-Length": "6" } },
       { after: 11, from: "validation", says: { "Cache-Control": "max-age=100", "X-A": "2", "Content-Length": "0" }, gets: { headers: { "x-a": "2", "x-b": "1", "content-length": "6" } } },
       { after: 99, gets: { headers: { "x-a": "2", "x-b": "1" } } },
+    ],
+  },
+  {
+    section: "3.2",
+    promise: "a 304 does not replace digests of the stored body, since its own content is empty",
+    steps: [
+      { says: { ...TAGGED, "Content-Digest": "sha-256=:AA==:", "Content-MD5": "AA==" } },
+      { after: 11, from: "validation", says: { ...TAGGED, "Content-Digest": "sha-256=:BB==:", "Content-MD5": "BB==" }, gets: { headers: { "content-digest": "sha-256=:AA==:", "content-md5": "AA==" } } },
     ],
   },
   {
@@ -318,6 +326,14 @@ export const CASES: readonly Case[] = [
   { section: "4.3.3", promise: "an error of the origin does not replace the stored reply", steps: [{ says: TAGGED }, { after: 11, from: "origin", status: 500 }, { from: "validation" }] },
   { section: "4.3.4", promise: "a 304 makes the stored reply fresh again", steps: [{ says: TAGGED }, { after: 11, from: "validation", says: TAGGED }, { after: 9, gets: { headers: { age: "9" } } }, { after: 1, from: "validation" }] },
   { section: "4.3.4", promise: "a 304 about another entity tag is ignored, and the origin is asked again", steps: [{ says: TAGGED }, { after: 11, from: "origin", says: { ETag: '"9"' } }] },
+  {
+    section: "4.3.4",
+    promise: "a 304 without an entity tag that names another date of change is ignored, and the origin is asked again",
+    steps: [
+      { says: { "Cache-Control": "max-age=10", "Last-Modified": "Wed, 31 Dec 2025 12:00:00 GMT" } },
+      { after: 11, from: "origin", says: { "Last-Modified": "Tue, 30 Dec 2025 12:00:00 GMT" } },
+    ],
+  },
   { section: "4.3.4", promise: "tags are compared weakly", steps: [{ says: { ...TAGGED, ETag: 'W/"1"' } }, { after: 11, from: "validation", says: { ETag: '"1"' } }] },
   { section: "4.3.5", promise: "a reply to HEAD makes the stored reply fresh again", steps: [{ says: TAGGED }, { after: 11, method: "HEAD", from: "origin", status: 200, says: TAGGED }, { after: 9 }] },
   { section: "4.3.5", promise: "a reply to HEAD with another entity tag removes the stored reply", steps: [{ says: TAGGED }, { after: 11, method: "HEAD", from: "origin", status: 200, says: { ...TAGGED, ETag: '"2"' } }, { from: "origin", sent: { "if-none-match": null } }] },

@@ -599,12 +599,12 @@ describe("what is kept over reloads", () => {
       asked.push(exchange);
       return asked.length === 2 ? new Promise<Reply>(() => {}) : ok({ "Cache-Control": "max-age=1, stale-while-revalidate=60" });
     });
-    expect(kept.map(({ settings }) => settings)).toEqual([{ maxBytes: 67_108_864, defaultTtlS: 5 }]);
+    expect(kept.map(({ settings }) => settings)).toEqual([null, { maxBytes: 67_108_864, defaultTtlS: 5 }]);
     await handle(anExchange());
     clock.advance(2_000);
     await handle(anExchange());
     expect(asked[1]!.call.aborted).toBe(false);
-    await kept[0]!.value.close();
+    await kept[1]!.value.close();
     expect(asked[1]!.call.aborted).toBe(true);
     for (let i = 0; i < 2; i++) await handle(anExchange());
     expect(asked.length).toBe(4);

@@ -50,7 +50,7 @@ describe("CDN-Cache-Control", () => {
   it("CDN-Cache-Control is parsed in a time that grows linearly with its length", () => {
     for (const [start, part] of [["", "a,"], ["", "a, "], ["a", ";b"], ['a="', "\\\\"], ["a=(", " "], ["a=(", "b "], ["a=(", "b;c "], ["a=(b", ";c=1"], ["a=:", "b"], ["a", " "], ["a=b", "b"]] as const) {
       const parse = (size: number) => targetedDirectives(["CDN-Cache-Control", `${start}${part.repeat(size / part.length)}&`]);
-      expect(growth(parse, 25_000), start + part).toBeLessThan(LINEAR);
+      expect(growth(parse, 100_000), start + part).toBeLessThan(LINEAR);
     }
   });
 });
