@@ -58,11 +58,13 @@ export async function redis(args: readonly string[] = [], tls = false): Promise<
     child.kill("SIGCONT");
     await ended;
   };
-  await start();
+  const started = start();
+  // Before it is awaited: a test that fails while several servers start has to end all of them.
   onTestFinished(async () => {
     await stop();
     rmSync(folder, { recursive: true, force: true });
   });
+  await started;
   return {
     port,
     folder,
