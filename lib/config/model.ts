@@ -104,7 +104,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
   );
 }
 
-const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
+export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
 
 type Plugins = s.Schema<readonly PluginInstance[], readonly PluginInput[]>;
 

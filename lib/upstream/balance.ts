@@ -2,6 +2,7 @@
  * Load-balancing strategies: each chooses among the upstreams that can be used.
  */
 import { mix } from "../base/mix.ts";
+import type { STRATEGIES } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hashKey, type HashKey } from "./hash_key.ts";
 
@@ -24,7 +25,6 @@ export interface Balancer {
   pick<Peer extends Candidate>(candidates: readonly Peer[], exchange: Exchange): Peer | null;
 }
 
-export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
 export type Strategy = (typeof STRATEGIES)[number];
 
 /** The settings of a service that concern the choice. */

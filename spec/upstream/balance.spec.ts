@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { balancer, STRATEGIES } from "../../lib/upstream/balance.ts";
+import { STRATEGIES } from "../../lib/config/model.ts";
+import { balancer } from "../../lib/upstream/balance.ts";
 import { balancing, caller, candidates, type MadeUpCandidate } from "../contracts/balance.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
