@@ -47,6 +47,17 @@ async function run(work: Work, threads: number): Promise<ReturnType<typeof judge
   return judged(group.journal, work);
 }
 
+/**
+ * How many are too many in the first run that has any, for half a minute. In one run there may be none: where other programs take the
+ * processors, threads run one after the other.
+ */
+async function excess(work: Work): Promise<number> {
+  for (const deadline = performance.now() + 30_000; ; ) {
+    const { tooMany } = await run(work, 3);
+    if (tooMany > 0 || performance.now() > deadline) return tooMany;
+  }
+}
+
 const WORK: Work = { options: { windows: [second(5), minute(64)], maxCallers: 10_000 }, callers: 60, ticks: 600_000 };
 
 describe("three threads that decide in one memory", () => {
@@ -65,13 +76,13 @@ describe("three threads that decide in one memory", () => {
   });
 
   it("a control: threads with memory of their own admit too many", { timeout: 60_000 }, async () => {
-    expect((await run({ ...WORK, fault: "private memory" }, 3)).tooMany).toBeGreaterThan(0);
+    expect(await excess({ ...WORK, fault: "private memory" })).toBeGreaterThan(0);
   });
 
   it("a control: threads without locks admit too many", { timeout: 60_000 }, async () => {
-    // Time, too short for any window to end, and one caller: no list is changed, which could lead in circles.
+    // Time, too short for any window to end, and one caller: few lists are changed, which may lead a thread in circles.
     const work: Work = { options: { windows: [minute(100_000)], maxCallers: 1 }, callers: 1, ticks: 239_000, fault: "no locks" };
-    expect((await run(work, 3)).tooMany).toBeGreaterThan(0);
+    expect(await excess(work)).toBeGreaterThan(0);
   });
 });
 

@@ -80,9 +80,16 @@ export class LimiterThreads {
     return { id, end: async () => void (await worker.terminate()) };
   }
 
-  /** Resolves when all threads have ended by themselves. */
+  /** Resolves when all threads have ended by themselves. Those without locks may go in circles for ever: they are ended after two seconds without a tick. */
   async ended(): Promise<void> {
+    let before = -1;
+    const watch = setInterval(() => {
+      if (before === this.ticks) for (const worker of this.#ended.keys()) void worker.terminate();
+      before = this.ticks;
+    }, 2_000);
+    if (this.#work.fault !== "no locks") clearInterval(watch);
     await Promise.all(this.#ended.values());
+    clearInterval(watch);
   }
 
   /** Resolves when so many questions have been asked. */
