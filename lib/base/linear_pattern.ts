@@ -25,35 +25,60 @@ export function linearPattern(source: string): LinearPattern | string {
   return typeof compiled === "string" ? compiled : matcher(compiled.states, compiled.start);
 }
 
-/** A short text that the pattern matches; null if none is found, as for an assertion in the middle that rules texts out. */
-export function examplePattern(source: string): string | null {
+/** A short text of allowed characters, by default of all, that the pattern matches; null if there is none. */
+export function examplePattern(source: string, isAllowed: Fits = () => true): string | null {
   const compiled = statesOf(source);
   if (typeof compiled === "string") return null;
-  const { states, start } = compiled;
-  // A text that leads to each state. A map is iterated over what is added meanwhile, too.
-  const reached = new Map([[start, ""]]);
-  for (const [index, text] of reached) {
+  const last = BEYOND_16_BITS.test(source) ? 0x10ffff : 0xffff;
+  const characters = (fits: Fits) => findCharacter(last, (codePoint) => isAllowed(codePoint) && fits(codePoint));
+  // One character in the place of each state nearly always does; only assertions can make a difference between them.
+  return search(compiled, (fits) => [characters(fits)]) ?? search(compiled, (fits) => [true, false].map((kind) => characters((codePoint) => isWord(codePoint) === kind && fits(codePoint))));
+}
+
+/** What a class needs in which no shorter character fits. */
+const BEYOND_16_BITS = /[\u{10000}-\u{10ffff}]|\\u\{|\\u[dD]|\\[pP]/u;
+
+/** No character, a part of a word, any other: what assertions tell apart. */
+const NEIGHBOURS = [-1, 0x61, 0x2d];
+
+function search({ states, start }: States, charactersFor: (fits: Fits) => readonly (number | null)[]): string | null {
+  // A text that leads to each state, by its last character and by what assertions let follow. A map is iterated over what is added meanwhile, too.
+  const reached = new Map<string, { readonly index: number; readonly before: number; readonly after: readonly number[]; readonly text: string }>();
+  const reach = (index: number, before: number, after: readonly number[], text: string) => {
+    const key = `${index} ${before < 0 ? "none" : isWord(before)} ${after.join()}`;
+    if (after.length > 0 && !reached.has(key)) reached.set(key, { index, before, after, text });
+  };
+  for (const before of NEIGHBOURS) reach(start, before, NEIGHBOURS, textOf(before));
+  for (const { index, before, after, text } of reached.values()) {
     const state = states[index]!;
-    if (state.kind === "match") continue;
-    const character = state.kind === "one" ? exampleCharacter(state.fits) : "";
-    if (character === null) continue;
-    const longer = text + character;
-    for (const next of state.kind === "fork" ? state.next : [state.next]) if (!reached.has(next)) reached.set(next, longer);
+    if (state.kind === "match") return text + textOf(after[0]!);
+    if (state.kind === "fork") for (const next of state.next) reach(next, before, after, text);
+    else if (state.kind === "assert") reach(state.next, before, after.filter((each) => holds(state.what, before, each)), text);
+    else {
+      for (const found of charactersFor(state.fits)) {
+        const fitsHere = found !== null && after.some((each) => each >= 0 && isWord(each) === isWord(found));
+        if (fitsHere) reach(state.next, found, NEIGHBOURS, text + textOf(found));
+      }
+    }
   }
-  const example = reached.get(MATCH);
-  return example !== undefined && matcher(states, start).test(example, NO_METER) === true ? example : null;
+  return null;
 }
 
-const NO_METER: Meter = { isDue: false, spend() {}, pause: () => Promise.resolve() };
+const textOf = (codePoint: number) => (codePoint < 0 ? "" : String.fromCodePoint(codePoint));
 
-/** Letters and digits first, no control characters. */
-function exampleCharacter(fits: Fits): string | null {
-  for (const usual of "a0A-") if (fits(usual.charCodeAt(0))) return usual;
-  for (let codePoint = 0x21; codePoint < 0xd800; codePoint++) if (codePoint !== 0x7f && fits(codePoint)) return String.fromCodePoint(codePoint);
-  return fits(0x20) ? " " : null;
+/** Letters and digits first, control characters last, no halves of surrogate pairs. */
+function findCharacter(last: number, fits: Fits): number | null {
+  const RANGES = [[0x61, 0x61], [0x30, 0x30], [0x41, 0x41], [0x2d, 0x2d], [0x21, 0x7e], [0x20, 0x20], [0xa0, 0xd7ff], [0xe000, last], [0, 0x1f], [0x7f, 0x9f]] as const;
+  for (const [from, to] of RANGES) for (let codePoint = from as number; codePoint <= to; codePoint++) if (fits(codePoint)) return codePoint;
+  return null;
 }
 
-function statesOf(source: string): { readonly states: readonly State[]; readonly start: number } | string {
+interface States {
+  readonly states: readonly State[];
+  readonly start: number;
+}
+
+function statesOf(source: string): States | string {
   if (source.length > MAX_SOURCE) return `has more than ${MAX_SOURCE} characters`;
   try {
     // Node reports syntax errors best; this expression is never run.

@@ -2,7 +2,7 @@
  * Schemas of what a text of a request or a reply is compared with: the exact text, a pattern, or null for none; for headers by their names.
  */
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
-import { linearPattern } from "../base/linear_pattern.ts";
+import { examplePattern, linearPattern } from "../base/linear_pattern.ts";
 import * as s from "./schema.ts";
 import { define } from "./schema_core.ts";
 
@@ -22,19 +22,25 @@ export const SECRET = { secret: (text: string) => text } as const;
 
 export const NULL: s.Schema<null, null> = define({ expects: "null", kinds: ["null"], check: () => null, jsonSchema: () => ({ type: "null" }) });
 
-export const MATCHES: s.Schema<Matches, Matches> = {
-  ...s.object({
-    matches: s.string({
-      hint: "a regular expression without lookaround and back references",
-      describe: "A regular expression that has to match somewhere in the text.",
-      check(source) {
-        const compiled = linearPattern(source);
-        return typeof compiled === "string" ? `it ${compiled}` : undefined;
-      },
+/** Of texts that have only the characters that `isAllowed` allows: a pattern that matches none of them is an error. */
+export function matches(isAllowed?: (codePoint: number) => boolean): s.Schema<Matches, Matches> {
+  return {
+    ...s.object({
+      matches: s.string({
+        hint: "a regular expression without lookaround and back references",
+        describe: "A regular expression that has to match somewhere in the text.",
+        check(source) {
+          const compiled = linearPattern(source);
+          if (typeof compiled === "string") return `it ${compiled}`;
+          return examplePattern(source, isAllowed) === null ? "it matches no text that can stand here" : undefined;
+        },
+      }),
     }),
-  }),
-  expects: '{"matches": pattern}',
-};
+    expects: '{"matches": pattern}',
+  };
+}
+
+export const MATCHES = matches();
 
 export const HEADER_VALUE = s.string({
   hint: "a text that a header can carry",

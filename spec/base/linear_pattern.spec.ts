@@ -91,8 +91,45 @@ describe("an example of a linear pattern", () => {
     expect(found).toBe(example);
   });
 
-  it.each(["a^b", "a\\bb", "[^\\s\\S]", "(?=a)", "("])("is null if none is found: %s", (source) => {
+  it.each([
+    ["has a boundary before a space", "a\\b", "a"],
+    ["needs something behind it", "a\\B", "aa"],
+    ["needs something before it", "\\B-", "-"],
+    ["needs a word before it", "\\b-\\B", "a-"],
+    ["has a boundary in its middle", "[a-c-]\\b[a-c-]", "a-"],
+    ["has only control characters", "^[\\x00-\\x1f]$", "\0"],
+    ["has only characters of more than 16 bits", "^[\\u{1f600}-\\u{1f64f}]$", "😀"],
+    ["has a property of characters of more than 16 bits", "^\\p{Script=Linear_B}$", "𐀀"],
+  ])("is found if the pattern %s: %s", (_title, source, example) => {
+    expect(new RegExp(source, "u").test(examplePattern(source)!)).toBe(true);
+    expect(examplePattern(source)).toBe(example);
+  });
+
+  it("has only allowed characters", () => {
+    const isLatin = (codePoint: number) => codePoint < 256;
+    expect([".", "[日é]", "日", "日|b"].map((source) => examplePattern(source, isLatin))).toEqual(["a", "é", null, "b"]);
+    expect(examplePattern("^.$", (codePoint) => codePoint === 0x3b)).toBe(";");
+  });
+
+  it.each(["a^b", "a\\bb", "[^\\s\\S]", "$a", "a\\b\\Bb", "^\\b$", "\\b\\w\\b\\w", "a(?:\\b|$)b", "(?=a)", "("])("is null if there is none: %s", (source) => {
     expect(examplePattern(source)).toBe(null);
+  });
+
+  it("is found for random combinations of operators exactly where Node's engine finds a short text", () => {
+    const from = random(12);
+    const PARTS = ["a", "-", "[a-]", "[^a]", "^", "$", "\\b", "\\B", "(?:a|-)", "(?:\\b|-)", "a?", "-*", "(?:^|a)"];
+    const texts = [""];
+    for (const text of texts) if (text.length < 5) texts.push(...["a", "-", "b"].map((each) => text + each));
+    let none = 0;
+    for (let i = 0; i < 3_000; i++) {
+      const source = from.list(1, 4, () => from.pick(PARTS)).join("");
+      const expression = new RegExp(source, "u");
+      const example = examplePattern(source);
+      if (example === null) none++;
+      else expect([source, example, expression.test(example)]).toEqual([source, example, true]);
+      expect([source, example === null]).toEqual([source, !texts.some((text) => expression.test(text))]);
+    }
+    expect(none).toBeGreaterThan(100);
   });
 });
 

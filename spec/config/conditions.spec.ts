@@ -16,6 +16,7 @@ it("conditions are exact values, patterns, null and true, by headers, query and 
 });
 
 const TEXT = "expected a text that a header can carry, without spaces at its ends, found a string";
+const PATTERN = "expected a regular expression without lookaround and back references";
 const REMOVED = "cannot be a condition: the gateway removes this header from every request";
 
 it.each([
@@ -32,6 +33,10 @@ it.each([
   [{ headers: { A: false } }, "headers.A: expected true, found false: write null if it must be absent"],
   [{ headers: { A: 1 } }, `headers.A: expected a text that a header can carry, without spaces at its ends or {"matches": pattern} or null or true, found a number`],
   [{ headers: { A: { matches: "(" } } }, 'headers.A.matches: expected a regular expression without lookaround and back references, found "(": it is no regular expression: /(/u: Unterminated group'],
+  [{ headers: { A: { matches: "a^b" } } }, `headers.A.matches: ${PATTERN}, found "a^b": it matches no text that can stand here`],
+  [{ headers: { A: { matches: "^日$" } } }, `headers.A.matches: ${PATTERN}, found "^日$": it matches no text that can stand here`],
+  [{ query: { a: { matches: "[^\\s\\S]" } } }, `query.a.matches: ${PATTERN}, found "[^\\\\s\\\\S]": it matches no text that can stand here`],
+  [{ cookies: { a: { matches: "^a;b$" } } }, `cookies.a.matches: ${PATTERN}, found "^a;b$": it matches no text that can stand here`],
   [{ headers: { A: { matches: "a", flags: "i" } } }, "headers.A.flags: is not a known field (known here: matches)"],
   [{ headers: { Host: "a" } }, 'headers.Host: cannot be a condition: write the host into the "hosts" of the service'],
   [{ headers: { cookie: "a=1" } }, 'headers.cookie: contains all cookies in one line: write each of them under "cookies"'],
@@ -50,6 +55,13 @@ it.each([
   [{ cookies: { a: "1;2" } }, 'cookies.a: expected a text that a cookie can carry, without ";" and without spaces at its ends, found a string'],
 ])("conditions %j are refused: %s", (input, issue) => {
   expect(issues(input)).toEqual([issue]);
+});
+
+it("a condition is a pattern of any text that can stand in its place", () => {
+  const patterns = ["", "^a b$", "^\t?[^\\x20-\\x7e]$", "^a, b$"].map((source) => ({ matches: source }));
+  for (const pattern of [...patterns, { matches: "^a;b$" }]) expect(issues({ headers: { A: pattern }, query: { a: pattern } })).toEqual([]);
+  for (const pattern of patterns) expect(issues({ cookies: { a: pattern } })).toEqual([]);
+  for (const source of ["^日$", "^\\u{1f600}$", "\n"]) expect(issues({ query: { a: { matches: source } } })).toEqual([]);
 });
 
 it("query parameters and cookies are compared with case: two names that differ in case are two names", () => {
