@@ -4,7 +4,8 @@
 import { createHmac, randomBytes } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { signJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
-import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
+import { findCookie } from "../http/cookies.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
 
 export interface SessionOptions {
   readonly user: string;
@@ -18,6 +19,7 @@ export interface SessionOptions {
 
 type SessionClaims = JwtClaims & { readonly sub: string; readonly jti: string; readonly iat: number; readonly exp: number };
 
+const COOKIE = "token";
 const BEARER = /^bearer +([\w.-]+) *$/i;
 const ISSUER = "edge-gateway";
 const AUDIENCE = "edge-gateway-admin";
@@ -51,9 +53,12 @@ export class Sessions {
     return { cookie: cookieOf(token, sessionTtlS), expiresAt: exp * 1000 };
   }
 
-  /** Whether a cookie contains the token of a live session. */
+  /**
+   * Whether a cookie contains the token of a live session. Browsers send several of one name when another host of the same domain, or another
+   * path, has set one, in an order that does not show which is ours (RFC 6265 §5.4).
+   */
   hasCookie(headers: HeaderList): boolean {
-    return tokensOf(headers).some((token) => this.#claimsOf(token) !== null);
+    return findCookie(headers, COOKIE, (value) => this.#claimsOf(unquoted(value))) !== null;
   }
 
   /** Whether the Authorization header contains the token of a live session (RFC 6750). */
@@ -63,10 +68,11 @@ export class Sessions {
 
   /** Ends the sessions whose tokens are in the cookies. */
   revoke(headers: HeaderList): void {
-    for (const token of tokensOf(headers)) {
-      const claims = this.#claimsOf(token);
+    findCookie(headers, COOKIE, (value) => {
+      const claims = this.#claimsOf(unquoted(value));
       if (claims !== null) this.#remember(claims);
-    }
+      return null;
+    });
   }
 
   #claimsOf(token: string): SessionClaims | null {
@@ -93,14 +99,10 @@ function isSession(claims: JwtClaims): claims is SessionClaims {
 
 /** A cookie is replaced or removed only by one with the same attributes. */
 function cookieOf(token: string, maxAgeS: number): string {
-  return `token=${token}; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=${maxAgeS}`;
+  return `${COOKIE}=${token}; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=${maxAgeS}`;
 }
 
-/**
- * The values of all cookies named `token`, which may be quoted (RFC 6265 §4.1.1). Browsers send several when another host of the same
- * domain, or another path, has set one, in an order that does not show which is ours (§5.4).
- */
-function tokensOf(headers: HeaderList): readonly string[] {
-  const pairs = headerValues(headers, "cookie").flatMap((value) => value.split(";"));
-  return pairs.flatMap((pair) => /^token\s*=\s*"?([\w.-]+)"?$/.exec(pair.trim())?.[1] ?? []);
+/** RFC 6265 §4.1.1 */
+function unquoted(value: string): string {
+  return value.replace(/^"(.*)"$/, "$1");
 }
