@@ -2,9 +2,10 @@ import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { definePlugin, ERRORS, schema, type Reply } from "../../lib/index.ts";
 import type { ErrorCode } from "../../lib/base/errors.ts";
+import { manualClock } from "../support/clock.ts";
 import { closedPort } from "../support/origin.ts";
 import { oneService, running } from "../support/gateway.ts";
-import { ask, type Answer } from "../support/raw_client.ts";
+import { ask, eventually, type Answer } from "../support/raw_client.ts";
 import { backend, client, get, headBackend, statusesIn } from "./harness.ts";
 
 function expectProblem(answer: Answer, code: ErrorCode): void {
@@ -20,12 +21,14 @@ function expectProblem(answer: Answer, code: ErrorCode): void {
 
 describe("problem documents", () => {
   it("problem documents have one shape for every error code, and reveal nothing internal", async () => {
+    const clock = manualClock();
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/reset")) socket.destroy();
       else if (text.includes("/invalid")) socket.write("nonsense\r\n\r\n");
     });
-    const timeouts = { response_ms: 50, connect_ms: 50 };
-    const { port } = await running(oneService(upstream.port, { timeouts, routes: [{ path: "/{x}", methods: ["GET"] }] }));
+    const timeouts = { response_ms: 50, connect_ms: 20 };
+    const { port } = await running(oneService(upstream.port, { timeouts, routes: [{ path: "/{x}", methods: ["GET"] }] }), { clock });
+    const hung = () => upstream.heads.filter((text) => text.includes("/hang")).length;
     expectProblem(await ask(port, { path: "/none" }), "route_not_found");
     expectProblem(await ask(port, { method: "DELETE", path: "/a/x" }), "method_not_allowed");
     expectProblem(await ask(port, { path: "/a/../x" }), "path_ambiguous");
@@ -35,14 +38,21 @@ describe("problem documents", () => {
     expectProblem(await ask(port, { path: "/a/x", headers: { "X-A": "x".repeat(40_000) } }), "headers_too_large");
     expectProblem(await ask(port, { path: "/a/reset" }), "upstream_reset");
     expectProblem(await ask(port, { path: "/a/invalid" }), "upstream_invalid");
-    expectProblem(await ask(port, { path: "/a/hang" }), "upstream_timeout");
+    const late = ask(port, { path: "/a/hang" });
+    await eventually(() => hung() === 1, "a request at the upstream");
+    clock.advance(50);
+    expectProblem(await late, "upstream_timeout");
     const { port: dead } = await running(oneService(await closedPort()));
     expectProblem(await ask(dead, { path: "/a/x" }), "upstream_connect_failed");
-    const { port: narrow } = await running(oneService(upstream.port, { timeouts: { connect_ms: 20 }, pool: { max_connections: 1 } }));
+    const { port: narrow } = await running(oneService(upstream.port, { timeouts: { connect_ms: 20 }, pool: { max_connections: 1 } }), { clock });
     const connection = await client(narrow);
     connection.send(get("/a/hang"));
-    await ask(narrow, { path: "/none" });
-    expectProblem(await ask(narrow, { path: "/a/x" }), "upstream_saturated");
+    await eventually(() => hung() === 2, "a request at the upstream");
+    const before = clock.pending;
+    const waiting = ask(narrow, { path: "/a/x" });
+    await eventually(() => clock.pending > before, "the second waiting");
+    clock.advance(20);
+    expectProblem(await waiting, "upstream_saturated");
   });
 
   it("problem documents are left out of responses to HEAD, which keep their Content-Length", async () => {

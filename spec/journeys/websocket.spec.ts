@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
+import { manualClock } from "../support/clock.ts";
 import { closedPort } from "../support/origin.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -171,13 +172,17 @@ describe("a WebSocket upgrade", () => {
   });
 
   it("a WebSocket upgrade counts as a request in flight at its upstream while the tunnel is open", async () => {
+    const clock = manualClock();
     const echo = await upperCase();
-    const { port } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 50 } }));
+    const { port } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 50 } }), { clock });
     const connection = await client(port);
     connection.send(get("/a/x", ...upgradeHeaders));
     await connection.until("\r\n\r\n");
-    const refused = await ask(port, { path: "/a/next" });
-    expect(codeIn(refused.body.toString())).toBe("upstream_saturated");
+    const before = clock.pending;
+    const refused = ask(port, { path: "/a/next" });
+    await eventually(() => clock.pending > before, "the second waiting");
+    clock.advance(50);
+    expect(codeIn((await refused).body.toString())).toBe("upstream_saturated");
     connection.socket.destroy();
     await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
@@ -185,19 +190,20 @@ describe("a WebSocket upgrade", () => {
 
   it("a WebSocket upgrade closes a tunnel after idle_ms without a byte either way, and keeps one that has traffic", async () => {
     const echo = await upperCase();
-    const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 100 } }));
+    // Many times the pause between two beats: a busy machine makes each longer.
+    const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 700 } }));
     const connection = await client(port);
     connection.send(get("/a/x", ...upgradeHeaders));
     await connection.until("\r\n\r\n");
     let beats = 0;
     const beat = setInterval(() => {
       connection.send("beat");
-      if (++beats === 8) clearInterval(beat);
+      if (++beats === 20) clearInterval(beat);
     }, 40);
     // The test's own time limit bounds the wait.
     await connection.closed();
     clearInterval(beat);
-    expect(beats).toBe(8);
+    expect(beats).toBe(20);
     await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
