@@ -15,3 +15,9 @@ export const FIELD_LINE = String.raw`[${TOKEN_CHARACTERS}]+:${VALUE_PART}\r\n`;
 
 /** Headers that concern one connection only (RFC 9110 §7.6.1), in lower case. */
 export const HOP_BY_HOP = ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"] as const;
+
+/** Headers in which proxies say for whom they forward a request (RFC 7239 §4, and its predecessors), in lower case. */
+export const FORWARDING = [
+  ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => `x-forwarded-${end}`),
+  ...["forwarded", "x-real-ip"],
+];

@@ -1,9 +1,10 @@
 /**
  * The schema of conditions on the headers, the query and the cookies of a request.
  */
-import { FIELD_VALUE, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
-import { byHeader, byName, matches, NULL, SECRET } from "./expected.ts";
-import { nodeAt } from "./json.ts";
+import { FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
+import { byHeader, byName, matches, NULL } from "./expected.ts";
+import { nodeAt, type Path } from "./json.ts";
+import { maskLiterals } from "./references.ts";
 import * as s from "./schema.ts";
 import { define, mismatch } from "./schema_core.ts";
 
@@ -21,8 +22,15 @@ const TRUE: s.Schema<true, true> = define({
 function condition(hint: string, fits: (text: string) => boolean) {
   // Parsers cut spaces off at both ends (RFC 9110 §5.5); between two characters they can stand.
   const canStand = (codePoint: number) => fits(`a${String.fromCodePoint(codePoint)}a`);
-  return s.anyOf([s.string({ hint, check: (text) => (fits(text) ? undefined : ""), ...SECRET }), matches(canStand), NULL, TRUE]);
+  return s.anyOf([s.string({ hint, check: (text) => (fits(text) ? undefined : ""), secret: masked }), matches(canStand), NULL, TRUE]);
 }
+
+/** Messages repeat no value; where the configuration is displayed, those are masked whose names say that they are secret. */
+function masked(text: string, at: Path): string {
+  return SECRET_NAME.test(String(at.at(-1))) ? maskLiterals(text) : text;
+}
+
+const SECRET_NAME = /(?:^|[^a-z])(?:auth|authorization|(?:api_?)?keys?|tokens?|secrets?|pass|password|passwd|credentials?|session(?:id)?|sid|signature|jwt)(?:[^a-z]|$)/i;
 
 const isHeaderText = (text: string) => FIELD_VALUE.test(text) && text === text.trim();
 
@@ -46,17 +54,22 @@ export const CONDITIONS = s.object(
   },
 );
 
-/** Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts`. */
+/** Some headers are never seen by the conditions, see `isDropped` in `server/framing.ts` and `receiveParts` in `server/receive.ts`. */
 function headerProblem(name: string, { root }: s.CheckContext): string | undefined {
   const lower = name.toLowerCase();
+  const settingOf = (setting: string) => (root ? nodeAt(root, ["global", setting]) : undefined);
   if (lower === "host") return 'cannot be a condition: write the host into the "hosts" of the service';
   if (lower === "cookie") return 'contains all cookies in one line: write each of them under "cookies"';
+  const proxies = settingOf("trusted_proxies");
+  if (FORWARDING.includes(lower) && !(proxies?.kind === "array" && proxies.items.length > 0)) {
+    return 'cannot be a condition: it counts only from proxies that "trusted_proxies" of "global" names, and there are none';
+  }
   const read = lower.replaceAll("_", "-");
   if (HOP_BY_HOP.some((each) => each === read)) return "cannot be a condition: it concerns one connection only, not the request";
   if (REMOVED.test(read)) return "cannot be a condition: the gateway removes this header from every request";
   if (read === lower) return undefined;
   if (RESERVED.test(read)) return 'cannot be a condition: the gateway removes this header from every request; the one with "-" can be one';
-  const underscores = root && nodeAt(root, ["global", "underscore_headers"]);
+  const underscores = settingOf("underscore_headers");
   if (underscores?.kind === "string" && underscores.value === "allow") return undefined;
   return 'cannot be a condition: headers with "_" in their names are dropped, unless "underscore_headers" of "global" is "allow"';
 }

@@ -3,6 +3,7 @@
  */
 import { resolve } from "node:path";
 import { suggest } from "../base/suggest.ts";
+import type { Path } from "./json.ts";
 import { hasReference, isContent, maskLiterals, resolveReferences, whyUnreadable } from "./references.ts";
 import { conceal, countText, define, INVALID, mismatch, report, type Described, type NamedFile, type Schema } from "./schema_core.ts";
 
@@ -18,10 +19,11 @@ export interface StringOptions extends Described {
   /** Output in lower case; checked as written. */
   readonly lowerCase?: boolean;
   /**
-   * Whether the text is a secret: no message repeats it, and a masked display shows only its references, or what the function returns.
+   * Whether the text is a secret: no message repeats it, and a masked display shows only its references, or what the function returns
+   * for the text at this path.
    * Default false.
    */
-  readonly secret?: boolean | ((text: string) => string);
+  readonly secret?: boolean | ((text: string, at: Path) => string);
 }
 
 /** A string, in which references are resolved. A message shows the reference, never the secret. */
@@ -38,7 +40,7 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     kinds: ["string"],
     secret: secret !== false,
     check(node, at, context) {
-      if (secret !== false) conceal(node, at, context, secret === true ? maskLiterals : secret);
+      if (secret !== false) conceal(node, at, context, (text) => (secret === true ? maskLiterals(text) : secret(text, at)));
       const { text, problems } = resolveReferences(node.value, context.sources);
       for (const message of problems) report(context, at, node, message);
       if (problems.length > 0) return INVALID;

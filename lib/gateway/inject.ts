@@ -58,7 +58,6 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
     method: request.method ?? "GET",
     target: request.path,
     httpVersion: "1.1",
-    headers,
     body: body === null || body.length === 0 ? null : Readable.from([body]),
     trailers: () => [],
     upgrade: null,

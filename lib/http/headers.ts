@@ -5,7 +5,7 @@
  * No function changes a list in place; each returns a new one, or the same one when there is nothing to change. `lower` parameters take the
  * name in lower case. Names compare without case (RFC 9110 §5.1).
  */
-import { FIELD_VALUE, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
+import { FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN } from "../base/http_grammar.ts";
 
 export type HeaderList = readonly string[];
 
@@ -196,6 +196,16 @@ const HOP_BY_HOP_NAMES = nameSet(HOP_BY_HOP);
 export function isHopByHop(name: string): boolean {
   return HOP_BY_HOP_NAMES.has(name);
 }
+
+/** The list without the headers in which proxies say for whom they forward; the same list where there are none. */
+export function withoutForwarding(list: HeaderList): HeaderList {
+  // Names and values: few others have nine characters, or a dash in this place.
+  const hasSome = list.some((text) => (text.length === 9 || text.charCodeAt(11) === DASH) && FORWARDING_NAMES.has(text));
+  return hasSome ? withoutHeaders(list, FORWARDING_NAMES) : list;
+}
+
+const DASH = 0x2d;
+const FORWARDING_NAMES = nameSet(FORWARDING);
 
 /** `[["Name", "value"], …]`, as node wants trailers. */
 export function pairs(list: HeaderList): [string, string][] {

@@ -7,6 +7,7 @@
 import { setMaxListeners } from "node:events";
 import type { Readable } from "node:stream";
 import { ignore } from "../base/errors.ts";
+import { FORWARDING } from "../base/http_grammar.ts";
 import { evenShare } from "../base/share.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
@@ -243,11 +244,7 @@ class Copies implements KeptState {
 const MAX_ANSWER_BYTES = 1024 * 1024;
 const CLOSING_MS = 500;
 
-/** The client's own forwarding headers may be forged. */
-const REPLACED = nameSet([
-  ...["host", "content-length", "expect", "trailer", "x-request-id", "forwarded", "x-real-ip"],
-  ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => `x-forwarded-${end}`),
-]);
+const REPLACED = nameSet(["host", "content-length", "expect", "trailer", "x-request-id", ...FORWARDING]);
 
 function headersOf(exchange: Exchange): HeaderList {
   return [...withoutHeaders(endToEnd(exchange.headers), REPLACED), ...originHeaders(exchange), "X-Mirrored", "1"];

@@ -3,6 +3,7 @@
  *
  * Values may refer to parameters of the path, the request, the caller, and the claims of a token that an auth plugin before it has verified.
  */
+import { FORWARDING } from "../base/http_grammar.ts";
 import { headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
 import { definePlugin } from "./plugin.ts";
 
@@ -15,10 +16,7 @@ const refuse: Refuse = (lower, change) => {
   return undefined;
 };
 
-const SET_BY_GATEWAY = new Set([
-  ...["forwarded", "via", "x-request-id"],
-  ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((each) => `x-forwarded-${each}`),
-]);
+const SET_BY_GATEWAY = new Set(["via", "x-request-id", ...FORWARDING]);
 
 /** Many upstreams read `_` as `-`. */
 const CERTIFICATE = /^x[-_]client[-_]cert[-_]/;

@@ -40,7 +40,7 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
       trailers = withoutDropped(raw, options.underscores);
     });
   }
-  const { call, scheme, authority, clientAddress } = receiveParts(
+  const { call, scheme, authority, clientAddress, headers: kept } = receiveParts(
     headers,
     connectionOf(stream.session!.socket as Socket),
     pseudo[":authority"] ?? hosts[0] ?? "",
@@ -57,7 +57,7 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
     method: upgrade === null ? pseudo[":method"] : "GET",
     target: pseudo[":path"],
     httpVersion: "2.0",
-    headers,
+    headers: kept,
     body: endOfStream || upgrade !== null ? null : boundBody(stream, headers, options.limits),
     trailers: () => trailers,
     upgrade,

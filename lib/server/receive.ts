@@ -11,7 +11,7 @@ import type { RequestFacts } from "../http/request_facts.ts";
 import { limitedBody } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
-import { headerValue, sameName, withoutNamed, type HeaderList } from "../http/headers.ts";
+import { headerValue, sameName, withoutForwarding, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
 import { readFraming, tooManyLines, withoutDropped, type Framing, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
@@ -77,8 +77,8 @@ export function receiveHead(
   const { method, target, httpVersion, framing } = head;
   const { underscores } = options;
   const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
-  const headers = framing.namesHeaders ? withoutNamed(kept) : kept;
-  const { call, scheme, authority, clientAddress } = receiveParts(headers, connection, framing.host ?? "", options, inform);
+  const all = framing.namesHeaders ? withoutNamed(kept) : kept;
+  const { call, scheme, authority, clientAddress, headers } = receiveParts(all, connection, framing.host ?? "", options, inform);
   // Written out: spreading one object into another was 8 % of the cost of a small request.
   return {
     call,
@@ -100,14 +100,14 @@ function noTrailers(): HeaderList {
   return NO_TRAILERS;
 }
 
-/** The properties of requests in all protocols: an id, and the client. */
+/** The properties of requests in all protocols: an id, the client, and the headers without those that only a trusted proxy may send. */
 export function receiveParts(
   headers: HeaderList,
   connection: Connection,
   authority: string,
   options: ReceiveOptions,
   inform: Inform,
-): Pick<Inbound, "call" | "scheme" | "authority" | "clientAddress"> {
+): Pick<Inbound, "call" | "scheme" | "authority" | "clientAddress" | "headers"> {
   const remoteAddress = plainAddress(connection.remoteAddress);
   const { isTrusted } = options;
   const trustedRemote = isTrusted !== null && isTrusted(remoteAddress);
@@ -119,6 +119,7 @@ export function receiveParts(
     scheme: trustedRemote ? givenScheme(headers, scheme) : scheme,
     authority,
     clientAddress: trustedRemote ? clientAddress(headers, remoteAddress, isTrusted) : remoteAddress,
+    headers: trustedRemote ? headers : withoutForwarding(headers),
   };
 }
 

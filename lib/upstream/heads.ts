@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
-import { FIELD_LINE, FIELD_VALUE, HOP_BY_HOP, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
+import { FIELD_LINE, FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
@@ -110,8 +110,7 @@ const TRACE = 16;
 const TRAILER = 32;
 
 const KINDS = new NameMap<number>([
-  ...[...HOP_BY_HOP, "host", "x-request-id", "forwarded", "x-real-ip"].map((name) => [name, ALWAYS] as const),
-  ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => [`x-forwarded-${end}`, ALWAYS] as const),
+  ...[...HOP_BY_HOP, "host", "x-request-id", ...FORWARDING].map((name) => [name, ALWAYS] as const),
   ["te", TE],
   ["content-length", LENGTH],
   ["sec-websocket-key", KEY],

@@ -16,6 +16,7 @@ it("conditions are exact values, patterns, null and true, by headers, query and 
 });
 
 const TEXT = "expected a text that a header can carry, without spaces at its ends, found a string";
+const UNTRUSTED = 'cannot be a condition: it counts only from proxies that "trusted_proxies" of "global" names, and there are none';
 const PATTERN = "expected a regular expression without lookaround and back references";
 const REMOVED = "cannot be a condition: the gateway removes this header from every request";
 
@@ -49,6 +50,8 @@ it.each([
     { headers: { x_version: "2" } },
     'headers.x_version: cannot be a condition: headers with "_" in their names are dropped, unless "underscore_headers" of "global" is "allow"',
   ],
+  [{ headers: { "X-Forwarded-Proto": "https" } }, `headers["X-Forwarded-Proto"]: ${UNTRUSTED}`],
+  [{ headers: { Forwarded: null } }, `headers.Forwarded: ${UNTRUSTED}`],
   [{ query: { "": "1" } }, 'query: has an empty key: write "name": "value"'],
   [{ query: { a: "\udc00" } }, 'query.a: expected a text or {"matches": pattern} or null or true, found a string with half a surrogate pair'],
   [{ cookies: { "a b": "1" } }, 'cookies: has a key that is not the name of a cookie: write "name": "value"'],
@@ -71,7 +74,8 @@ it("query parameters and cookies are compared with case: two names that differ i
 describe("headers with an underscore", () => {
   function under(underscore_headers: string, name: string) {
     const input = { headers: { [name]: "1" } };
-    const context: CheckContext = { issues: [], sources: { environment: {}, readFile: () => "", folder: "" }, root: nodeFrom({ global: { underscore_headers } }) };
+    const root = nodeFrom({ global: { underscore_headers, trusted_proxies: ["10.0.0.1"] } });
+    const context: CheckContext = { issues: [], sources: { environment: {}, readFile: () => "", folder: "" }, root };
     return CONDITIONS.check(nodeFrom(input), [], context) === INVALID ? "refused" : "valid";
   }
 

@@ -96,6 +96,11 @@ describe("a masked configuration", () => {
     ["forward_auth", { url: "http://h/check?k=1#x" }, { url: "http://h/check?********" }],
     ["request_headers", { set: { "X-Key": SECRET, "X-User": "${claim.sub}" }, add: { "X-A": [SECRET, "${env:SECRET}"] } }, { set: { "X-Key": "********", "X-User": "${claim.sub}" }, add: { "X-A": ["********", "${env:SECRET}"] } }],
     ["response_headers", { set: { "X-Env": "prod" } }, { set: { "X-Env": "prod" } }],
+    [
+      "fault",
+      { status: 503, match: { headers: { Authorization: `Bearer ${SECRET}`, "X-Version": "2" }, query: { apiKey: SECRET, monkey: "1" }, cookies: { session_id: SECRET, b: { matches: "^1" } } } },
+      { match: { headers: { Authorization: "********", "X-Version": "2" }, query: { apiKey: "********", monkey: "1" }, cookies: { session_id: "********", b: { matches: "^1" } } } },
+    ],
   ])("shows nothing of the secrets of %s but references: %j", (name, config, expected) => {
     const [masked, shown] = shownAs(name, config);
     expect(masked).toMatchObject(expected);

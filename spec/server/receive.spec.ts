@@ -79,6 +79,14 @@ describe("the client of a request", () => {
     expect(received(["Host: h", ...chain], { remote }).clientAddress).toBe(client);
   });
 
+  it("is the only one who sends headers of a proxy, unless it is a trusted one", () => {
+    const sent = ["Host: forwarded", "X-Forwarded-For: 1.2.3.4", "x-forwarded-proto: https", "X-Forwarded-Ssl: on", "Forwarded: for=1.2.3.4", "X-REAL-IP: 1.2.3.4", "X-Forwarded-More: 1", "X-Request-Id: given"];
+    const names = (headers: readonly string[]) => headers.filter((_text, i) => i % 2 === 0);
+    expect(names(received(sent).headers)).toEqual(["Host", "X-Forwarded-More", "X-Request-Id"]);
+    expect(names(receive(request(sent), { ...options, isTrusted: null }, () => {}).headers)).toEqual(["Host", "X-Forwarded-More", "X-Request-Id"]);
+    expect(received(sent, { remote: "10.0.0.1" }).headers).toHaveLength(2 * sent.length);
+  });
+
   it("accepts scheme and id from the headers of a trusted proxy only", () => {
     const headers = ["Host: h", "X-Forwarded-Proto: https", "X-Request-Id: given"];
     expect(received(headers)).toMatchObject({ scheme: "http" });

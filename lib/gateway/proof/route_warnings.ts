@@ -14,7 +14,8 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
   return [
     ...unreachable.map(({ target, takers, request }) => {
       const others = takers.slice(0, MOST_NAMED).map(nameOf).join(", ") + (takers.length > MOST_NAMED ? " and others" : "");
-      const message = `No request reaches ${nameOf(target)}: ${others} ${takers.length === 1 ? "takes" : "take"} all that its path matches.`;
+      const together = takers.some(({ route }) => route.match !== undefined) ? ", together with the other routes of its path," : "";
+      const message = `No request reaches ${nameOf(target)}: ${others}${together} ${takers.length === 1 ? "takes" : "take"} all that its path matches.`;
       return warning("route_unreachable", target, message, request, "Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes");
     }),
     ...bypasses.map(({ target, takers }) => {

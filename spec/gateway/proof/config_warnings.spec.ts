@@ -66,6 +66,7 @@ describe("configWarnings", () => {
       },
     ]);
     expect(found({ headers: { "X-Beta": "${env:TOKEN}" } })).toMatchObject([{ example: "GET http://localhost/a (x-beta: ${env:TOKEN})" }]);
+    expect(found({ headers: { "X-Token": "hunter2-hunter2" } })).toMatchObject([{ example: "GET http://localhost/a (x-token: ********)" }]);
   });
 
   it("a route that no request reaches is named with those that take its requests, with one of these and with its place", () => {
@@ -80,6 +81,14 @@ describe("configWarnings", () => {
         route: "all",
         at: ["services", 0, "routes", 0, "path"],
       },
+    ]);
+  });
+
+  it("a route without conditions that no request reaches is named with one of those that take its requests together", () => {
+    const route = (name: string, wanted: true | null | undefined) => ({ name, path: "/a", ...(wanted === undefined ? {} : { match: { headers: { "X-A": wanted } } }) });
+    const routes = [route("plain", undefined), route("present", true), route("absent", null)];
+    expect(warningsOf(oneService(9, { base_path: "/", routes } as never)).map(({ message }) => message)).toEqual([
+      'No request reaches route "plain" of service "s": route "absent" of service "s", together with the other routes of its path, takes all that its path matches.',
     ]);
   });
 
