@@ -99,6 +99,12 @@ describe("routes of an OpenAPI document", () => {
     ]);
   });
 
+  it("note webhooks and callbacks, which the gateway does not see", async () => {
+    const { notes } = await fromOpenApi({ webhooks: { a: { post: OK } }, paths: { "/a": { get: { ...OK, callbacks: {} }, post: { ...OK, callbacks: { b: { "{$url}": {} }, c: {} } } } } });
+    expect(notes).toEqual(['webhooks, paths["/a"].post.callbacks: are requests of the upstream to others, which do not pass the gateway']);
+    expect((await fromOpenApi({ webhooks: {}, paths: { "/a": { get: OK } } })).notes).toEqual([]);
+  });
+
   it("note members of the wrong type and go on", async () => {
     const { services, notes } = await fromOpenApi({ servers: "x", paths: { "/a": { get: { operationId: 7, parameters: {}, security: "y" }, put: [] }, "/b": 3, "/c": { parameters: [4, { in: "query" }], get: OK } } });
     expect(services[0]!.routes.map(({ path }) => path)).toEqual(["/a", "/c"]);
