@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { parseJson } from "../../../lib/config/json.ts";
 import { fromOpenApi } from "./imported.ts";
 
 const OK = { responses: { 200: { description: "ok" } } };
@@ -197,6 +198,33 @@ describe("bodies of an OpenAPI document", () => {
       expect.stringMatching(/^paths\["\/hop"\]\.post\.requestBody: "\$ref" leads to nothing/),
       expect.stringMatching(/^paths\["\/loop"\]\.post: "request_validation" is not carried over: config\.body: "\$ref" leads in a circle/),
     ]);
+  });
+
+  it.each<[string, (inner: object) => object, string]>([
+    ["items", (items) => ({ items }), "3.0.3"],
+    ["properties that may be null", (a) => ({ nullable: true, properties: { a }, required: ["a"], enum: [{}] }), "3.0.3"],
+    ["choices", (a) => ({ oneOf: [{ type: "string" }, a] }), "3.0.3"],
+    ["references", (a) => ({ $ref: "#/components/schemas/A", additionalProperties: a }), "3.1.0"],
+  ])("with a schema that is nested too deep are checked down to that part, which accepts everything: %s", async (_what, around, openapi) => {
+    let deep: object = { type: "string" };
+    for (let i = 0; i < 3_000; i++) deep = around(deep);
+    const { config, notes } = await validation(
+      { "/a": { post: { parameters: [{ name: "q", in: "query", required: true }], requestBody: json({ type: "object", required: ["n"], properties: { n: { type: "integer" }, deep } }) } } },
+      { openapi, components: { schemas: { A: { minProperties: 1, items: deep } } } },
+    );
+    expect(config).toMatchObject({ query: { required: ["q"] }, body: { type: "object", required: ["n"], properties: { n: { type: "integer" }, deep: {} } } });
+    expect(notes).toEqual([expect.stringMatching(/: the schema is nested too deep: every value is accepted$/)]);
+    // The parser of configurations counts a level more than the check of the object that was imported.
+    const text = JSON.stringify({ services: [{ routes: [{ plugins: [{ config }] }] }] });
+    expect(parseJson(text).issues).toEqual([]);
+  });
+
+  it("with a value that is nested too deep are not checked for it", async () => {
+    let deep: object = {};
+    for (let i = 0; i < 15_000; i++) deep = [deep];
+    const { config, notes } = await validation(post(json({ type: "object", properties: { a: { const: deep }, b: { enum: [[{}], 1] } } })));
+    expect(config).toEqual({ body: { type: "object", properties: { a: {}, b: { enum: [[{}], 1] } } } });
+    expect(notes).toEqual([expect.stringMatching(/\.a\.const: the value is nested too deep: it is not checked$/)]);
   });
 
   it("with too large a schema are left out, noted", async () => {
