@@ -71,13 +71,14 @@ function importPipeline(name: string, pipeline: Place, root: Place, draft: Draft
 
 const NO_PROXY: Proxy = { upstreams: [{ host: "127.0.0.1", port: 9 }], protocol: "http", path: "", settings: {}, isStripped: false };
 
-/** `policies` is a list of objects with one policy each, which has one step or a list of them. */
+/** `policies` is a list of objects with one policy each, which has one step or a list of them. Steps that never run are left out. */
 function stepsOf(pipeline: Place): Step[] {
   const policies = pipeline.either("policies", "policy");
   return policies.items().flatMap((entry) =>
     (typeof entry.value === "string" ? [[entry.value, entry] as const] : entry.entries()).flatMap(([policy, given]) => {
       const steps = Array.isArray(given.value) ? given.items() : [given];
-      return (steps.length === 0 ? [given] : steps).map((place) => ({ policy, place, action: place.get("action") }));
+      const made = (steps.length === 0 ? [given] : steps).map((place) => ({ policy, place, action: place.get("action") }));
+      return made.filter(({ place }) => place.get("condition").get("name").text() !== "never");
     }),
   );
 }
@@ -164,7 +165,6 @@ function isConditional(place: Place): boolean {
 const OPEN = new Set(["cors", "rate-limit", "log", "headers", "request-transformer", "response-transformer"]);
 
 function pluginOf({ policy, place, action }: Step, draft: Draft): Plugin[] {
-  if (place.get("condition").get("name").text() === "never") return [];
   const made = isConditional(place) ? undefined : (Object.hasOwn(CONVERTED, policy) ? CONVERTED[policy]!(action, draft) : undefined);
   if (made !== undefined) return [draft.from(place.at, made)];
   place.ignore("action", "condition");

@@ -21,6 +21,15 @@ export function importKong(root: Place, draft: Draft): void {
   root.noteUnread();
 }
 
+const STREAMED = "bodies are always streamed here, unless a plugin reads them";
+/** Settings of a route without a counterpart, with Kong's default. */
+const OF_ROUTES = {
+  regex_priority: [0, "decides between regular expressions, which are not carried over"],
+  https_redirect_status_code: [426, "requests over HTTP are not redirected here"],
+  request_buffering: [true, STREAMED],
+  response_buffering: [true, STREAMED],
+} as const;
+
 /** One of our services while its routes are collected. */
 interface Bucket {
   readonly service: Service;
@@ -114,7 +123,7 @@ class KongReader {
         route.note("is no route: expected an object");
         continue;
       }
-      route.ignore(...LABELS, "name", "service", "regex_priority", "path_handling", "https_redirect_status_code", "request_buffering", "response_buffering");
+      route.ignore(...LABELS, "name", "service", "path_handling", ...Object.keys(OF_ROUTES));
       const plugins = this.#plugins.list([...global, ...own, ...this.#attached(this.#children(route, "plugins", "route", "name"))]);
       const hosts = route.get("hosts").isTexts() ? route.get("hosts").texts().map((host) => host.replace(/:\d+$/, "")) : [];
       const close = (path: string) => this.#draft.leaveGap(route.at, path, hosts, plugins);
@@ -124,6 +133,7 @@ class KongReader {
         route.leaveOut(`the route is not carried over: ${reason}`);
         continue;
       }
+      route.noteUnusual(OF_ROUTES);
       for (const path of pathsOf(route, close)) this.#route({ route, path, plugins, target, name, settings, buckets, close });
     }
   }
@@ -134,6 +144,7 @@ class KongReader {
     const split = splitPrefix(path, isStripped ? target.path : target.path + path);
     if (split === null) close(path);
     if (split === null) return route.note(`the path "${path}" is not carried over: upstreams get the path below base_path, and nothing is put before it ("${target.path}")`);
+    if (target.path !== "") route.noteUnusual({ path_handling: ["v0", "the paths of the service and of the request are joined with a slash here, as by v0"] });
     const hosts = route.get("hosts").texts();
     const isHostKept = route.get("preserve_host").flag() === true;
     const key = JSON.stringify([split.base, [...hosts].sort(), isHostKept]);
@@ -147,6 +158,7 @@ class KongReader {
     }
     const methods = route.get("methods").texts().map((method) => method.toUpperCase());
     const match = matchOf(route);
+    if (match !== undefined && route.get("name").value !== undefined) route.get("name").note("the names of its routes here end with their path");
     for (const below of [`${split.prefix}/{rest*}`, split.prefix || "/"]) {
       const named = match === undefined ? {} : { name: freeName(`${route.get("name").text() ?? "route"} ${below}`, this.#routeNames), match };
       bucket.service.routes.push(this.#draft.from(route.at, { ...named, path: below, ...(methods.length === 0 ? {} : { methods }) }));

@@ -108,7 +108,7 @@ export class KongPlugins {
   }
 
   #keyAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
-    commonFields(config.ignore("key_in_header", "key_in_query", "run_on_preflight"));
+    commonFields(config.noteUnusual(PLACES_OF_KEYS).ignore("hide_credentials"));
     const names = config.get("key_names").texts();
     if (config.get("key_in_body").flag() === true) config.get("key_in_body").note("keys are read from the query and the header only");
     if (names.some((name) => name.toLowerCase() !== "apikey")) config.get("key_names").note('keys are read from the query parameter apiKey and the header apiKey only: clients have to send them there');
@@ -121,7 +121,7 @@ export class KongPlugins {
   }
 
   #basicAuth(config: Place, acl: Place | undefined): readonly Plugin[] | null {
-    commonFields(config);
+    commonFields(config.ignore("hide_credentials"));
     const users = this.#credentials("basicauth_credentials", acl).flatMap(({ place }) => {
       const [username, password] = [place.get("username").text(), this.#draft.secret(place.get("password"))];
       if (username === undefined || password === undefined) return (place.note("has no user name or password, and is left out"), []);
@@ -134,7 +134,7 @@ export class KongPlugins {
 
   /** Ours has the keys of one issuer. */
   #jwt(config: Place, acl: Place | undefined): readonly Plugin[] | null {
-    commonFields(config.ignore("run_on_preflight", "realm"));
+    commonFields(config.ignore("realm", "key_claim_name", "secret_is_base64", "claims_to_verify", "uri_param_names", "cookie_names"));
     if ((config.get("maximum_expiration").value ?? 0) !== 0) return (config.get("maximum_expiration").note("tokens of any lifetime are accepted here"), null);
     if (config.get("header_names").texts().some((name) => name.toLowerCase() !== "authorization")) config.get("header_names").note("tokens are read from the header Authorization");
     const issuers = this.#credentials("jwt_secrets", acl);
@@ -153,7 +153,13 @@ export class KongPlugins {
   }
 }
 
+const PLACES_OF_KEYS = {
+  key_in_query: [true, "keys in the query parameter apiKey are accepted here, too"],
+  key_in_header: [true, "keys in the header apiKey are accepted here, too"],
+} as const;
+
 function commonFields(config: Place): void {
+  config.noteUnusual({ run_on_preflight: [true, "preflights need credentials here, unless cors answers them first"] });
   if (config.get("anonymous").value !== undefined) config.get("anonymous").note("requests without credentials are refused");
 }
 
@@ -167,22 +173,33 @@ function areTexts(config: Place, fields: readonly string[]): boolean {
   return odd.length === 0;
 }
 
+const REFUSED = "refused addresses get 403 and the gateway's own body";
+
 /** Of an item that is no text, nobody knows whom it admits or refuses. */
 function addresses(config: Place): readonly Plugin[] | null {
   if (!areTexts(config, ["allow", "whitelist", "deny", "blacklist"])) return null;
+  config.noteUnusual({ status: [403, REFUSED], message: [undefined, REFUSED] });
   return [...only(["allow", "whitelist"], "whitelist", config), ...only(["deny", "blacklist"], "blacklist", config)];
 }
 
 /** An `acl` of addresses, from the first of the fields that has some. */
 function only(fields: readonly string[], to: string, config: Place): Plugin[] {
   const addresses = fields.flatMap((field) => config.get(field).texts());
-  config.ignore("status", "message");
   return addresses.length === 0 ? [] : [{ name: "acl", config: { [to]: addresses } }];
 }
 
+const LIMITED = "refused requests get 429 and the gateway's own body";
+/** Settings of `rate-limiting` without a counterpart, with Kong's default. */
+const OF_LIMITS = {
+  error_code: [429, LIMITED],
+  error_message: ["API rate limit exceeded", LIMITED],
+  hide_client_headers: [false, "replies have the headers RateLimit and RateLimit-Policy"],
+  fault_tolerant: [true, '"on_error" of global.counters says what happens without the counters'],
+} as const;
+
 function rateLimit(config: Place): readonly Plugin[] {
   const limits = { limit_second: config.get("second").number(), limit_min: config.get("minute").number(), limit_hour: config.get("hour").number() };
-  config.ignore("fault_tolerant", "hide_client_headers", "error_code", "error_message", "sync_rate");
+  config.ignore("sync_rate").noteUnusual(OF_LIMITS);
   for (const name of ["day", "month", "year"]) if (config.get(name).value !== undefined) config.get(name).note(`there is no limit for a ${name}`);
   if (config.get("policy").text() === "redis") config.get("policy").note("counts are shared by global.counters, not by each plugin");
   config.ignore("redis", ...["host", "port", "password", "username", "ssl", "ssl_verify", "server_name", "timeout", "database"].map((name) => `redis_${name}`));

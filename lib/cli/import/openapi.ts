@@ -19,11 +19,16 @@ export function importOpenApi(root: Place, draft: Draft, upstream: Target): void
     const remedy = served === "" ? "without a path" : `without a path, or with one that "${served}" ends with`;
     throw new Failure(`clients use the paths below "${served || "/"}" (servers), the upstream "${upstream.path}", and a gateway only removes base_path: give --upstream ${remedy}`, 2);
   }
+  noteOutgoing(root.get("webhooks"));
   const operations = new OperationReader(root, draft);
   const routes = paths.flatMap(([path, item]) => operations.routes(split.prefix + path, item));
   const { protocol, host, port } = upstream;
   const name = draft.serviceName(root.get("info").get("title").text() ?? "api");
   draft.config.services.push(draft.from([], { name, base_path: split.base, protocol, upstreams: [{ host, port }], routes }));
+}
+
+function noteOutgoing(place: Place): void {
+  if (place.entries().length > 0) place.note("are requests of the upstream to others, which do not pass the gateway");
 }
 
 /** The path of the first server, with the defaults of its variables. */
@@ -71,6 +76,7 @@ class OperationReader {
       const name = id === undefined ? undefined : freeName(id, this.#names);
       if (name !== id) operation.get("operationId").note("is no name, or the name of another operation: the route has a number more");
       this.#noteSecurity(operation);
+      noteOutgoing(operation.get("callbacks"));
       const plugins = this.#validation(operation, this.#parameters(item, operation), method);
       const route = { ...(name === undefined ? {} : { name }), path: written, methods: [method.toUpperCase()], ...(plugins.length === 0 ? {} : { plugins }) };
       return this.#draft.from(operation.at, route);

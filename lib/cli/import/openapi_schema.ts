@@ -25,6 +25,9 @@ const MOST_VALUES = 20_000;
 const MOST_IN_ALL = 250_000;
 /** Of references within references, before they are followed later. */
 const MOST_DEPTH = 100;
+/** Levels of arrays and objects in a schema and in one of its values: a configuration has at most 100, with the plugin around the schema. */
+const MOST_LEVELS = 80;
+const MOST_LEVELS_OF_VALUE = 5;
 
 export class SchemaReader {
   readonly #document: unknown;
@@ -38,7 +41,8 @@ export class SchemaReader {
   readonly #later: (() => void)[] = [];
   #total = 0;
   #depth = 0;
-  /** Of the schema that is being converted. */
+  /** Of the schema that is being converted; its levels as they become at most. */
+  #levels = 0;
   #size = 0;
   #uses = new Set<string>();
 
@@ -60,11 +64,11 @@ export class SchemaReader {
   }
 
   convert(given: unknown, at: Path): Converted {
-    const [size, uses] = [this.#size, this.#uses];
-    [this.#size, this.#uses] = [0, new Set()];
+    const [levels, size, uses] = [this.#levels, this.#size, this.#uses];
+    [this.#levels, this.#size, this.#uses] = [0, 0, new Set()];
     const { schema, isExact } = this.#schema(given, at);
     const converted = { schema, isExact, size: this.#size, uses: [...this.#uses] };
-    [this.#size, this.#uses] = [size, uses];
+    [this.#levels, this.#size, this.#uses] = [levels, size, uses];
     return converted;
   }
 
@@ -131,25 +135,29 @@ export class SchemaReader {
     this.#size++;
     if (typeof given === "boolean") return { schema: given, isExact: true };
     if (!isObject(given)) return this.#loose(at, `expected a schema, found ${described(given)}: every value is accepted`);
-    if (this.#depth > 2 * MOST_DEPTH) return this.#loose(at, "the schema is nested too deep: every value is accepted");
+    if (this.#levels > MOST_LEVELS) return this.#loose(at, "the schema is nested too deep: every value is accepted");
     const isReference = typeof given.$ref === "string";
-    if (isReference && this.#isOld) return this.#within(() => this.#reference(given.$ref as string, at));
+    if (isReference && this.#isOld) return this.#within(0, () => this.#reference(given.$ref as string, at));
     const made: Record<string, unknown> = {};
     const inexact = new Set<string>();
     for (const [keyword, value] of Object.entries(modern(given, (name) => this.#isReadOnly(given, name)))) {
       if (ANNOTATIONS.has(keyword) || keyword.startsWith("x-")) continue;
-      if (!this.#keyword(keyword, value, made, [...at, keyword])) inexact.add(keyword);
+      // `oneOf` may become an `anyOf` within an `allOf`, and what may be null a choice.
+      const levels = (SUBSCHEMAS.has(keyword) ? 1 : keyword === "oneOf" ? 4 : 2) + (given.nullable === true ? 2 : 0);
+      if (!this.#keyword(keyword, value, made, [...at, keyword], levels)) inexact.add(keyword);
     }
     loosen(made, inexact);
     const isOnlyReference = isReference && Object.keys(made).length === 1 && (made.allOf as Schema[]).length === 1;
     return asNullable(isOnlyReference ? (made.allOf as Schema[])[0]! : made, given.nullable === true, inexact.size === 0);
   }
 
-  /** Adds the keyword to `made`. Returns whether that is exact. */
-  #keyword(keyword: string, value: unknown, made: Record<string, unknown>, at: Path): boolean {
-    this.#size += keyword === "enum" || keyword === "const" ? countValues(value, MOST_VALUES) : 1;
+  /** Adds the keyword to `made`, with subschemas that are `levels` below it. Returns whether that is exact. */
+  #keyword(keyword: string, value: unknown, made: Record<string, unknown>, at: Path, levels: number): boolean {
+    const isValue = keyword === "enum" || keyword === "const";
+    if (isValue && isDeeper(value, MOST_LEVELS_OF_VALUE)) return (this.#notes.add(at, "the value is nested too deep: it is not checked"), false);
+    this.#size += isValue ? countValues(value, MOST_VALUES) : 1;
     if (!this.#isUsable(keyword, value, at)) return keyword === "format";
-    return this.#within(() => {
+    return this.#within(levels, () => {
       if (keyword === "$ref" || LISTS.has(keyword)) {
         const parts = keyword === "$ref" ? [this.#reference(value as string, at)] : (value as unknown[]).map((each, i) => this.#schema(each, [...at, i]));
         const name = keyword === "$ref" ? "allOf" : keyword;
@@ -180,12 +188,14 @@ export class SchemaReader {
     return false;
   }
 
-  #within<T>(convert: () => T): T {
+  #within<T>(levels: number, convert: () => T): T {
     this.#depth++;
+    this.#levels += levels;
     try {
       return convert();
     } finally {
       this.#depth--;
+      this.#levels -= levels;
     }
   }
 
@@ -209,6 +219,10 @@ const ANNOTATIONS = new Set([
 ]);
 /** Formats that say how a number or text is stored. */
 const STORED_FORMATS = new Set<unknown>(["int32", "int64", "float", "double", "password", "byte", "binary"]);
+
+function isDeeper(value: unknown, levels: number): boolean {
+  return typeof value === "object" && value !== null && (levels === 0 || Object.values(value).some((each) => isDeeper(each, levels - 1)));
+}
 
 /** The keywords of OpenAPI 3.0 and of old drafts as those of draft 2020-12. */
 function modern(given: Readonly<Record<string, unknown>>, isReadOnly: (name: string) => boolean): Readonly<Record<string, unknown>> {

@@ -35,8 +35,10 @@ export class Place {
   readonly value: unknown;
   readonly at: Path;
   readonly notes: Notes;
-  /** What was read of it. */
+  /** What was read of it and is there. */
   readonly #children = new Map<string | number, Place>();
+  /** Whether any member was asked for. */
+  #isRead = false;
   #isSettled = false;
 
   constructor(value: unknown, at: Path, notes: Notes) {
@@ -100,11 +102,20 @@ export class Place {
     return this;
   }
 
-  /** Notes the members that nothing has read, of this object and those within it of which something was read. */
+  /** Notes each of these members whose value is not the usual one, the default of the source. */
+  noteUnusual(members: Readonly<Record<string, readonly [usual: unknown, message: string]>>): this {
+    for (const [name, [usual, message]] of Object.entries(members)) {
+      const member = this.get(name);
+      if (member.value !== undefined && member.value !== usual) member.note(message);
+    }
+    return this;
+  }
+
+  /** Notes the members that nothing has read, of this object and those within it whose members were asked for. */
   noteUnread(): void {
     if (this.#isSettled) return;
     for (const child of this.#children.values()) child.noteUnread();
-    if (this.#children.size === 0 || !isObject(this.value)) return;
+    if (!this.#isRead || !isObject(this.value)) return;
     for (const [name, value] of Object.entries(this.value)) {
       if (!this.#children.has(name) && !name.startsWith("_") && !isEmpty(value)) this.notes.add([...this.at, name], `"${name}" has no counterpart here`);
     }
@@ -116,6 +127,7 @@ export class Place {
   }
 
   #child(step: string | number, value: unknown): Place {
+    this.#isRead = true;
     const known = this.#children.get(step);
     if (known !== undefined) return known;
     // Of a large document, most members that are asked for are missing.

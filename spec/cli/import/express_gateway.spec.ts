@@ -96,6 +96,16 @@ describe("pipelines of Express Gateway", () => {
     expect(notes).toEqual([expect.stringMatching(/^apiEndpoints\.api\.scopes: "scopes" is not carried over, and may decide who passes/)]);
   });
 
+  it.each([
+    ["terminate", { terminate: [{ condition: { name: "never" }, action: { statusCode: 404 } }] }],
+    ["redirect", { redirect: { condition: { name: "never" }, action: { redirectUrl: "https://example.com/" } } }],
+    ["proxy", { proxy: [{ condition: { name: "never" }, action: { serviceEndpoint: "other" } }] }],
+  ])("go on behind a policy that never runs: %s", async (_what, policy) => {
+    const { services, notes } = await imported({ paths: "/a" }, [policy, { cors: { action: {} } }, proxy()]);
+    expect(services).toMatchObject([{ upstreams: [{ host: "10.0.0.1", port: 3000 }], plugins: [{ name: "cors" }], routes: [{ path: "/a" }] }]);
+    expect(notes).toEqual([]);
+  });
+
   it("may answer themselves", async () => {
     const { services } = await imported({ paths: "/a" }, [{ redirect: { action: { redirectUrl: "https://example.com/" } } }, proxy()]);
     expect(services[0]!.plugins).toEqual([{ name: "redirect", config: { status: 302, location: "https://example.com/" } }]);
@@ -148,19 +158,21 @@ describe("policies of Express Gateway", () => {
       { "rate-limit": { action: { windowMs: 5 } } },
       { "rate-limit": { action: { rateLimitBy: "${req.host}" } } },
       { cors: { condition: { name: "method" }, action: {} } },
+      { cors: { action: { bogus: 1 } } },
       { oauth2: { condition: { name: "never" } } },
       proxy({ secure: false }),
       { log: null },
     ]);
-    expect(services[0]!.plugins).toBeUndefined();
+    expect(services[0]!.plugins).toEqual([{ name: "cors", config: { allow_origins: ["*"] } }]);
     expect(notes).toEqual([
-      'pipelines.main.policies[7].log: comes after the policy that answers, and is left out',
+      'pipelines.main.policies[8].log: comes after the policy that answers, and is left out',
       'pipelines.main.policies[0].log: "log" is not carried over: see the access log, and http_log',
       'pipelines.main.policies[1].headers: "headers" is not carried over',
       "pipelines.main.policies[2][\"rate-limit\"].action.windowMs: windows are a second, a minute and an hour",
       'pipelines.main.policies[2]["rate-limit"], pipelines.main.policies[3]["rate-limit"]: "rate-limit" is not carried over',
       expect.stringMatching(/^pipelines\.main\.policies\[3\]\["rate-limit"\]\.action\.rateLimitBy: what is counted together/),
       'pipelines.main.policies[4].cors: "cors" is not carried over: it has a condition',
+      'pipelines.main.policies[5].cors.action.bogus: "bogus" has no counterpart here',
     ]);
   });
 });

@@ -117,6 +117,25 @@ describe("services and routes of Kong", () => {
     expect(notes.join("\n")).toContain("values are compared with case here, and a longer path goes before headers");
   });
 
+  it.each<[Record<string, unknown>, Record<string, unknown>, string]>([
+    [{ path_handling: "v1" }, { path_handling: "v0" }, "the paths of the service and of the request are joined with a slash here, as by v0"],
+    [{ request_buffering: false }, { request_buffering: true }, "bodies are always streamed here, unless a plugin reads them"],
+    [{ response_buffering: false }, { response_buffering: true }, "bodies are always streamed here, unless a plugin reads them"],
+    [{ https_redirect_status_code: 301 }, { https_redirect_status_code: 426 }, "requests over HTTP are not redirected here"],
+    [{ regex_priority: 7 }, { regex_priority: 0 }, "decides between regular expressions, which are not carried over"],
+  ])("note a setting that has no counterpart exactly where it is not Kong's default: %j", async (odd, usual, message) => {
+    const notesOn = async (route: object, url: string) => (await fromKong({ services: [{ ...SERVICE, url, routes: [{ paths: ["/a/base"], ...route }] }] })).notes;
+    expect(await notesOn(odd, "http://h:1/base")).toEqual(expect.arrayContaining([WHOLE, `services[0].routes[0].${Object.keys(odd)[0]}: ${message}`]));
+    expect(await notesOn(usual, "http://h:1/base")).toEqual([WHOLE]);
+    if ("path_handling" in odd) expect(await notesOn(odd, "http://h:1")).toEqual([WHOLE]);
+  });
+
+  it("note a name to which the routes here add their path", async () => {
+    const notesOn = async (route: object) => (await fromKong({ services: [{ ...SERVICE, routes: [{ ...route, headers: { "x-v": ["2"] } }] }] })).notes;
+    const note = "services[0].routes[0].name: the names of its routes here end with their path";
+    expect([await notesOn({ name: "v2" }), await notesOn({})]).toEqual([expect.arrayContaining([note]), expect.not.arrayContaining([note])]);
+  });
+
   it("with a guard that are left out because a request could fulfil the headers of two leave no way around the guard", async () => {
     const { services, notes } = await fromKong({
       services: [{ ...SERVICE, routes: [
@@ -338,8 +357,9 @@ describe("plugins of Kong", () => {
     expect(made).toEqual([{ name: "jwt", config: { alg: "HS256", secret, iss: "issuer", exp: "required", from: ["header", "cookie:t"] } }]);
     expect(notes).toEqual([]);
     expect((await of([{ key: "issuer", secret }], { claims_to_verify: ["nbf"] })).made[0]!.config).toMatchObject({ require: ["nbf"] });
-    for (const bad of [of([{ key: "i", secret: "short" }]), of([{ key: "i", secret }, { key: "j", secret }]), of([{ key: "i", secret }], { key_claim_name: "kid" }), of([{ key: "i", secret }], { secret_is_base64: true }), of([{ key: "i", secret }], { maximum_expiration: 60 }), of([{ secret }]), of([])]) {
+    for (const bad of [of([{ key: "i", secret: "short" }]), of([{ key: "i", secret }, { key: "j", secret }]), of([{ key: "i", secret }], { key_claim_name: "kid" }), of([{ key: "i", secret }], { secret_is_base64: true }), of([{ key: "i", secret }], { maximum_expiration: 60 }), of([{ secret }]), of([], { claims_to_verify: ["exp"] })]) {
       expect((await bad).made).toEqual([CLOSED]);
+      expect((await bad).notes.join()).not.toMatch(/config\.\w+: "\w+" has no counterpart/);
     }
   });
 
@@ -403,6 +423,34 @@ describe("plugins of Kong", () => {
       'services[0].plugins[0].config.remove.querystring: "querystring" has no counterpart here',
       'services[0].plugins[0].config.replace.uri: "uri" has no counterpart here',
     ]);
+  });
+
+  it.each([
+    ["request-transformer", { add: { headers: ["A:1"] }, replace: { uri: "/x" } }, "replace.uri"],
+    ["request-transformer", { append: { querystring: ["a:b"] }, rename: { headers: ["a:b"] } }, "append.querystring"],
+    ["cors", { bogus: 1 }, "bogus"],
+    ["key-auth", { bogus: 1 }, "bogus"],
+  ])("note what has no counterpart where nothing beside it has one: %s %j", async (name, config, left) => {
+    const { notes } = await plugins([{ name, config }], { consumers: CONSUMERS });
+    expect(notes).toContain(`services[0].plugins[0].config.${left}: "${left.split(".").at(-1)}" has no counterpart here`);
+  });
+
+  it.each<[string, Record<string, unknown>, Record<string, unknown>, string]>([
+    ["key-auth", { key_in_query: false }, { key_in_query: true }, "keys in the query parameter apiKey are accepted here, too"],
+    ["key-auth", { key_in_header: false }, { key_in_header: true }, "keys in the header apiKey are accepted here, too"],
+    ["key-auth", { run_on_preflight: false }, { run_on_preflight: true }, "preflights need credentials here, unless cors answers them first"],
+    ["rate-limiting", { error_code: 503 }, { error_code: 429 }, "refused requests get 429 and the gateway's own body"],
+    ["rate-limiting", { error_message: "wait" }, { error_message: "API rate limit exceeded" }, "refused requests get 429 and the gateway's own body"],
+    ["rate-limiting", { hide_client_headers: true }, { hide_client_headers: false }, "replies have the headers RateLimit and RateLimit-Policy"],
+    ["rate-limiting", { fault_tolerant: false }, { fault_tolerant: true }, '"on_error" of global.counters says what happens without the counters'],
+    ["ip-restriction", { status: 404 }, { status: 403 }, "refused addresses get 403 and the gateway's own body"],
+    ["ip-restriction", { message: "no" }, { message: null }, "refused addresses get 403 and the gateway's own body"],
+  ])("note a setting that has no counterpart exactly where it is not Kong's default: %s %j", async (name, odd, usual, message) => {
+    const needed = { "rate-limiting": { minute: 1 }, "ip-restriction": { deny: ["10.0.0.1"] } }[name];
+    const notesOn = async (config: object) => (await plugins([{ name, config: { ...needed, ...config } }], { consumers: CONSUMERS })).notes;
+    const note = `services[0].plugins[0].config.${Object.keys(odd)[0]}: ${message}`;
+    expect((await notesOn(odd)).filter((each) => each.includes(message))).toEqual([note]);
+    expect(await notesOn(usual)).toEqual((await notesOn(odd)).filter((each) => each !== note));
   });
 
   it.each([["consumer", "key"], ["ip", "client_ip"], ["service", "all"], ["header", "header:X-A"], ["path", "client_ip"]])("limit by %s", async (by, limitBy) => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { parseJson } from "../../../lib/config/json.ts";
 import { fromOpenApi } from "./imported.ts";
 
 const OK = { responses: { 200: { description: "ok" } } };
@@ -99,6 +100,12 @@ describe("routes of an OpenAPI document", () => {
     ]);
   });
 
+  it("note webhooks and callbacks, which the gateway does not see", async () => {
+    const { notes } = await fromOpenApi({ webhooks: { a: { post: OK } }, paths: { "/a": { get: { ...OK, callbacks: {} }, post: { ...OK, callbacks: { b: { "{$url}": {} }, c: {} } } } } });
+    expect(notes).toEqual(['webhooks, paths["/a"].post.callbacks: are requests of the upstream to others, which do not pass the gateway']);
+    expect((await fromOpenApi({ webhooks: {}, paths: { "/a": { get: OK } } })).notes).toEqual([]);
+  });
+
   it("note members of the wrong type and go on", async () => {
     const { services, notes } = await fromOpenApi({ servers: "x", paths: { "/a": { get: { operationId: 7, parameters: {}, security: "y" }, put: [] }, "/b": 3, "/c": { parameters: [4, { in: "query" }], get: OK } } });
     expect(services[0]!.routes.map(({ path }) => path)).toEqual(["/a", "/c"]);
@@ -191,6 +198,33 @@ describe("bodies of an OpenAPI document", () => {
       expect.stringMatching(/^paths\["\/hop"\]\.post\.requestBody: "\$ref" leads to nothing/),
       expect.stringMatching(/^paths\["\/loop"\]\.post: "request_validation" is not carried over: config\.body: "\$ref" leads in a circle/),
     ]);
+  });
+
+  it.each<[string, (inner: object) => object, string]>([
+    ["items", (items) => ({ items }), "3.0.3"],
+    ["properties that may be null", (a) => ({ nullable: true, properties: { a }, required: ["a"], enum: [{}] }), "3.0.3"],
+    ["choices", (a) => ({ oneOf: [{ type: "string" }, a] }), "3.0.3"],
+    ["references", (a) => ({ $ref: "#/components/schemas/A", additionalProperties: a }), "3.1.0"],
+  ])("with a schema that is nested too deep are checked down to that part, which accepts everything: %s", async (_what, around, openapi) => {
+    let deep: object = { type: "string" };
+    for (let i = 0; i < 3_000; i++) deep = around(deep);
+    const { config, notes } = await validation(
+      { "/a": { post: { parameters: [{ name: "q", in: "query", required: true }], requestBody: json({ type: "object", required: ["n"], properties: { n: { type: "integer" }, deep } }) } } },
+      { openapi, components: { schemas: { A: { minProperties: 1, items: deep } } } },
+    );
+    expect(config).toMatchObject({ query: { required: ["q"] }, body: { type: "object", required: ["n"], properties: { n: { type: "integer" }, deep: {} } } });
+    expect(notes).toEqual([expect.stringMatching(/: the schema is nested too deep: every value is accepted$/)]);
+    // The parser of configurations counts a level more than the check of the object that was imported.
+    const text = JSON.stringify({ services: [{ routes: [{ plugins: [{ config }] }] }] });
+    expect(parseJson(text).issues).toEqual([]);
+  });
+
+  it("with a value that is nested too deep are not checked for it", async () => {
+    let deep: object = {};
+    for (let i = 0; i < 15_000; i++) deep = [deep];
+    const { config, notes } = await validation(post(json({ type: "object", properties: { a: { const: deep }, b: { enum: [[{}], 1] } } })));
+    expect(config).toEqual({ body: { type: "object", properties: { a: {}, b: { enum: [[{}], 1] } } } });
+    expect(notes).toEqual([expect.stringMatching(/\.a\.const: the value is nested too deep: it is not checked$/)]);
   });
 
   it("with too large a schema are left out, noted", async () => {
