@@ -131,14 +131,14 @@ export class Endpoints {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
     const methods = this.#table[path]; // No property of Object.prototype starts with a slash.
-    if (methods === undefined) return problem(call, "route_not_found");
+    if (methods === undefined) return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
     const allow = Object.keys(methods).map((name) => (name === "GET" ? "GET, HEAD" : name)).concat("OPTIONS").join(", ");
     if (method === "OPTIONS") {
       const preflight = origin !== undefined && isAllowed ? ["Access-Control-Allow-Methods", allow, ...PREFLIGHT] : [];
       return { status: 204, headers: ["Allow", allow, ...preflight], body: null };
     }
     const endpoint = methods[method === "HEAD" ? "GET" : method];
-    if (endpoint === undefined) return problem(call, "method_not_allowed", { headers: ["Allow", allow] });
+    if (endpoint === undefined) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
     if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
     // Every 401 names a scheme (RFC 9110 §15.5.2); for "Basic" browsers would open their own password dialog.
     return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: SCRIPT_CHALLENGE });

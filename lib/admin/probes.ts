@@ -44,8 +44,8 @@ export function createProbes({ ready, metrics, metricsToken, hosts, clock, log }
     const { path, authority = inbound.authority } = targetOf(inbound.target);
     if (path === null) return problem(call, "bad_request");
     const found = answers[path]; // No property of Object.prototype starts with a slash.
-    if (found === undefined) return problem(call, "route_not_found");
-    return method === "GET" || method === "HEAD" ? found(inbound, authority) : problem(call, "method_not_allowed", { headers: ["Allow", "GET, HEAD"] });
+    if (found === undefined) return problem(call, "route_not_found", { detail: "This port has /healthz, /readyz and /metrics only." });
+    return method === "GET" || method === "HEAD" ? found(inbound, authority) : problem(call, "method_not_allowed", { detail: "This path accepts GET, HEAD.", headers: ["Allow", "GET, HEAD"] });
   };
   const serve = async (inbound: Inbound): Promise<Reply> => {
     const reply = await answer(inbound);

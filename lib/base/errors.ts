@@ -69,6 +69,16 @@ export function messageOf(thrown: unknown, form: "message" | "stack" = "message"
   }
 }
 
+/**
+ * Why there is no connection. When several addresses were tried, Node's own error has no message; that of OpenSSL is for its developers
+ * (`803C…:error:0A00045C:SSL routines:…:1601:SSL alert number 116` and a line break), and its reason says the same.
+ */
+export function connectFailure(error: Error & { readonly library?: string; readonly reason?: string }): string {
+  if (error.library === "SSL routines" && error.reason !== undefined) return `TLS: ${error.reason}`;
+  if (error.message !== "" || !(error instanceof AggregateError)) return error.message;
+  return (error.errors as Error[]).map(connectFailure).join(", ");
+}
+
 /** An error with its code in the table. `message` is for the log, never for the client. */
 export class Fault extends Error {
   readonly code: ErrorCode;

@@ -197,6 +197,7 @@ export class Runtime {
   forget(id: number, place: number): void {
     this.inFlight?.clear(place);
     this.connections?.clear(place);
+    this.shared?.shared.forget(place);
     for (const upstreamSet of this.upstreamSets) upstreamSet.freeLockOf(id);
     for (const breaker of this.#removedBreakers) breaker.freeLockOf(id);
     this.counters.repair(id);

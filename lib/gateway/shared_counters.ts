@@ -16,18 +16,20 @@ export function sharedCounters(config: CountersConfig | undefined, inUse: InUse,
   if (config === undefined) return null;
   const settings = settingsOf(config);
   const tls = [config.url].flat()[0]!.secure ? upstreamTls({ ...config.tls, verify: true }) : null;
-  const { clock, counters: local, countersErrors: errors, writeBatch, parts } = runtime;
-  const { RedisCounters } = parts.part("redis");
+  const { clock, counters: local, countersErrors: errors, writeBatch, parts, threads } = runtime;
+  const { RedisCounters, SharedState } = parts.part("redis");
+  // Compared by digest: it has the password, and the contents of files.
+  const digest = hash("sha256", JSON.stringify([settings, tls?.identity]));
+  // Also for counters that are kept: a worker that starts later needs the memory.
+  const shared = new SharedState({ ...threads, memory: (name, bytes) => runtime.memory(`${name} ${digest}`, bytes, inUse) });
   const make = () =>
     new RedisCounters(settings, {
-      ...{ clock, log, local, errors, writeBatch, random: Math.random },
+      ...{ clock, log, local, errors, writeBatch, random: Math.random, shared },
       connect(server) {
         const socket = connect({ ...server, egress, why: "redis" }, tls === null ? null : tlsOptions(server.host, tls), undefined);
         return { socket, ready: readyEvent(socket) };
       },
     });
-  // Compared by digest: it has the password, and the contents of files.
-  const digest = hash("sha256", JSON.stringify([settings, tls?.identity]));
   return runtime.keep("counters", digest, make, inUse);
 }
 

@@ -7,7 +7,7 @@ import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import { describePlace } from "./plugin_instances.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
-export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "workers" | "ready" | "pluginFaults"> {
+export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"> {
   readonly upstreamSets: readonly UpstreamSetReport[];
   readonly shown: DisplayedConfig;
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
@@ -84,8 +84,8 @@ function* ofCounters({ counters }: WarningsSource): Iterable<Warning> {
 }
 
 /** While the gateway drains, workers end because they are asked to. */
-function* ofWorkers({ workers, ready }: WarningsSource): Iterable<Warning> {
-  if (workers === null || !ready || workers.serving >= workers.configured) return;
+function* ofWorkers({ workers, state }: WarningsSource): Iterable<Warning> {
+  if (workers === null || state !== "serving" || workers.serving >= workers.configured) return;
   const message = `${workers.serving} of ${workers.configured} workers serve: the others have ended and are being replaced.`;
   yield warning("workers_missing", message, "See the log for why they ended.");
 }

@@ -8,6 +8,7 @@ import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import { destinationOf, requestBy, type Egress } from "../base/egress.ts";
+import { connectFailure } from "../base/errors.ts";
 import { BODILESS } from "./body.ts";
 import type { HeaderList } from "./headers.ts";
 
@@ -175,7 +176,7 @@ export class HttpClient implements Client {
           this.#dropIdle();
           return send();
         }
-        fail(error.code?.startsWith("HPE_") ? "invalid" : "unreachable", error.message, error.code);
+        fail(error.code?.startsWith("HPE_") ? "invalid" : "unreachable", connectFailure(error), error.code);
       });
       asked.on("close", () => {
         if (asked === request) fail("unreachable", "the connection closed before an answer");

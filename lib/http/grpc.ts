@@ -51,7 +51,8 @@ function grpcStatus(status: number): number {
 function grpcMessage({ body }: Reply): string {
   if (!Buffer.isBuffer(body)) return "";
   const { title, detail } = JSON.parse(body.toString()) as { title?: string; detail?: string };
-  const text = detail === undefined ? (title ?? "") : `${title}: ${detail}`;
+  // Without a detail of its own the document has the title twice.
+  const text = detail === undefined || [title, `${title}.`].includes(detail) ? (title ?? "") : `${title}: ${detail}`;
   let encoded = "";
   for (const byte of Buffer.from(text)) {
     const plain = byte >= 0x20 && byte <= 0x7e && byte !== PERCENT;

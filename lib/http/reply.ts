@@ -70,7 +70,7 @@ export function isClientFault(error: unknown): error is Fault {
   return error instanceof Fault && ERRORS[error.code].side === "client";
 }
 
-/** Returns the reply for a thrown error: the client's own fault, else a 500 without details. */
+/** Returns the reply for a thrown error: the client's own fault, else a 500 that does not name the cause. */
 export function faultReply(call: Call, error: unknown): Reply {
   return problem(call, isClientFault(error) ? error.code : "internal", { why: messageOf(error) });
 }
@@ -86,8 +86,11 @@ export function problemReply(call: Call, kind: { code: string; status: number; t
   };
 }
 
-/** The bytes of a problem document: `type`, `title`, `status`, `detail`, `code`, `request_id`, and further members (RFC 9457 §3). */
+/**
+ * The bytes of a problem document: `type`, `title`, `status`, `detail` (default: the title as a sentence), `code`, `request_id`, and further
+ * members (RFC 9457 §3).
+ */
 export function problemDocument(kind: { code: string; status: number; title: string }, requestId: string, detail?: string, members?: object): Buffer {
   const { code, status, title } = kind;
-  return Buffer.from(JSON.stringify({ type: "about:blank", title, status, detail, code, request_id: requestId, ...members }) + "\n");
+  return Buffer.from(JSON.stringify({ type: "about:blank", title, status, detail: detail ?? title.replace(/[^.!?]$/, "$&."), code, request_id: requestId, ...members }) + "\n");
 }

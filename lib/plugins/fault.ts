@@ -55,7 +55,8 @@ export const fault = definePlugin({
 const BODILESS_STATUSES = [204, 205, 304];
 
 function faulty(call: Call, status: number, headers: HeaderList): Reply {
-  const reply = problemReply(call, { code: "fault_injected", status, title: "A fault was injected" }, { headers });
+  const detail = "The gateway is configured to answer this request with an error.";
+  const reply = problemReply(call, { code: "fault_injected", status, title: "A fault was injected" }, { detail, headers });
   return BODILESS_STATUSES.includes(status) ? { status, headers, body: null } : reply;
 }
 

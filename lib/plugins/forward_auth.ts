@@ -64,7 +64,8 @@ export const forwardAuth = definePlugin({
         const { message, status = null } = error as ClientFailure;
         // An incomplete or too large refusal is still a refusal. A request whose client disconnected is not forwarded.
         if (config.onError === "deny" || (status !== null && status >= 300) || call.aborted) {
-          return problem(call, "auth_unavailable", { why: `forward_auth: ${message}`, headers: ["Retry-After", "1"] });
+          const detail = "Whether the request is allowed could not be checked. Try again shortly.";
+          return problem(call, "auth_unavailable", { detail, why: `forward_auth: ${message}`, headers: ["Retry-After", "1"] });
         }
         logPassed(message);
         return next(exchange.with(replaced(exchange, [])));

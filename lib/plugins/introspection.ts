@@ -74,7 +74,8 @@ export const introspection = definePlugin({
         const { error } = verdict;
         // A request whose client disconnected is not forwarded.
         if (config.onError === "deny" || exchange.call.aborted) {
-          return problem(exchange.call, "auth_unavailable", { why: `introspection: ${error}`, headers: ["Retry-After", "1"] });
+          const detail = "The access token could not be checked. Try again shortly.";
+          return problem(exchange.call, "auth_unavailable", { detail, why: `introspection: ${error}`, headers: ["Retry-After", "1"] });
         }
         logPassed(error);
         return admit(next, exchange, { identity: null, claims: exchange.claims, headers: [] });

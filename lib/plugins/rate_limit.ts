@@ -63,11 +63,12 @@ export const rateLimit = definePlugin({
     const windows = windowsOf(config);
     const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers: config.maxCallers, counters: config.counters });
     const callerOf = callerBy(config.limitBy);
+    const uncounted = { detail: "The request could not be counted. Try again shortly." };
     const settleWith = config.mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
     return (next) => {
       const settle = settleWith(next);
       const settleLater = (exchange: Exchange, decision: Decision | Undecided) => {
-        if (decision === "deny" && config.mode === "enforce") return problem(exchange.call, "limiter_unavailable");
+        if (decision === "deny" && config.mode === "enforce") return problem(exchange.call, "limiter_unavailable", uncounted);
         return typeof decision === "string" ? next(exchange) : settle(exchange, decision);
       };
       return (exchange) => {

@@ -200,8 +200,8 @@ export class Callers {
 
   /**
    * Rewrites a caller's marks for other windows, matched by name: the newest admissions up to the new limit are kept, in batches of
-   * the new size. The time of an admission can only become later (the time of the latest in its batch), so a reload never refills a limit.
-   * Admissions beyond a lowered limit are dropped: they do not count if the limit is raised again within the window.
+   * the new size. The time of an admission can only become later (the time of the latest in its batch), so this admits nothing too early.
+   * Admissions beyond a lowered limit, or of a removed window, are dropped: a later reload that undoes the change does not bring them back.
    */
   convert(caller: number, plan: Plan): void {
     this.#replaceWindows(caller, this.#merged(plan, [caller]));

@@ -9,6 +9,8 @@ import { setImmediate } from "node:timers";
 import { addressOf } from "../base/cidr.ts";
 import { DeadlineTimer, type Clock, type HasDeadline } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { SharedCount } from "../base/shared_counts.ts";
+import { ALONE, type Threads } from "../base/threads.ts";
 import type { WriteBatch } from "../base/write_batch.ts";
 import type { Counters, Decision, GiveMemory, Limiter, LimiterOptions, Undecided } from "./counters.ts";
 import type { MemoryCounters, MemoryLimiter } from "./memory.ts";
@@ -40,6 +42,8 @@ export interface RedisTools {
   readonly writeBatch: WriteBatch;
   readonly random: () => number;
   readonly connect: RedisConnect;
+  /** Default: this thread is alone. */
+  readonly shared?: SharedState;
   /** Default: the script of `redis_script.ts`. Specs pass one with another clock. */
   readonly script?: string;
 }
@@ -58,6 +62,39 @@ export interface CountersReport {
   readonly servers: readonly { readonly address: string; readonly state: string; readonly reason: string | null }[];
 }
 
+/** What the log says; 0: nothing yet. */
+const UP = 1;
+const DOWN = 2;
+
+/** What all workers of a program know about the server together, so that a change is logged once, whichever of them finds it. */
+export class SharedState {
+  /** Workers for which the state is "down". */
+  readonly #down: SharedCount;
+  readonly #logged: Int32Array;
+
+  constructor(threads: Threads) {
+    this.#down = new SharedCount(threads, "counters that are down");
+    this.#logged = new Int32Array(threads.memory("logged state of counters", Int32Array.BYTES_PER_ELEMENT));
+  }
+
+  /** The state of this worker has changed: `log` is called if that changes the state of all together, which is "down" if one is down. */
+  changed(was: CountersReport["state"], state: "up" | "down", log: (state: "up" | "down") => void): void {
+    if (state === "down") this.#down.take(0);
+    else if (was === "down") this.#down.give();
+    for (;;) {
+      const now = this.#down.total > 0 ? DOWN : UP;
+      if (Atomics.exchange(this.#logged, 0, now) === now) return;
+      log(now === UP ? "up" : "down");
+      // Another worker may have changed its own state before this one wrote.
+    }
+  }
+
+  /** The worker at this place is dead. The one that replaces it logs what has changed by that. */
+  forget(place: number): void {
+    this.#down.clear(place);
+  }
+}
+
 /** Why a decision could not be had. */
 const REASONS = ["timeout", "connection", "server", "queue"] as const;
 type Reason = (typeof REASONS)[number];
@@ -70,6 +107,7 @@ const MOST_REDIRECTIONS = 5;
 export class RedisCounters implements Counters {
   readonly settings: RedisSettings;
   readonly tools: RedisTools;
+  readonly shared: SharedState;
   readonly deadlines: DeadlineTimer;
   readonly servers: RedisServers;
   /** Decisions that are awaited. */
@@ -85,6 +123,7 @@ export class RedisCounters implements Counters {
     const { clock } = tools;
     this.settings = settings;
     this.tools = tools;
+    this.shared = tools.shared ?? new SharedState(ALONE);
     this.deadlines = new DeadlineTimer(clock);
     this.#since = clock.wall();
     for (const reason of REASONS) tools.errors.set(reason, tools.errors.get(reason) ?? 0);
@@ -166,12 +205,17 @@ export class RedisCounters implements Counters {
 
   #look(): void {
     const { state } = this.servers;
-    const { log, clock } = this.tools;
+    const was = this.#state;
     // Connections that are opened again are no news until that fails.
-    if (this.#isClosed || state === this.#state || state === "connecting") return;
+    if (this.#isClosed || state === was || state === "connecting") return;
     this.#state = state;
-    this.#since = clock.wall();
+    this.#since = this.tools.clock.wall();
     this.#isRefusalLogged = false;
+    this.shared.changed(was, state, (now) => this.#logState(now));
+  }
+
+  #logState(state: "up" | "down"): void {
+    const { log } = this.tools;
     const { servers, onError } = this.report;
     if (state === "up") return log.info("rate counters are shared", { servers: servers.map(({ address }) => address).join(",") });
     // In a Cluster that is not complete every server may answer.

@@ -3,7 +3,7 @@
  */
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { connectFailure, messageOf } from "../base/errors.ts";
 import type { WriteBatch } from "../base/write_batch.ts";
 import { ErrorReply, ReplyParser, type RespValue } from "./resp.ts";
 
@@ -150,7 +150,7 @@ export class RedisConnection {
       }
     });
     socket.on("error", (error) => {
-      if (isOwn()) this.#lose(this.#state === "up" ? "connecting" : "down", failureOf(error));
+      if (isOwn()) this.#lose(this.#state === "up" ? "connecting" : "down", connectFailure(error));
     });
     socket.once("close", () => {
       if (isOwn()) this.#lose(this.#state === "up" ? "connecting" : "down", "the server closed the connection");
@@ -238,11 +238,6 @@ export class RedisConnection {
     this.#reason = reason;
     this.#options.changed();
   }
-}
-
-/** When several addresses of a name were tried, the error itself has no message. */
-function failureOf(error: Error): string {
-  return error instanceof AggregateError ? error.errors.map((each) => messageOf(each)).join(", ") : error.message;
 }
 
 /** Why a reply is wrong, as text for the log. An error about AUTH is cut to its code: it may repeat the password. */

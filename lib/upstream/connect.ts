@@ -49,12 +49,6 @@ export function lookupOptions(name: Name | undefined, first: Address | undefined
   return { lookup, autoSelectFamily: true };
 }
 
-/** Why there is no connection. When several addresses were tried, Node's own error has no message. */
-export function connectFailure(error: Error): string {
-  if (error.message !== "" || !(error instanceof AggregateError)) return error.message;
-  return (error.errors as Error[]).map(({ message }) => message).join(", ");
-}
-
 export interface UpstreamTls {
   /** CA certificates, PEM. Default: the system's CA certificates. */
   readonly ca?: Buffer | undefined;

@@ -2,12 +2,11 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
-import { Fault, ignore } from "../base/errors.ts";
+import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
-import { connectFailure } from "./connect.ts";
 import type { Connection, ConnectionUser, Pool } from "./pool.ts";
 import { faultCode, Unsent } from "./faults.ts";
 import { fieldLines, headText, replyHeaders, replyOf, requestHead, switchHeaders, trailerFields } from "./heads.ts";

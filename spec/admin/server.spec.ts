@@ -83,6 +83,7 @@ describe("the endpoints of the admin interface", () => {
       type: "about:blank",
       title: "No route matches the request",
       status: 404,
+      detail: "The admin interface has no such path.",
       code: "route_not_found",
       request_id: got.headers["x-request-id"],
     });

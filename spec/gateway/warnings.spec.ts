@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { definePlugin, schema } from "../../lib/index.ts";
+import type { State } from "../../lib/gateway/status.ts";
 import { warningsOf, type WarningsSource } from "../../lib/gateway/warnings.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
@@ -19,7 +20,7 @@ const quiet: WarningsSource = {
   certificates: [],
   counters: null,
   workers: null,
-  ready: true,
+  state: "serving",
   pluginFaults: [],
   upstreamSets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },
@@ -63,9 +64,9 @@ describe("warnings", () => {
     expect(codes({ lastReload: { ...refused, outcome: "taken", changes: [] } })).toEqual([]);
   });
 
-  it("warns of missing workers while the gateway is ready: once it drains, they end because they are asked to", () => {
-    const of = (serving: number, ready = true) => codes({ workers: { configured: 4, serving, restarts: 1 }, ready });
-    expect([of(4), of(3), of(0), of(3, false)]).toEqual([[], ["workers_missing"], ["workers_missing"], []]);
+  it("warns of missing workers, also when none is left, until the gateway drains: then they end because they are asked to", () => {
+    const of = (serving: number, state: State = "serving") => codes({ workers: { configured: 4, serving, restarts: 1 }, state });
+    expect([of(4), of(3), of(0), of(3, "draining")]).toEqual([[], ["workers_missing"], ["workers_missing"], []]);
   });
 
   it("warns of upstreams that are down or ejected, of services without a usable upstream, and of open circuits", () => {

@@ -12,7 +12,7 @@ describe("a problem (RFC 9457)", () => {
     const one = call();
     const reply = problem(one, code as ErrorCode);
     expect(reply.status).toBe(kind.status);
-    expect(problemOf(reply)).toEqual({ type: "about:blank", title: kind.title, status: kind.status, code, request_id: "request-1" });
+    expect(problemOf(reply)).toEqual({ type: "about:blank", title: kind.title, status: kind.status, detail: `${kind.title}.`, code, request_id: "request-1" });
     expect(one.notes.code).toBe(code);
   });
 
@@ -41,8 +41,8 @@ describe("a problem (RFC 9457)", () => {
     expect(one.notes.code).toBe("teapot");
   });
 
-  it("a problem has no detail unless a detail is given", () => {
-    expect(JSON.parse(String(problemDocument({ code: "x", status: 400, title: "X" }, "r")))).not.toHaveProperty("detail");
+  it.each(["Not today", "Not today.", "Not today!"])("a problem without a detail of its own has its title as a sentence: %s", (title) => {
+    expect(JSON.parse(String(problemDocument({ code: "x", status: 400, title }, "r")))).toHaveProperty("detail", title === "Not today" ? "Not today." : title);
   });
 });
 

@@ -13,7 +13,7 @@ function expectProblem(answer: Answer, code: ErrorCode): void {
   expect(answer.status).toBe(status);
   expect(answer.headers["content-type"]).toBe("application/problem+json");
   const document = JSON.parse(answer.body.toString()) as Record<string, unknown>;
-  expect(document).toMatchObject({ type: "about:blank", title, status, code, request_id: answer.headers["x-request-id"] });
+  expect(document).toMatchObject({ type: "about:blank", title, status, detail: expect.stringMatching(/^[A-Z].*\.$/), code, request_id: answer.headers["x-request-id"] });
   expect(Object.keys(document).filter((key) => !["type", "title", "status", "detail", "code", "request_id"].includes(key))).toEqual([]);
   const all = answer.rawHeaders.join("\n") + answer.body.toString();
   expect(all).not.toMatch(/127\.0\.0\.1|ECONN|HPE_|ERR_|at .*\.ts|node|stack|edge-gateway\/\d/);

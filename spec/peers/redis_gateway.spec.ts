@@ -6,9 +6,11 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import type { Gateway } from "../../lib/index.ts";
 import { oneService, running, type Running } from "../support/gateway.ts";
 import { origin } from "../support/origin.ts";
+import { logLines } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
 import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
 import { cluster, redis, until, type Redis } from "./redis.ts";
+import { clientOn, probeModule, withWorkers } from "./workers.ts";
 
 type CountersInput = NonNullable<NonNullable<ConfigInput["global"]>["counters"]>;
 
@@ -159,6 +161,32 @@ describe("a gateway whose counters cannot be reached", () => {
     await shares(made.gateway);
     expect(countOf(await statuses(made.port, 40), 200)).toBe(30);
     expect(made.log.filter((line) => line.includes("rate counters")).map((line) => (JSON.parse(line) as { level: string }).level)).toEqual(["info", "warn", "info"]);
+  });
+
+  it("as a built program with workers: logs the outage and its end once, also when a worker ends meanwhile", async () => {
+    const server = await redis();
+    const plugins = [{ name: "probe" }, { name: "rate_limit", config: { limit_min: 30 } }];
+    const config = oneService(await backend(), { plugins }, { plugin_modules: [probeModule()], counters: { store: "redis", url: urlOf(server), timeout_ms: PATIENT } });
+    const gateway = await withWorkers(config, { workers: 3 });
+    /** The connections to the server, of which each worker has one. */
+    const connected = () => until(async () => (await clientsOf(server)).length === 3);
+    const logged = () => logLines(gateway.stderr()).filter(({ message }) => String(message).startsWith("rate counters")).map(({ level }) => level);
+    const state = async () => (JSON.parse(await gateway.admin("/gateway/status")) as { counters: { state: string } }).counters.state;
+    await connected();
+    for (const isWorkerEnded of [false, true]) {
+      const before = logged();
+      await server.stop();
+      await until(async () => (await state()) === "down");
+      if (isWorkerEnded) {
+        await expect((await clientOn(gateway.port, () => true)).ask("/a/x?exit")).rejects.toThrow();
+        await gateway.says("a worker serves again");
+      }
+      await server.restart();
+      await connected();
+      await until(async () => (await state()) === "up");
+      expect(logged()).toEqual([...before, "warn", "info"]);
+    }
+    expect(logged()).toEqual(["info", "warn", "info", "warn", "info"]);
   });
 
   it("serves from its first request on, though the server was never there", async () => {

@@ -32,7 +32,7 @@ it("answers every request with the status, a problem document and the header X-F
   const { returned, forwarded } = exercise(instance(fault, { status: 503 }), exchange);
   const reply = await returned;
   expect([reply.status, reply.headers.slice(-2), forwarded]).toEqual([503, ["X-Fault-Injected", "status"], null]);
-  expect(problemOf(reply)).toMatchObject({ status: 503, code: "fault_injected", title: "A fault was injected" });
+  expect(problemOf(reply)).toMatchObject({ status: 503, code: "fault_injected", title: "A fault was injected", detail: "The gateway is configured to answer this request with an error." });
   expect(exchange.call.notes.code).toBe("fault_injected");
 });
 

@@ -124,6 +124,7 @@ describe("no answer", () => {
     const { reply, forwarded, exchange } = await asked(instance(forwardAuth, { url: `http://127.0.0.1:${port}/` }, tools()), {});
     expect([reply.status, problemOf(reply)["code"], headerValue(reply.headers, "retry-after")]).toEqual([503, "auth_unavailable", "1"]);
     expect(forwarded).toBeNull();
+    expect(problemOf(reply)["detail"]).toBe("Whether the request is allowed could not be checked. Try again shortly.");
     expect(String(reply.body)).not.toContain(String(port));
     expect(exchange.call.notes.fault).toMatch(/^forward_auth: connect ECONNREFUSED/);
   });

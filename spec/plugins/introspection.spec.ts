@@ -385,6 +385,7 @@ describe("no answer about the token", () => {
   it.each(broken)("%s is 503 auth_unavailable, with the reason in the log only", async (_what, answer, why) => {
     const { reply, code, fault, forwarded } = await (await asking(answer)).ask();
     expect([reply.status, code, forwarded, headerValue(reply.headers, "retry-after"), fault]).toEqual([503, "auth_unavailable", null, "1", `introspection: ${why}`]);
+    expect(problemOf(reply)["detail"]).toBe("The access token could not be checked. Try again shortly.");
     expect(String(reply.body)).not.toContain(why);
   });
 

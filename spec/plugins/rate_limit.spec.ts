@@ -263,7 +263,7 @@ describe("promises", () => {
     const reply = await returned;
     expect(reply.status).toBe(status);
     expect(reply.headers.some((each) => /^ratelimit/i.test(each))).toBe(false);
-    if (code !== null) expect(problemOf(reply)).toMatchObject({ code });
+    if (code !== null) expect(problemOf(reply)).toMatchObject({ code, detail: "The request could not be counted. Try again shortly." });
     expect(tools.lines).toEqual([]);
   });
 

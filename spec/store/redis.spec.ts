@@ -3,14 +3,16 @@ import net, { type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
 import { systemClock, type Clock } from "../../lib/base/clock.ts";
+import { ALONE } from "../../lib/base/threads.ts";
 import { WriteBatch } from "../../lib/base/write_batch.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
-import { RedisCounters, type RedisSettings } from "../../lib/store/redis.ts";
+import { RedisCounters, SharedState, type RedisSettings } from "../../lib/store/redis.ts";
 import { slotOf } from "../../lib/store/redis_cluster.ts";
 import { ReplyParser } from "../../lib/store/resp.ts";
 import { manualClock } from "../support/clock.ts";
 import { listening } from "../support/loopback.ts";
 import { eventually } from "../support/raw_client.ts";
+import { threadsOf } from "../support/threads.ts";
 
 const ADMITTED = "*4\r\n:1\r\n:0\r\n:2\r\n:60000000\r\n";
 
@@ -21,8 +23,8 @@ interface Fake {
   readonly sockets: Socket[];
 }
 
-/** A server of one's own; `answer` gives the bytes for a command, or null for none. Greetings with a script are admitted. */
-async function fake(answer: (parts: string[], socket: Socket) => string | null): Promise<Fake> {
+/** A server of one's own; `answer` gives the bytes for a command, or null for none, and `greet` those for the script of a greeting. */
+async function fake(answer: (parts: string[], socket: Socket) => string | null, greet = () => ADMITTED): Promise<Fake> {
   const commands: string[][] = [];
   const sockets: Socket[] = [];
   const server = net.createServer((socket) => {
@@ -33,7 +35,7 @@ async function fake(answer: (parts: string[], socket: Socket) => string | null):
         const parts = command as string[];
         const isProbe = parts[3]?.endsWith("{probe}") === true;
         if (!isProbe) commands.push(parts);
-        const bytes = isProbe ? ADMITTED : answer(parts, socket);
+        const bytes = isProbe ? greet() : answer(parts, socket);
         if (bytes !== null) socket.write(bytes, "latin1");
       });
     });
@@ -41,16 +43,15 @@ async function fake(answer: (parts: string[], socket: Socket) => string | null):
   return { port: await listening(server), commands, sockets };
 }
 
-function countersOn(ports: readonly number[], settings: Partial<RedisSettings> = {}, clock: Clock = systemClock) {
+function countersOn(ports: readonly number[], settings: Partial<RedisSettings> = {}, clock: Clock = systemClock, threads = ALONE, log: string[] = []) {
   const errors = new Map<string, number>();
-  const log: string[] = [];
   const attempts: number[] = [];
   const servers = ports.map((port) => ({ host: "127.0.0.1", port }));
   const fixed = { servers, isCluster: ports.length > 1, credentials: null, database: 0, timeoutMs: 5_000, onError: "deny", prefix: "p:" } as const;
   const counters = new RedisCounters(
     { ...fixed, ...settings },
     {
-      ...{ clock, errors, local: memoryCounters(clock), writeBatch: new WriteBatch(), random: () => 1 },
+      ...{ clock, errors, local: memoryCounters(clock), writeBatch: new WriteBatch(), random: () => 1, shared: new SharedState(threads) },
       log: createLog({ write: (line) => log.push(line) }),
       connect({ host, port }) {
         attempts.push(clock.now());
@@ -127,6 +128,29 @@ describe("the counters in Redis", () => {
     await eventually(() => attempts.length >= 3);
     expect(counters.report).toMatchObject({ state: "down", servers: [{ reason: "no answer within 20 ms" }] });
     expect(log).toHaveLength(1);
+  });
+
+  it("log the outage of several workers once, and its end when the last of them is up, also where one has ended meanwhile", async () => {
+    let isUsable = true;
+    const script = () => (isUsable ? ADMITTED : "-ERR no\r\n");
+    const { port, sockets } = await fake(script, script);
+    const [threads, log] = [threadsOf(3), [] as string[]];
+    const worker = (place: number) => countersOn([port], {}, systemClock, threads(place), log).counters;
+    const workers = [0, 1, 2].map(worker);
+    const all = (state: string) => eventually(() => workers.every(({ report }) => report.state === state));
+    const logged = () => log.map((line) => /rate counters are (?:not )?shared/.exec(line)?.[0]);
+    await all("up");
+    for (const _outage of [1, 2]) {
+      isUsable = false;
+      for (const socket of sockets.splice(0)) socket.destroy();
+      await all("down");
+      await workers[2]!.close();
+      new SharedState(threads(-1)).forget(2);
+      isUsable = true;
+      workers[2] = worker(2);
+      await all("up");
+    }
+    expect(logged()).toEqual(["shared", "not shared", "shared", "not shared", "shared"].map((state) => `rate counters are ${state}`));
   });
 
   it("queue at most 10,000 commands; further decisions are made by on_error at once", async () => {

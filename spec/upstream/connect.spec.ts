@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { loadConfig } from "../../lib/config/load.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Address, Name } from "../../lib/upstream/addresses.ts";
-import { connectFailure, lookupOptions, tlsOptions, upstreamTls } from "../../lib/upstream/connect.ts";
+import { lookupOptions, tlsOptions, upstreamTls } from "../../lib/upstream/connect.ts";
 import { addressOf, madeUpNames } from "../support/addresses.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { madeUpTools } from "../support/exercise.ts";
@@ -27,12 +27,6 @@ describe("the look-up of a connection", () => {
   it("the look-up of a connection uses Node's look-up if the host is not a name", () => {
     expect(lookupOptions(undefined, undefined)).toEqual({});
   });
-});
-
-it("names the failure of each address that was tried", () => {
-  const errors = [new Error("connect ECONNREFUSED 127.0.0.1:80"), new Error("connect ETIMEDOUT ::1:80")];
-  expect(connectFailure(new AggregateError(errors))).toBe("connect ECONNREFUSED 127.0.0.1:80, connect ETIMEDOUT ::1:80");
-  expect(connectFailure(errors[0]!)).toBe("connect ECONNREFUSED 127.0.0.1:80");
 });
 
 function files(): { readonly folder: string; path(name: string): string } {
