@@ -20,7 +20,7 @@ export function permissionFlags({ audit, settings, watched }: Audited): string {
   const files = audit.reads.filter((path) => !NAME_FILES.includes(path));
   const flags = [
     known.has("--permission") ? "--permission" : "--experimental-permission",
-    ...allow("read", [...program, ...files, ...audit.writes, ...audit.writes.map((path) => `${dirname(path)}/`), ...folders]),
+    ...allow("read", [...program, ...files, ...audit.writes, ...folders]),
     ...allow("write", audit.writes),
     ...(settings.workers === 1 ? [] : ["--allow-worker"]),
     // Since Node 25 the model covers connections, too.

@@ -148,7 +148,8 @@ const NEWLINE = 0x0a;
 export function checkWritable(path: string): void {
   const existing = statSync(path, { throwIfNoEntry: false });
   if (existing?.isDirectory() === true) throw Object.assign(new Error("it is a folder"), { code: "EISDIR" });
-  accessSync(existing === undefined ? dirname(path) : path, constants.W_OK);
+  // Under Node's permission model the file may be created without a permission for its folder, which would open all files in it.
+  if (existing !== undefined || process.permission === undefined) accessSync(existing === undefined ? dirname(path) : path, constants.W_OK);
 }
 
 /** The reason for an error of `open` in plain words. */

@@ -170,14 +170,14 @@ describe("the printed forms", () => {
     expect(await printed("--systemd", fileWith({ services: [service()] }))).toContain("IPAddressDeny=any\nIPAddressAllow=localhost 10.0.0.5\n");
   });
 
-  it("--permission allows the program, the files that are read and the log, and threads only with workers", async () => {
+  it("--permission allows the program, the files that are read and the log without its folder, and threads only with workers", async () => {
     const path = fileWith({ services: [service()] });
     const flags = (await printed("--permission", path)).trimEnd().split("\n");
     const dist = new URL("dist/", ROOT).pathname;
     const reads = [`${dist}bin/`, `${dist}lib/`, path, new URL("package.json", ROOT).pathname];
     expect(flags.slice(1).sort()).toEqual(reads.map((each) => `--allow-fs-read=${each}`).sort());
     expect(flags[0]).toMatch(/^--(experimental-)?permission$/);
-    expect(await printed("--permission", file())).toContain("--allow-fs-read=/var/log/gw/\n--allow-fs-write=/var/log/gw/access.log\n");
+    expect(await printed("--permission", file())).toContain("--allow-fs-read=/var/log/gw/access.log\n--allow-fs-write=/var/log/gw/access.log\n");
     expect(await printed("--permission", path, { ...QUIET, WORKERS: "auto" })).toContain("--allow-worker\n");
     const link = join(emptyFolder(), "gw.json");
     symlinkSync(path, link);

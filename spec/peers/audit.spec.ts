@@ -16,7 +16,8 @@ import { readYaml } from "./yaml.ts";
 const NODES = { "20": process.execPath, "22": `${root}/spec/peers/node_modules/node22/bin/node`, "24": `${root}/spec/peers/node_modules/node24/bin/node` };
 
 const MODULE = `import { readFileSync } from "node:fs";
-export default (kit) => kit.definePlugin({ name: "peek", schema: kit.schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: Buffer.from(readFileSync("/etc/passwd")) }) });
+const read = (file) => ({ status: 200, headers: [], body: readFileSync(file) });
+export default (kit) => kit.definePlugin({ name: "peek", schema: kit.schema.object({ file: kit.schema.string() }), create: ({ file }) => () => () => read(file) });
 `;
 
 /** An upstream that also answers as a receiver of logs. */
@@ -41,10 +42,11 @@ async function scene(): Promise<Scene> {
   const [to, port, probes] = [await upstream(), await freePort(), await freePort()];
   mkdirSync(join(folder, "log"));
   writeFileSync(join(folder, "peek.mjs"), MODULE);
-  const log = join(folder, "log", "access.log");
+  const [log, old] = [join(folder, "log", "access.log"), join(folder, "log", "old.log")];
+  writeFileSync(old, "a line");
   const config = {
     global: { access_log: { file: log }, plugin_modules: [{ path: "peek.mjs", sha256: createHash("sha256").update(MODULE).digest("hex") }], plugins: [{ name: "http_log", config: { http_endpoint: `http://localhost:${to}/log`, batch_size: 1 } }] },
-    services: [{ name: "s", base_path: "/", protocol: "http", health: { enabled: true }, upstreams: [{ host: "127.0.0.1", port: to }], routes: [{ path: "/a" }, { path: "/peek", plugins: [{ name: "peek", config: {} }] }] }],
+    services: [{ name: "s", base_path: "/", protocol: "http", health: { enabled: true }, upstreams: [{ host: "127.0.0.1", port: to }], routes: [{ path: "/a" }, ...["/etc/passwd", old].map((name, i) => ({ path: `/peek/${i}`, plugins: [{ name: "peek", config: { file: name } }] }))] }],
   };
   const file = join(folder, "gw.json");
   writeFileSync(file, JSON.stringify(config));
@@ -104,12 +106,12 @@ async function drains({ log }: Scene, { child, says, ended }: ReturnType<typeof 
 }
 
 describe.each(Object.entries(NODES))("under the flags of audit --permission, on Node %s", (_release, node) => {
-  it("the gateway serves, logs, reloads, reopens its log and drains, and a plugin module cannot read another file", async () => {
+  it("the gateway serves, logs, reloads, reopens its log and drains, and a plugin module cannot read another file, not even one beside the access log", async () => {
     const set = await scene();
     const flags = audited(node, "--permission", set.environment).trimEnd().split("\n");
     const running = started([node, ...flags, PROGRAM], set.environment);
     await lives(set, running);
-    expect((await ask(`http://127.0.0.1:${set.port}/peek`))[0]).toBe(500);
+    for (const each of ["/peek/0", "/peek/1"]) expect((await ask(`http://127.0.0.1:${set.port}${each}`))[0]).toBe(500);
     expect(await running.says("Access to this API has been restricted")).toMatch(/"plugin":"peek".*Access to this API has been restricted/);
     await drains(set, running);
   });
