@@ -3,7 +3,7 @@
  * Nothing is started.
  */
 import type { Destination } from "../base/egress.ts";
-import type { RunCommand } from "./arguments.ts";
+import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { networkPolicy, permissionFlags, systemdUnit } from "./audit_rules.ts";
 import { auditOf, type Audit, type Audited } from "./audit_sources.ts";
 import { Failure } from "./failure.ts";
@@ -11,7 +11,8 @@ import { printable } from "./terminal.ts";
 
 const FORMS = { json: (audited: Audited) => `${JSON.stringify(audited.audit, null, 2)}\n`, systemd: systemdUnit, "network-policy": networkPolicy, permission: permissionFlags };
 
-export const audit: RunCommand = async (given) => {
+export const audit: RunCommand = async (given, own) => {
+  refuseOtherFlags(given, own);
   const forms = Object.keys(FORMS).filter((name) => given.flags[name] !== undefined) as (keyof typeof FORMS)[];
   const [form, second] = forms;
   if (second !== undefined) throw new Failure(`choose one of --${form} and --${second}`, 2);

@@ -24,6 +24,12 @@ const BAD = `{
 }
 `;
 
+/** "audit --jsn --json": the command, a mistyped flag and the one that is meant. */
+function mistyped(text: string): [string[], string] {
+  const [command, wrong, meant] = text.split(" ");
+  return [[command!, wrong!], `edge-gateway: ${wrong} is not a known flag; did you mean ${meant}?\n`];
+}
+
 describe("the command line", () => {
   it.each([["--version"], ["-v"]])("%s prints the version and exits 0", async (flag) => {
     expect(await program([flag]).ended).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: "" });
@@ -60,6 +66,8 @@ describe("the command line", () => {
     [["--confg", "x"], "edge-gateway: --confg is not a known flag; did you mean --config?\n"],
     [["--bogus"], "edge-gateway: --bogus is not a known flag\n"],
     [["--constructor"], "edge-gateway: --constructor is not a known flag\n"],
+    ...["audit --jsn --json", "audit --permision --permission", "audit --systmd --systemd", "audit --network-polcy --network-policy", "audit --http-prt --http-port"].map(mistyped),
+    ...["healthcheck --liv --live", "healthcheck --prob-port --probe-port", "reload --dry-rn --dry-run", "reload --admin-ur --admin-url"].map(mistyped),
     [["--admin-password", "x"], "edge-gateway: --admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD\n"],
     [["vlidate"], 'edge-gateway: "vlidate" is not a command; did you mean "validate"? (--help lists them)\n'],
     [["run", "gw.json"], 'edge-gateway: too many arguments for "run": name the configuration with --config FILE\n'],
