@@ -56,6 +56,10 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
   const dials = dialsOf(settings, destinationsIn(configPath, config, kinds));
+  const listens = listensOf(settings);
+  // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
+  const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
+  const hasNameServers = names.some(({ host }) => host !== "localhost");
   const signed = withSignatures([configPath, ...testFiles], configKeyPath);
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   const backendCa = settings.manager?.backendCaPath ?? null;
@@ -63,10 +67,10 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   return {
     audit: {
       modules: [...modulesOf(settings, modules.parts, tests.length > 0), ...own],
-      reads: unique([...named, ...named.map(realPath), ...programFiles(settings), ...(dials.some(isByName) ? NAME_FILES : [])]).sort(),
+      reads: unique([...named, ...named.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
       writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
-      listens: listensOf(settings),
-      dials: [...dials, ...(dials.some(isByName) ? nameServers() : [])],
+      listens,
+      dials: [...dials, ...(hasNameServers ? nameServers() : [])],
       secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
     },
     settings,
@@ -85,11 +89,6 @@ function destinationsIn(file: string, config: Config, kinds: readonly AnyPlugin[
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
 /** What a name look-up of the system (getaddrinfo) reads. */
 export const NAME_FILES = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
-
-/** `localhost` is never asked of a name server (RFC 6761 §6.3). The servers of a Cluster, "*", may give each other names. */
-function isByName({ host }: Destination): boolean {
-  return isIP(host) === 0 && host !== "localhost";
-}
 
 /** The files of the program that are not modules, and what it reads of the system while it runs. */
 function programFiles({ admin, probe, manager }: Settings): string[] {

@@ -97,11 +97,16 @@ describe("edge-gateway audit --json", () => {
     ]);
   });
 
-  it("lists name servers, and the files of the system for names, only if a name has to be looked up", async () => {
-    const byAddress = await audited(fileWith({ services: [service({ upstreams: [{ host: "localhost", port: 1 }, { host: "::1", port: 1 }] })] }));
-    expect([byAddress.dials.filter(({ why }) => why === "dns"), byAddress.reads.filter((path) => path.startsWith("/etc/"))]).toEqual([[], []]);
-    const byName = await audited(fileWith({ services: [service({ upstreams: [{ host: "a.example", port: 1 }] })] }));
-    expect(byName.reads).toContain("/etc/resolv.conf");
+  it.each([
+    ["neither for a server by its address", "::1", "127.0.0.1", false, false],
+    ["only the files for the server localhost", "localhost", "127.0.0.1", true, false],
+    ["both for a server by its name", "a.example", "127.0.0.1", true, true],
+    ["only the files for a listener on localhost", "::1", "localhost", true, false],
+    ["both for a listener by its name", "::1", "a.example", true, true],
+  ])("lists the files of the system for names, and name servers: %s", async (_title, server, listener, hasFiles, hasServers) => {
+    const { reads, dials } = await audited(fileWith({ services: [service({ upstreams: [{ host: server, port: 1 }] })] }), { LISTEN_HOST: listener });
+    expect(reads.filter((path) => path.startsWith("/etc/"))).toEqual(hasFiles ? ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"] : []);
+    expect(dials.some(({ why }) => why === "dns")).toBe(hasServers);
   });
 
   it("lists name servers for a Redis Cluster by addresses, whose servers may give each other names", async () => {
