@@ -25,15 +25,13 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
   const renew = createTlsRenewal(settings, log);
   const followFiles = ({ gateway }: Started) => {
-    reloading.follow(reloadingFiles(settings, gateway.testFiles));
+    const { refusedFiles } = Gateway.partsOf(gateway).configuration;
+    // Without files that `namedFiles` follows, whose change would else be two reloads.
+    reloading.follow(reloadingFiles(settings, [...gateway.testFiles, ...refusedFiles.filter((path) => !gateway.files.includes(path))]));
     namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
     void reloadNamedFiles(gateway, log); // includes changes before the files were watched
   };
-  const reload = async (started: Started, by: ReloadCause) => {
-    const reloaded = await reloadFrom(started.gateway, by, settings, log);
-    followFiles(started);
-    return reloaded;
-  };
+  const reload = (started: Started, by: ReloadCause) => reloadFrom(started.gateway, by, settings, log, () => followFiles(started));
   /** The configuration, and every file that it or the settings name. */
   const reloadAll = (started: Started, by: ReloadCause) => {
     renew(started);
@@ -87,12 +85,15 @@ export function logFor(settings: Settings): Log {
 /** Per reload; `edge-gateway reload` and GET /gateway/status list all changes. */
 const MAX_LOGGED_CHANGES = 20;
 
-/** Reloads the configuration; if it is refused, the old one stays in force and the reason is logged. */
-export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log): Promise<LastReload> {
+/**
+ * Reloads the configuration; if it is refused, the old one stays in force and the reason is logged. `onEnd` is called before the log: a reader
+ * of the log may change files at once.
+ */
+export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log, onEnd: () => void = () => {}): Promise<LastReload> {
   const isJson = settings.logFormat === "json";
   await gateway.loadModules();
   try {
-    const { digest, changed, changes } = await gateway.reload(undefined, by);
+    const { digest, changed, changes } = await gateway.reload(undefined, by).finally(onEnd);
     const { signer } = Gateway.partsOf(gateway).configuration;
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};

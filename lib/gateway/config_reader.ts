@@ -66,6 +66,8 @@ export class ConfigReader {
   readonly #options: ConfigurationOptions;
   readonly #modules: PluginModules;
   readonly #readFile: (path: string) => Buffer;
+  /** The files that the source last read names, as absolute paths, also if it is refused or a file is missing. */
+  named: readonly string[] = [];
 
   /** `readFile` gives the files that `load` is not given. Throws a `TypeError` for plugin kinds that cannot be used. */
   constructor(options: ConfigurationOptions, readFile: (path: string) => Buffer) {
@@ -95,12 +97,14 @@ export class ConfigReader {
   load(source: ConfigSource, known?: Inputs): ReadConfig {
     const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
     const files = new Map<string, Buffer>();
+    const named = new Set<string>();
     const read = this.#readFile;
     const loaded = loadConfig(source, {
       kinds: this.#kinds(),
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
       readFile(path) {
+        named.add(path);
         const content = kept.get(path) ?? read(path);
         files.set(path, content);
         return content;
@@ -108,6 +112,7 @@ export class ConfigReader {
       checkRoutes,
       configKeyFile: known === undefined ? this.#options.configKeyFile : undefined,
     });
+    if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
     return { source, inputs: { environment, files }, loaded };
   }

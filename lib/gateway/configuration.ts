@@ -98,6 +98,11 @@ export class Configuration {
     return "file" in source ? source.signer : undefined;
   }
 
+  /** The files that a refused configuration names; none if the last reload was accepted. */
+  get refusedFiles(): readonly string[] {
+    return this.lastReload?.outcome === "refused" ? this.#reader.named : [];
+  }
+
   /** See `Gateway.configWarnings`. */
   get configWarnings(): readonly ConfigWarning[] {
     return (this.#warnings ??= configWarnings(this.snapshot));

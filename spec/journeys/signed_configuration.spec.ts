@@ -1,4 +1,4 @@
-import { renameSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { fileWith, logLines, program, runningFile, textOf } from "../support/process.ts";
@@ -94,6 +94,21 @@ describe("a running gateway whose configuration must be signed", () => {
     await says(/test_files\[0\] +\S+tests\.json is not signed by the public key/);
     signed(tests, keys);
     await says(/configuration read again/);
+  });
+
+  it("a signature of a file with tests that only a refused configuration names is a reload", async () => {
+    const { file, says, status } = await started();
+    const tests = fileWith(textOf([]), "tests.json");
+    const named = JSON.parse(readFileSync(file, "utf8").replace('"/a"', '"/b"')) as object;
+    const renewed = signed(fileWith(textOf({ ...named, test_files: [tests] })), keys);
+    // One after the other, so that no reload for them is left when the tests are signed.
+    renameSync(`${renewed}.sig`, `${file}.sig`);
+    await says(/it was changed after signing/);
+    renameSync(renewed, file);
+    await says(/test_files\[0\] +\S+tests\.json is not signed: /);
+    signed(tests, keys);
+    await says(RELOADED);
+    expect(await status("/b/x")).toBe(200);
   });
 
   it("a dry run refuses the own file without a signature, and says of a file that it was sent without one", async () => {
