@@ -16,8 +16,9 @@ import { drain, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { passedSockets } from "./socket_activation.ts";
 import { start, type Started } from "./start.ts";
 import { createTlsRenewal, tlsPaths } from "./tls_files.ts";
+import { inOwnFolder } from "./workers.ts";
 
-export const run: RunCommand = (given) => serve(accepted(readSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true })));
+export const run: RunCommand = (given) => serve(inOwnFolder(accepted(readSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true }))));
 
 async function serve(settings: Settings): Promise<ExitCode> {
   const log = logFor(settings);

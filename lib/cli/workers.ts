@@ -1,7 +1,9 @@
 /**
- * Decides how many workers there are, and whether this machine can have them.
+ * Decides how many workers there are, whether this machine can have them, and in which folder they start.
  */
 import { availableParallelism } from "node:os";
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { Log } from "../base/log.ts";
 import type { Supervisor } from "../cluster/supervisor.ts";
 import type { Settings } from "../config/settings.ts";
@@ -40,6 +42,19 @@ export function workerCount(asked: number | "auto", log: Log, { node, platform, 
   }
   if (lack !== null) throw new Failure(`WORKERS (--workers) is ${asked}: more than one worker ${lack}; set WORKERS=1`, 2);
   return asked;
+}
+
+/**
+ * Under its permission model Node lets every worker read the working directory, as it has no script in its arguments. So with workers the
+ * program moves to its own folder, which it may read anyhow. The result has the paths of the settings as they were before, absolute.
+ */
+export function inOwnFolder(settings: Settings): Settings {
+  if (settings.workers === 1 || process.permission === undefined) return settings;
+  const isPath = (name: string, value: unknown): value is string => name.endsWith("Path") && typeof value === "string";
+  const absolute = <T extends object>(part: T) => Object.fromEntries(Object.entries(part).map(([name, value]) => [name, isPath(name, value) ? resolve(value) : value])) as T;
+  const resolved = absolute({ ...settings, manager: settings.manager && absolute(settings.manager) });
+  process.chdir(fileURLToPath(new URL(".", import.meta.url)));
+  return resolved;
 }
 
 /** `reusePort` is in Node 22.12 and 23.1; older versions ignore it. */

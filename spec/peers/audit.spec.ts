@@ -5,9 +5,10 @@ import { once } from "node:events";
 import { mkdirSync, readFileSync, realpathSync, renameSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Audit } from "../../lib/cli/audit_sources.ts";
+import { SERVER } from "../support/certs.ts";
 import { read, root } from "../support/documents.ts";
 import { freePort } from "../support/origin.ts";
 import { emptyFolder, PROGRAM } from "./built.ts";
@@ -53,15 +54,15 @@ async function scene(): Promise<Scene> {
   return { file, log, port, config, environment: { PATH: process.env.PATH!, CONFIG_FILE_PATH: file, HTTP_PORT: String(port), LISTEN_HOST: "127.0.0.1", PROBE_PORT: String(probes) } };
 }
 
-function audited(node: string, form: string, environment: Record<string, string>): string {
-  const { status, stdout, stderr } = spawnSync(node, [PROGRAM, "audit", form], { env: environment, encoding: "utf8" });
+function audited(node: string, form: string, environment: Record<string, string>, cwd?: string): string {
+  const { status, stdout, stderr } = spawnSync(node, [PROGRAM, "audit", form], { env: environment, encoding: "utf8", cwd });
   if (status !== 0) throw new Error(stderr);
   return stdout;
 }
 
 /** Starts a command line with the program in it; `says` resolves when its log has a text. */
-function started(words: readonly string[], environment: Record<string, string>) {
-  const child = spawn(words[0]!, words.slice(1), { env: environment, stdio: ["ignore", "ignore", "pipe"] });
+function started(words: readonly string[], environment: Record<string, string>, cwd?: string) {
+  const child = spawn(words[0]!, words.slice(1), { env: environment, stdio: ["ignore", "ignore", "pipe"], cwd });
   let text = "";
   const ended = once(child, "exit").then(([code]) => code as number | null);
   onTestFinished(async () => {
@@ -126,6 +127,21 @@ describe.each(Object.entries(NODES))("under the flags of audit --permission, on 
     expect(await ended).toBe(2);
     expect(log()).toContain(message);
   });
+});
+
+it.each([["22", NODES["22"]], ["24", NODES["24"]]])("under the flags of audit --permission workers cannot read the working directory, whose relative paths are followed, on Node %s", async (_release, node) => {
+  const set = await scene();
+  const folder = dirname(set.file);
+  for (const [name, content] of Object.entries({ "s.crt": SERVER.cert, "s.key": SERVER.key })) writeFileSync(join(folder, name), content);
+  const paths = { CONFIG_FILE_PATH: "gw.json", SERVER_CERT_PATH: "s.crt", SERVER_KEY_PATH: "s.key" };
+  const environment = { ...set.environment, ...paths, HTTPS_PORT: String(await freePort()), WORKERS: "2" };
+  const flags = audited(node, "--permission", environment, folder).trimEnd().split("\n");
+  const running = started([node, ...flags, PROGRAM], environment, folder);
+  await lives(set, running);
+  writeFileSync(join(folder, "s.crt"), `${SERVER.cert}\n`);
+  await running.says("server certificate, key and CA reloaded");
+  for (const each of ["/peek/0", "/peek/1"]) expect((await ask(`http://127.0.0.1:${set.port}${each}`))[0]).toBe(500);
+  await drains(set, running);
 });
 
 /** The system calls of a run that open files and use addresses. */
