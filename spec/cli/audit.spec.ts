@@ -2,6 +2,7 @@
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import type { Audit } from "../../lib/cli/audit_sources.ts";
 import { CA, SERVER } from "../support/certs.ts";
@@ -84,7 +85,7 @@ describe("edge-gateway audit --json", () => {
     expect(modules.at(-1)).toEqual({ path: join(folder, "own.mjs"), sha256, lines: 1 });
     const own = reads.filter((path) => path.startsWith(folder)).map((path) => path.slice(folder.length + 1));
     expect(own).toEqual(["ca.crt", "gw.json", "key.txt", "more.json", "own.mjs", "s.crt", "s.key"]);
-    expect(reads.filter((path) => !path.startsWith(folder) && !path.startsWith("/etc/")).map((path) => path.replace(new URL(".", ROOT).pathname, "")).sort()).toEqual(["/proc/self/fd/", "/proc/self/stat", "dist/lib/manager/assets/", "package.json"]);
+    expect(reads.filter((path) => !path.startsWith(folder) && !path.startsWith("/etc/")).map((path) => path.replace(fileURLToPath(ROOT), "")).sort()).toEqual(["/proc/self/fd/", "/proc/self/stat", "dist/lib/manager/assets/", "package.json"]);
     expect(writes).toEqual([join(folder, "access.log")]);
     expect(listens.map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual(["http 0.0.0.0 80", "https 0.0.0.0 8443", "admin 127.0.0.1 8081", "probes 127.0.0.1 9090", "manager 127.0.0.1 5173"]);
     expect(dials.filter(({ why }) => why !== "dns").map(({ host, port, why }) => `${why} ${host} ${port}`)).toEqual([
