@@ -46,6 +46,11 @@ export type ToMain =
   | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
 
+/** What a worker posts. Plugins may post to `parentPort`, too: a message of theirs is not under this name, whatever its members are. */
+export interface Posted {
+  readonly edgeGateway: ToMain;
+}
+
 /** One address on which every worker listens. */
 export interface Address {
   readonly host: string;

@@ -14,7 +14,7 @@ import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_reader.ts";
 import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
-import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Address, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Address, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
 /** The id of the main thread; workers have the following ones. */
 const MAIN = 1;
@@ -225,14 +225,13 @@ export class Supervisor implements Followers {
       place.reason = messageOf(error);
       return void setImmediate(() => this.#ended(place, 1));
     }
-    worker.on("message", (message: ToMain | null | undefined) => this.#receive(place, message));
+    worker.on("message", (posted: Partial<Posted> | null | undefined) => posted?.edgeGateway !== undefined && this.#receive(place, posted.edgeGateway));
     worker.on("error", (error) => (place.reason ??= messageOf(error, "stack")));
     worker.on("exit", (code) => this.#ended(place, code));
   }
 
-  /** Ignores other messages: a plugin may post to `parentPort`, too. */
-  #receive(place: Place, message: ToMain | null | undefined): void {
-    switch (message?.type) {
+  #receive(place: Place, message: ToMain): void {
+    switch (message.type) {
       case "compiled":
         place.state = "compiled";
         if (this.#start !== null) return this.#listenTogether(this.#start.failed);

@@ -10,12 +10,12 @@ import { PluginModules } from "../gateway/plugin_modules.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { LineBatch } from "./line_batch.ts";
 import { LogLines } from "./log_lines.ts";
-import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
 const start = workerData as WorkerStart;
 const { id, place, count, words, addresses } = start;
 const port = parentPort!;
-const send = (message: ToMain) => port.postMessage(message);
+const send = (message: ToMain) => port.postMessage({ edgeGateway: message } satisfies Posted);
 
 const logLines = new LogLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
