@@ -25,23 +25,54 @@ export function linearPattern(source: string): LinearPattern | string {
   return typeof compiled === "string" ? compiled : matcher(compiled.states, compiled.start);
 }
 
-/** A short text of allowed characters, by default of all, that the pattern matches; null if there is none. */
-export function examplePattern(source: string, isAllowed: Fits = () => true): string | null {
+/** A short text that the pattern matches, of characters of the alphabet, by default of all, the first ones preferred; null if there is none. */
+export function examplePattern(source: string, alphabet?: string): string | null {
   const compiled = statesOf(source);
   if (typeof compiled === "string") return null;
-  const last = BEYOND_16_BITS.test(source) ? 0x10ffff : 0xffff;
-  const characters = (fits: Fits) => findCharacter(last, (codePoint) => isAllowed(codePoint) && fits(codePoint));
-  // One character in the place of each state nearly always does; only assertions can make a difference between them.
-  return search(compiled, (fits) => [characters(fits)]) ?? search(compiled, (fits) => [true, false].map((kind) => characters((codePoint) => isWord(codePoint) === kind && fits(codePoint))));
+  if (alphabet !== undefined) return exampleOf(compiled, alphabet);
+  const short = exampleOf(compiled, charactersUpTo(0xff)) ?? exampleOf(compiled, charactersUpTo(0xffff));
+  return short ?? (BEYOND_16_BITS.test(source) ? exampleOf(compiled, charactersUpTo(0x10ffff)) : null);
 }
 
-/** What a class needs in which no shorter character fits. */
+/** What a pattern needs to match no shorter character. */
 const BEYOND_16_BITS = /[\u{10000}-\u{10ffff}]|\\u\{|\\u[dD]|\\[pP]/u;
+
+/** An alphabet: letters and digits first, control characters last, no halves of surrogate pairs. Made when first wanted: the largest takes 4 MB. */
+export function charactersUpTo(last: 0xff | 0xffff | 0x10ffff): string {
+  let made = ALPHABETS.get(last);
+  if (made === undefined) {
+    const usual = [[0x61, 0x61], [0x30, 0x30], [0x41, 0x41], [0x2d, 0x2d], [0x21, 0x7e], [0x20, 0x20]] as const;
+    made = "";
+    for (const [from, to] of [...usual, [0xa0, Math.min(last, 0xd7ff)], [0xe000, last], [0, 0x1f], [0x7f, 0x9f]] as const) {
+      for (let codePoint: number = from; codePoint <= to; codePoint++) made += String.fromCodePoint(codePoint);
+    }
+    ALPHABETS.set(last, made);
+  }
+  return made;
+}
+
+const ALPHABETS = new Map<number, string>();
+
+/** One character in the place of each state nearly always does; only assertions can make a difference between parts of words and others. */
+function exampleOf(compiled: States, alphabet: string): string | null {
+  return search(compiled, [alphabet]) ?? search(compiled, [alphabet.replace(/\W+/g, ""), alphabet.replace(/\w+/g, "")]);
+}
 
 /** No character, a part of a word, any other: what assertions tell apart. */
 const NEIGHBOURS = [-1, 0x61, 0x2d];
 
-function search({ states, start }: States, charactersFor: (fits: Fits) => readonly (number | null)[]): string | null {
+/** Puts the first character of each alphabet that fits in the place of a state. */
+function search({ states, start }: States, alphabets: readonly string[]): string | null {
+  const found = new Map<string, readonly number[]>();
+  const charactersFor = (text: string) => {
+    let characters = found.get(text);
+    if (characters === undefined) {
+      const one = new RegExp(text, "u");
+      characters = alphabets.flatMap((alphabet) => one.exec(alphabet)?.[0].codePointAt(0) ?? []);
+      found.set(text, characters);
+    }
+    return characters;
+  };
   // A text that leads to each state, by its last character and by what assertions let follow. A map is iterated over what is added meanwhile, too.
   const reached = new Map<string, { readonly index: number; readonly before: number; readonly after: readonly number[]; readonly text: string }>();
   const reach = (index: number, before: number, after: readonly number[], text: string) => {
@@ -55,9 +86,9 @@ function search({ states, start }: States, charactersFor: (fits: Fits) => readon
     if (state.kind === "fork") for (const next of state.next) reach(next, before, after, text);
     else if (state.kind === "assert") reach(state.next, before, after.filter((each) => holds(state.what, before, each)), text);
     else {
-      for (const found of charactersFor(state.fits)) {
-        const fitsHere = found !== null && after.some((each) => each >= 0 && isWord(each) === isWord(found));
-        if (fitsHere) reach(state.next, found, NEIGHBOURS, text + textOf(found));
+      for (const character of charactersFor(state.text)) {
+        const fitsHere = after.some((each) => each >= 0 && isWord(each) === isWord(character));
+        if (fitsHere) reach(state.next, character, NEIGHBOURS, text + textOf(character));
       }
     }
   }
@@ -65,13 +96,6 @@ function search({ states, start }: States, charactersFor: (fits: Fits) => readon
 }
 
 const textOf = (codePoint: number) => (codePoint < 0 ? "" : String.fromCodePoint(codePoint));
-
-/** Letters and digits first, control characters last, no halves of surrogate pairs. */
-function findCharacter(last: number, fits: Fits): number | null {
-  const RANGES = [[0x61, 0x61], [0x30, 0x30], [0x41, 0x41], [0x2d, 0x2d], [0x21, 0x7e], [0x20, 0x20], [0xa0, 0xd7ff], [0xe000, last], [0, 0x1f], [0x7f, 0x9f]] as const;
-  for (const [from, to] of RANGES) for (let codePoint = from as number; codePoint <= to; codePoint++) if (fits(codePoint)) return codePoint;
-  return null;
-}
 
 interface States {
   readonly states: readonly State[];
@@ -101,9 +125,9 @@ class Unsupported extends Error {}
 type Fits = (codePoint: number) => boolean;
 type Assertion = "start" | "end" | "boundary" | "no boundary";
 
-/** `next` is the number of the state that follows. */
+/** `next` is the number of the state that follows, `text` the part of the pattern. */
 type State =
-  | { readonly kind: "one"; readonly fits: Fits; readonly next: number }
+  | { readonly kind: "one"; readonly text: string; readonly fits: Fits; readonly next: number }
   | { readonly kind: "assert"; readonly what: Assertion; readonly next: number }
   | { readonly kind: "fork"; readonly next: number[] }
   | { readonly kind: "match" };
@@ -179,7 +203,7 @@ class Parser {
     const text = ONE.exec(rest)![0];
     this.#at += text.length;
     const fits = characterTest(text);
-    return (next) => this.#add({ kind: "one", fits, next });
+    return (next) => this.#add({ kind: "one", text, fits, next });
   }
 
   #add(state: State): number {

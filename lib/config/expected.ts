@@ -22,8 +22,8 @@ export const SECRET = { secret: (text: string) => text } as const;
 
 export const NULL: s.Schema<null, null> = define({ expects: "null", kinds: ["null"], check: () => null, jsonSchema: () => ({ type: "null" }) });
 
-/** Of texts that have only the characters that `isAllowed` allows: a pattern that matches none of them is an error. */
-export function matches(isAllowed?: (codePoint: number) => boolean): s.Schema<Matches, Matches> {
+/** Of texts of these characters, by default of all: a pattern that matches none of them is an error. */
+export function matches(alphabet?: string): s.Schema<Matches, Matches> {
   return {
     ...s.object({
       matches: s.string({
@@ -32,7 +32,7 @@ export function matches(isAllowed?: (codePoint: number) => boolean): s.Schema<Ma
         check(source) {
           const compiled = linearPattern(source);
           if (typeof compiled === "string") return `it ${compiled}`;
-          return examplePattern(source, isAllowed) === null ? "it matches no text that can stand here" : undefined;
+          return examplePattern(source, alphabet) === null ? "it matches no text that can stand here" : undefined;
         },
       }),
     }),

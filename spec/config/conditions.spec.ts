@@ -15,6 +15,12 @@ it("conditions are exact values, patterns, null and true, by headers, query and 
   });
 });
 
+it("a long pattern of characters that no header can have is an error, and found to be one within the time of a spec", () => {
+  const pattern = Array.from({ length: 100 }, (_, i) => `\\u{1f6${String(i).padStart(2, "0")}}`).join("|");
+  expect(issues({ headers: { A: { matches: pattern } } })).toEqual([expect.stringContaining("it matches no text that can stand here")]);
+  expect(issues({ query: { a: { matches: pattern } } })).toEqual([]);
+});
+
 const TEXT = "expected a text that a header can carry, without spaces at its ends, found a string";
 const UNTRUSTED = 'cannot be a condition: it counts only from proxies that "trusted_proxies" of "global" names, and there are none';
 const PATTERN = "expected a regular expression without lookaround and back references";
