@@ -23,6 +23,8 @@ export type ToWorker =
   | { readonly type: "announceStop" }
   /** Answered with "report". */
   | { readonly type: "report"; readonly extent: ReportExtent }
+  /** See `Listener.stopAccepting`; answered with "stopped". */
+  | { readonly type: "stopAccepting"; readonly lingerMs: number }
   /** See `Gateway.close`; answered with "closed". */
   | { readonly type: "close"; readonly graceMs: number };
 
@@ -44,6 +46,8 @@ export type ToMain =
   | { readonly type: "report"; readonly report: WorkerReport }
   /** Requests that upstreams failed. */
   | { readonly type: "failures"; readonly failures: readonly UpstreamFailures[] }
+  /** The worker accepts no connections any more. */
+  | { readonly type: "stopped" }
   | { readonly type: "closed"; readonly outcome: "drained" | "cut" };
 
 /** What a worker posts. Plugins may post to `parentPort`, too: a message of theirs is not under this name, whatever its members are. */

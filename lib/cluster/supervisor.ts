@@ -13,6 +13,7 @@ import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_reader.ts";
 import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
+import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
 import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Address, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 
@@ -51,6 +52,8 @@ interface Place {
   outcome: "drained" | "cut" | null;
   /** Called one after the other as its reports arrive. */
   awaited: (() => void)[];
+  /** Called once it has closed its ports. */
+  onStopped: (() => void) | null;
 }
 
 interface Answer {
@@ -98,7 +101,7 @@ export class Supervisor implements Followers {
     this.#words = new Int32Array(new SharedArrayBuffer((1 + 2 * count) * Int32Array.BYTES_PER_ELEMENT));
     this.#places = Array.from({ length: count }, (_, index) => ({
       ...{ index, worker: null, id: 0, state: "none", reason: null, looks: 0, silentLooks: 0, beats: 0, shortLives: 0, respawn: null, outcome: null },
-      awaited: [],
+      ...{ awaited: [], onStopped: null },
     }));
   }
 
@@ -193,15 +196,27 @@ export class Supervisor implements Followers {
   async close(graceMs: number): Promise<"drained" | "cut"> {
     this.#isClosing = true;
     for (const { respawn } of this.#places) if (respawn !== null) clearTimeout(respawn);
-    for (const place of this.#places) {
-      if (takesRequests(place)) place.worker!.postMessage({ type: "close", graceMs } satisfies ToWorker);
-      else void place.worker?.terminate();
-    }
+    for (const place of this.#places) if (!takesRequests(place)) void place.worker?.terminate();
     const late = setTimeout(() => this.#terminateAll(), graceMs + MOST_CLOSING_MS);
+    const begunAt = performance.now();
+    await waitAtMost(this.#stopAccepting(lingerOf(graceMs)), lingerOf(graceMs));
+    this.#broadcast({ type: "close", graceMs: Math.max(0, graceMs - (performance.now() - begunAt)) });
     if (this.#places.some(({ worker }) => worker !== null)) await new Promise<void>((resolve) => (this.#onAllEnded = both(this.#onAllEnded, resolve)));
     clearTimeout(late);
     for (const timer of this.#timers) clearInterval(timer);
     return this.#places.some(({ outcome }) => outcome === "cut") ? "cut" : "drained";
+  }
+
+  /**
+   * Closes the ports of all workers before one of them asks a client to leave: the client would connect again to a worker that still listens,
+   * just as that one closes its port too, and lose its request.
+   */
+  async #stopAccepting(lingerMs: number): Promise<void> {
+    const stopped = this.#places.filter(takesRequests).map((place) => {
+      place.worker!.postMessage({ type: "stopAccepting", lingerMs: lingerMs / 2 } satisfies ToWorker);
+      return new Promise<void>((resolve) => (place.onStopped = both(place.onStopped, resolve)));
+    });
+    await Promise.all(stopped);
   }
 
   #terminateAll(): void {
@@ -259,6 +274,8 @@ export class Supervisor implements Followers {
         return place.awaited.shift()?.();
       case "failures":
         return this.#parts!.runtime.addFailures(message.failures);
+      case "stopped":
+        return place.onStopped?.();
       case "closed":
         place.outcome = message.outcome;
     }
@@ -295,6 +312,7 @@ export class Supervisor implements Followers {
     this.#parts!.runtime.forget(id, index);
     this.#parts!.reports.forget(index);
     for (const resolve of place.awaited.splice(0)) resolve();
+    place.onStopped?.();
     this.#changed();
     const answer = this.#answers.get(place);
     this.#answers.delete(place);

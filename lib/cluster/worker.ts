@@ -90,8 +90,10 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Pr
       return listener.useTicketKey(asBuffer(message.key));
     case "announceStop":
       return gateway.announceStop();
+    // Not awaited, as the next: a further "close" may shorten the grace.
+    case "stopAccepting":
+      return void listener.stopAccepting(message.lingerMs).then(() => send({ type: "stopped" }));
     case "close":
-      // Not awaited: a further one may shorten the grace.
       void gateway.close(message.graceMs).then(end);
   }
 }

@@ -15,6 +15,8 @@ import type { State } from "./status.ts";
 
 /** How long `close` keeps idle connections open for a request that is already on its way. In milliseconds. */
 const IDLE_LINGER_MS = 1_000;
+/** The same under a grace of this many milliseconds: at most half of it. */
+export const lingerOf = (graceMs: number) => Math.min(IDLE_LINGER_MS, graceMs / 2);
 /** Plugins that never answer, or never close what they hold, must not delay `close` for ever. In milliseconds. */
 const MOST_CUTTING_MS = 1_000;
 
@@ -68,7 +70,7 @@ export class Shutdown {
     const { followers } = this.#parts.configuration;
     // The workers drain and cut; this thread has to outlive them.
     const following = followers?.close(graceMs) ?? Promise.resolve("drained");
-    this.#closing ??= this.#close(Math.min(IDLE_LINGER_MS, graceMs / 2), following);
+    this.#closing ??= this.#close(lingerOf(graceMs), following);
     // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
     const timer = followers === null ? setTimeout(this.#cut, Math.min(graceMs, LONGEST_TIMER_MS)) : undefined;
     return this.#closing.finally(() => clearTimeout(timer));

@@ -76,6 +76,8 @@ export class Listener {
   /** How many connections have been accepted. */
   #accepted = 0;
   #isStopAnnounced = false;
+  /** Set once `stopAccepting` was called: resolves when the ports are closed. */
+  #stopped: Promise<void> | null = null;
   #onAllClosed: (() => void) | null = null;
 
   constructor(options: ListenerOptions) {
@@ -159,15 +161,24 @@ export class Listener {
     this.#sendAway(true);
   }
 
+  /** Closes the ports, within `lingerMs` where clients were asked to reconnect. Connections stay open, and no client is asked to leave. */
+  stopAccepting(lingerMs: number): Promise<void> {
+    return (this.#stopped ??= this.#stopAccepting(lingerMs));
+  }
+
+  async #stopAccepting(lingerMs: number): Promise<void> {
+    // A client that is asked to reconnect while the port is open must not do so just as the port closes.
+    if (this.#isStopAnnounced) this.#sendAway(false);
+    if (lingerMs > 0 && this.#servers.length > 0) await this.#acceptWaiting(lingerMs);
+    for (const server of this.#servers) server.close();
+  }
+
   /**
    * Stops accepting. Each connection ends after its last reply, an idle one `lingerMs` after the last reply on any. Resolves when all have
    * ended.
    */
   async drain(lingerMs: number): Promise<void> {
-    // A client that is asked to reconnect while the port is open must not do so just as the port closes.
-    if (this.#isStopAnnounced) this.#sendAway(false);
-    if (lingerMs > 0 && this.#servers.length > 0) await this.#acceptWaiting(lingerMs);
-    for (const server of this.#servers) server.close();
+    await this.stopAccepting(lingerMs);
     this.#http2.drain();
     for (const codec of Object.values(this.#http1)) codec.drain(lingerMs);
     if (lingerMs === 0) this.#endSilent();

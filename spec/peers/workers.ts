@@ -65,6 +65,7 @@ const FAULTS = {
   "?exit": () => process.exit(3),
   "?throw": () => setImmediate(() => { throw new Error("thrown by the probe"); }),
   "?hang": () => { for (;;); },
+  "?busy": () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300),
   // Numbers that the garbage collector need not look through, and an event loop that turns: the thread has to be full before it seems to hang.
   "?memory": async () => { for (;;) { kept.push(new Array(10_000).fill(0.5)); await new Promise(setImmediate); } },
   "?post": () => [null, undefined, 1, "text", {}, { type: "unknown" }, { type: "log" }, { type: "access", lines: 1 }, { type: "report" }, { type: "failures" }, { type: "failed" }, { type: "compiled" }].forEach((message) => parentPort.postMessage(message)),

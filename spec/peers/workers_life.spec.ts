@@ -8,7 +8,7 @@ import { backend, oneService } from "../support/gateway.ts";
 import { keptClient, over } from "../support/kept_client.ts";
 import { emptyFolder, logLines } from "../support/process.ts";
 import { RELEASES } from "./nodes.ts";
-import { probeModule, withWorkers, workerOf } from "./workers.ts";
+import { clientOn, probeModule, withWorkers, workerOf, workersOn } from "./workers.ts";
 
 describe.each(RELEASES)("two workers on Node %i", (release) => {
   it.each(["0", "1"])("that are told to end under load with PRE_STOP_DELAY_S=%s fail no request of clients that move to another gateway", async (PRE_STOP_DELAY_S) => {
@@ -24,6 +24,21 @@ describe.each(RELEASES)("two workers on Node %i", (release) => {
     expect(under.failures).toEqual([]);
     expect(first.stderr()).not.toContain("worker has ended");
     expect(logLines(first.stderr()).at(-1)).toMatchObject({ message: "stopped" });
+  });
+
+  it("ask no client to leave while one of them, which is busy, still listens", async () => {
+    const { port } = await backend();
+    const running = await withWorkers(oneService(port, { plugins: [{ name: "probe" }] }, { plugin_modules: [probeModule()] }), { release });
+    const [other, one] = await workersOn(running.port, 2);
+    const [busy, free] = [await clientOn(running.port, (worker) => worker === other), await clientOn(running.port, (worker) => worker === one)];
+    const late = busy.ask("/a/x?busy");
+    running.child.kill("SIGTERM");
+    await running.says("SIGTERM: draining");
+    while ((await free.ask("/a/x")).headers.connection !== "close");
+    await expect(keptClient(running.port)).rejects.toThrow("ECONNREFUSED");
+    expect((await late).status).toBe(200);
+    busy.close();
+    expect(await running.ended).toMatchObject({ code: 0, signal: null });
   });
 
   it("write whole lines to one access log on a pipe: one for each request, however long", async () => {
