@@ -173,11 +173,12 @@ export class Health implements UpstreamHealth {
     this.#active = found;
     this.#activeSince = this.#options.clock.wall();
     this.#activeReason = failure;
+    if (before === "unhealthy") this.#startSlowly();
+    this.#decide();
+    // Only now: what the log says holds already.
     const { log, service, upstream } = this.#options;
     if (failure !== null) log.warn("upstream unhealthy: its checks fail", { service, upstream, reason: failure });
     else log.info("upstream healthy: its checks pass", { service, upstream });
-    if (before === "unhealthy") this.#startSlowly();
-    this.#decide();
   }
 
   get report(): HealthReport {
@@ -202,16 +203,16 @@ export class Health implements UpstreamHealth {
     this.#failures = [];
     const since = clock.wall();
     this.#ejection = { timer: clock.after(ms, () => this.#return()), since, until: since + ms, reason };
-    log.warn("upstream ejected: it fails requests", { service, upstream, reason, failures: maxFailures, within_ms: windowMs, for_ms: ms });
     this.#decide();
+    log.warn("upstream ejected: it fails requests", { service, upstream, reason, failures: maxFailures, within_ms: windowMs, for_ms: ms });
   }
 
   #return(): void {
     this.#endEjection();
-    const { log, service, upstream } = this.#options;
-    log.info("upstream back: its ejection is over", { service, upstream });
     this.#startSlowly();
     this.#decide();
+    const { log, service, upstream } = this.#options;
+    log.info("upstream back: its ejection is over", { service, upstream });
   }
 
   #endEjection(): void {

@@ -67,6 +67,21 @@ describe("active checks", () => {
   });
 });
 
+it("the log speaks of a change only once it has been told to all, who may be other threads", () => {
+  const told: boolean[] = [];
+  const seen: unknown[] = [];
+  const note = (message: string) => void seen.push([message.split(":")[0], told.at(-1)]);
+  const log = { ...madeUpTools().log, warn: note, info: note };
+  const clock = manualClock();
+  const health: Health = new Health({ clock, log, service: "s", upstream: "u", mayEject: () => true, changed: () => void told.push(health.usable) });
+  health.configure({ active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { ...PASSIVE, maxFailures: 1 } });
+  health.checked("status 500");
+  health.checked(null);
+  health.failed("connect ECONNREFUSED");
+  clock.advance(100);
+  expect(seen).toEqual([["upstream unhealthy", false], ["upstream healthy", true], ["upstream ejected", false], ["upstream back", true]]);
+});
+
 describe("passive checks", () => {
   it("passive checks eject an upstream for eject_ms after max_failures within the window", () => {
     const { health, fail, clock, said } = bench();
