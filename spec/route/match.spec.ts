@@ -167,7 +167,7 @@ describe("checkRoutes", () => {
 });
 
 function proofOf(entries: readonly Entry[]): Proof<Target> {
-  const steps = proveRoutes(entries, ({ guards }) => guards);
+  const steps = proveRoutes(entries, { guardsOf: ({ guards }) => guards });
   for (;;) {
     const { done, value } = steps.next();
     if (done) return value;
