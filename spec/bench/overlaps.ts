@@ -4,7 +4,6 @@
 import { proveRoutes } from "../../lib/route/overlaps.ts";
 import type { TableEntry } from "../../lib/route/table.ts";
 import type { Destination } from "../../lib/route/upstream_overlaps.ts";
-import type { Destination } from "../../lib/route/upstream_overlaps.ts";
 import { markdown, median, verdictTable } from "./figures.ts";
 
 const COUNT = 10_000;
