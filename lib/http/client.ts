@@ -156,18 +156,14 @@ export class HttpClient implements Client {
       reject(new ClientFailure(kind, message, head, code));
     };
     const cancel = () => fail("cancelled", "the request was given up");
-    const expire = () => (waitedForConnection ? fail("saturated", `no answer within ${timeoutMs} ms, some of them spent waiting for a connection of the pool`) : fail("timeout", `no answer within ${timeoutMs} ms`));
+    const expire = () => fail(waitedForConnection ? "saturated" : "timeout", `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`);
     // An answer that has arrived while this process was busy is read first.
     const timer = this.#clock.after(timeoutMs, () => void setImmediate(expire));
     if (signal?.aborted) return cancel();
     signal?.addEventListener("abort", cancel);
     const send = (): void => {
-      let asked: ClientRequest;
-      try {
-        asked = this.#request(options, url, method);
-      } catch (error) {
-        return fail("unsendable", (error as Error).message); // headers that HTTP cannot carry
-      }
+      const asked = this.#request(options, url, method);
+      if (asked instanceof Error) return fail("unsendable", asked.message);
       request = asked;
       asked.on("response", (response) => {
         head = response;
@@ -192,9 +188,7 @@ export class HttpClient implements Client {
         }
         fail(kindOf(error), connectFailure(error), error.code);
       });
-      asked.on("close", () => {
-        if (asked === request) fail("unreachable", "the connection closed before an answer");
-      });
+      asked.on("close", () => void (asked === request && fail("unreachable", "the connection closed before an answer")));
       asked.end(options.body);
       // Behind the tick in which Node gives the request its connection, where there is one.
       process.nextTick(() => (waitedForConnection ||= asked.socket === null));
@@ -202,22 +196,20 @@ export class HttpClient implements Client {
     send();
   }
 
-  #request({ headers = [], body, target }: ClientRequestOptions, url: URL, method: string): ClientRequest {
+  /** Returns an error if HTTP cannot carry the headers. */
+  #request({ headers = [], body, target }: ClientRequestOptions, url: URL, method: string): ClientRequest | Error {
     const list = ["Host", url.host, ...headers];
     if (body !== undefined || !BODILESS.has(method)) list.push("Content-Length", String(body?.length ?? 0));
     const { host, port } = destinationOf(url, this.#why);
     const scheme = url.protocol === "https:" ? "https:" : "http:";
     const agent = (this.#agents[scheme] ??= this.#egress.agent(this.#why, scheme, scheme === "https:" ? { ...this.#options, ...agentTls(this.#tls) } : this.#options));
-    return requestBy(agent, {
-      method,
-      host,
-      port,
-      path: target ?? url.pathname + url.search,
+    const path = target ?? url.pathname + url.search;
+    try {
       // Flat, as node takes them too.
-      headers: list as unknown as OutgoingHttpHeaders,
-      setHost: false,
-      maxHeaderSize: MAX_HEAD_BYTES,
-    });
+      return requestBy(agent, { method, host, port, path, headers: list as unknown as OutgoingHttpHeaders, setHost: false, maxHeaderSize: MAX_HEAD_BYTES });
+    } catch (error) {
+      return error as Error;
+    }
   }
 
   #dropIdle(): void {
