@@ -43,7 +43,7 @@ export interface Started {
   readonly workers: number;
 }
 
-export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "configKeyFile" | "accessLog"> {
+export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "configKeyFile" | "tests" | "accessLog"> {
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
