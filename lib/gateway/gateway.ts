@@ -23,7 +23,7 @@ import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
-import type { Explanation, Question } from "./explain.ts";
+import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
 import { mounted, type Mounted } from "./mounted.ts";
@@ -211,6 +211,12 @@ export class Gateway {
   async explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
     const { explain } = await ON_DEMAND.explain();
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
+  }
+
+  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
+  async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
+    const { routePlugins } = await ON_DEMAND.explain();
+    return routePlugins({ service, route }, this.maskedConfig, this.#configuration.snapshot.kinds);
   }
 
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
