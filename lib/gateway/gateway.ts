@@ -3,7 +3,8 @@
  */
 import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
-import { systemClock, type Clock } from "../base/clock.ts";
+import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
@@ -327,12 +328,15 @@ export class Gateway {
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   async inject(request: InjectRequest): Promise<InjectResponse> {
     const inbound = injected(request, this.#configuration.receiving);
+    // No client's connection keeps the process alive, as for other requests.
+    const held = setInterval(ignore, LONGEST_TIMER_MS);
     try {
       return await collected(inbound, await this.#requests.serve(inbound));
     } catch (error) {
       inbound.call.fail("upstream_reset", (error as Error).message);
       throw error;
     } finally {
+      clearInterval(held);
       inbound.call.close();
       inbound.body?.destroy();
       this.#requests.ended(inbound);
