@@ -1,9 +1,8 @@
 /**
  * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
  */
-import { RouteMeter, type Metrics } from "./metrics.ts";
+import { readCounts, RouteMeter, type Metrics } from "./metrics.ts";
 import { PluginMeter } from "./plugin_meter.ts";
-import { readCounts } from "./recent.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
 
 /** Moves all counts into a report: it has what was counted since the last one. Nothing else reads them in a worker. */

@@ -3,8 +3,7 @@
  * steps of five seconds (`metrics.ts`), and added up on each read.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import type { Metrics } from "./metrics.ts";
-import { STATUSES, Tally, WINDOW_STEPS, type Recent } from "./recent.ts";
+import { STATUSES, Tally, WINDOW_STEPS, type Metrics, type Recent } from "./metrics.ts";
 
 const STEP_MS = 5_000;
 /** 15 minutes. */
@@ -30,7 +29,7 @@ export interface Figures extends TryFigures {
   readonly statusesPerS: StatusCounts;
 }
 
-export type StatusCounts = Readonly<Partial<Record<(typeof STATUSES)[number], number>>>;
+export type StatusCounts = Readonly<Partial<Record<Exclude<(typeof STATUSES)[number], "">, number>>>;
 
 /** One step of the history: counts of the whole step. */
 export interface Point {
@@ -222,7 +221,10 @@ function stepFigures(sum: Tally): Omit<Point, "at"> {
 }
 
 function statusesOf({ statuses }: Tally, of: (count: number) => number): StatusCounts {
-  return Object.fromEntries(STATUSES.flatMap((name, i) => ((statuses?.[i] ?? 0) === 0 ? [] : [[name, of(statuses![i]!)]])));
+  const counts = new Map(STATUSES.map((name, i) => [name, statuses?.[i] ?? 0]));
+  const refused = (["401", "403", "404"] as const).reduce((sum, name) => sum + counts.get(name)!, 0);
+  counts.set("4xx", counts.get("4xx")! + refused).delete("");
+  return Object.fromEntries([...counts].filter(([, count]) => count > 0).map(([name, count]) => [name, of(count)]));
 }
 
 function quantiles(sum: Tally): Pick<Figures, "p50Ms" | "p95Ms" | "p99Ms"> {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { exposition, type Family } from "../../lib/observe/exposition.ts";
-import { Recent } from "../../lib/observe/recent.ts";
+import { Recent } from "../../lib/observe/metrics.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 
 const timed = new Recent();
