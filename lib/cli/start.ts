@@ -184,6 +184,7 @@ async function openAdmin(settings: Settings, { gateway, tls, reload, log }: Admi
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
         explain: (question, secrets) => gateway.explain(question, secrets),
+        routePlugins: (service, route) => gateway.routePlugins(service, route),
         tests: () => gateway.lastTests,
         metrics: () => gateway.metricsStream(),
         reload,

@@ -3,7 +3,8 @@
  */
 import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
-import { systemClock, type Clock } from "../base/clock.ts";
+import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
@@ -23,7 +24,7 @@ import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
-import type { Explanation, Question } from "./explain.ts";
+import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
 import { mounted, type Mounted } from "./mounted.ts";
@@ -213,6 +214,12 @@ export class Gateway {
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
+  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
+  async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
+    const { routePlugins } = await ON_DEMAND.explain();
+    return routePlugins({ service, route }, this.maskedConfig, this.#configuration.snapshot.kinds);
+  }
+
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
   metrics(): string {
     return exposition(this.#families());
@@ -321,12 +328,15 @@ export class Gateway {
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   async inject(request: InjectRequest): Promise<InjectResponse> {
     const inbound = injected(request, this.#configuration.receiving);
+    // No client's connection keeps the process alive, as for other requests.
+    const held = setInterval(ignore, LONGEST_TIMER_MS);
     try {
       return await collected(inbound, await this.#requests.serve(inbound));
     } catch (error) {
       inbound.call.fail("upstream_reset", (error as Error).message);
       throw error;
     } finally {
+      clearInterval(held);
       inbound.call.close();
       inbound.body?.destroy();
       this.#requests.ended(inbound);
