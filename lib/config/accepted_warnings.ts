@@ -13,6 +13,7 @@ export const ACCEPTABLE_WARNINGS = [
   "guard_fails_open",
   "plain_http_secret",
   "limit_by_any_header",
+  "redirect_loop",
 ] as const;
 
 export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];

@@ -155,6 +155,7 @@ export type WarningCode =
   | "guard_fails_open"
   | "plain_http_secret"
   | "limit_by_any_header"
+  | "redirect_loop"
   | "stale_acceptance"
   | "more";
 
