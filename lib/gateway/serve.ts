@@ -28,6 +28,8 @@ export interface ServeTools {
   readonly log: Log;
   /** Gets every request that is looked up in the route table. */
   readonly recent?: RecentRequests;
+  /** Removes sessions of the admin interface; null without one. */
+  readonly withoutSessions?: ((headers: HeaderList) => HeaderList) | null;
 }
 
 interface RequestsTools extends ServeTools {
@@ -224,7 +226,8 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
   notes.pattern = pattern;
 
   // 4. Describe the request to the plugins.
-  const { httpVersion, scheme, clientAddress, headers, body, trailers, upgrade } = inbound;
+  const { httpVersion, scheme, clientAddress, body, trailers, upgrade } = inbound;
+  const headers = tools.withoutSessions == null ? inbound.headers : tools.withoutSessions(inbound.headers);
   const exchange = new Exchange({
     call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
