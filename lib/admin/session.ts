@@ -4,8 +4,8 @@
 import { createHmac, randomBytes } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { signJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
-import { isSessionToken, SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../http/admin_cookie.ts";
-import { cookieValues, findCookie } from "../http/cookies.ts";
+import { SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../http/admin_cookie.ts";
+import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 
 export interface SessionOptions {
@@ -62,11 +62,14 @@ export class Sessions {
     return findCookie(headers, this.#options.cookie, (value) => this.#claimsOf(unquoted(value))) !== null;
   }
 
-  /** What a request without a live session has in its place: "foreign" is a cookie of this name that another program has set. */
-  insteadOfSession(headers: HeaderList): "none" | "ended" | "foreign" {
-    const values = cookieValues(headers, this.#options.cookie);
-    if (values.length === 0) return "none";
-    return values.some((value) => isSessionToken(unquoted(value))) ? "ended" : "foreign";
+  /** The name of the session cookie if the request has one that this gateway, since its start, has not issued; otherwise null. */
+  foreignCookie(headers: HeaderList): string | null {
+    const { cookie } = this.#options;
+    return findCookie(headers, cookie, (value) => {
+      if (value === "") return null;
+      const verdict = verifyJwt(unquoted(value), this.#key, { now: 0, issuer: SESSION_ISSUER, audience: SESSION_AUDIENCE });
+      return verdict.ok ? null : cookie;
+    });
   }
 
   /** Whether the Authorization header contains the token of a live session (RFC 6750). */
