@@ -96,7 +96,7 @@ export class Gateway {
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration({ ...options, modules }, parts, undefined, following);
-    const withoutSessions = options.adminCookie === undefined ? null : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
+    const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
     this.#requests = new Requests({ ...parts, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);

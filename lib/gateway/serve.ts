@@ -28,8 +28,8 @@ export interface ServeTools {
   readonly log: Log;
   /** Gets every request that is looked up in the route table. */
   readonly recent?: RecentRequests;
-  /** Removes sessions of the admin interface; null without one. */
-  readonly withoutSessions?: ((headers: HeaderList) => HeaderList) | null;
+  /** See `sessionRemover`. */
+  readonly withoutSessions?: ((headers: HeaderList) => HeaderList) | undefined;
 }
 
 interface RequestsTools extends ServeTools {
@@ -226,10 +226,9 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
   notes.pattern = pattern;
 
   // 4. Describe the request to the plugins.
-  const { httpVersion, scheme, clientAddress, body, trailers, upgrade } = inbound;
-  const headers = tools.withoutSessions == null ? inbound.headers : tools.withoutSessions(inbound.headers);
+  const { httpVersion, scheme, clientAddress, headers, body, trailers, upgrade } = inbound;
   const exchange = new Exchange({
-    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers, params,
+    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
   });
 
