@@ -7,7 +7,7 @@ import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
 
 export interface BodySource {
-  /** The reader has room again, or wants no more. */
+  /** `wantsBytes` may have changed. */
   readOn(): void;
 }
 
@@ -18,6 +18,7 @@ export class RequestBody extends Readable {
   received = 0;
   readonly #source: BodySource;
   readonly #maxBytes: number;
+  #hasRoom = true;
 
   /** `maxBytes` 0: no limit. */
   constructor(source: BodySource, maxBytes: number) {
@@ -28,15 +29,20 @@ export class RequestBody extends Readable {
     this.on("error", ignore);
   }
 
-  /** Adds what has arrived; false: the reader wants no more for now. */
-  arrived(bytes: Buffer): boolean {
+  /** Whether its reader has room for more, or wants none of it, so that the rest is discarded. */
+  get wantsBytes(): boolean {
+    return this.#hasRoom || this.destroyed;
+  }
+
+  /** Adds what has arrived. */
+  arrived(bytes: Buffer): void {
     this.received += bytes.length;
-    if (this.#maxBytes === 0 || this.received <= this.#maxBytes) return this.push(bytes);
-    this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
-    return true;
+    if (this.#maxBytes === 0 || this.received <= this.#maxBytes) this.#hasRoom = this.push(bytes);
+    else this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
   }
 
   override _read(): void {
+    this.#hasRoom = true;
     this.#source.readOn();
   }
 
