@@ -9,20 +9,18 @@
  * ```
  *
  * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that arrive while
- * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read. Whether it is read
- * follows from the state (`#wantsBytes`).
+ * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read (`#wantsBytes`).
  */
 import { randomUUID } from "node:crypto";
-import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { ERRORS, ignore } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
-import { clientErrorDetail, head as headText, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
+import { clientErrorDetail, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, watchUpload, type Limits } from "./limits.ts";
-import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
+import { endSoon, MAX_DISCARD_MS, MAX_QUIET_MS } from "./linger.ts";
 import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
@@ -36,10 +34,7 @@ export interface ConnectionServer extends Http1Options {
 
 type Phase = "idle" | "waiting" | "replying" | "discarding" | "over";
 
-/**
- * Whether the connection ends with the reply: because its client asked for that, because the gateway has decided it, or because it is not
- * known where the next request begins ("lost").
- */
+/** Whether the connection ends with the reply, and who wants that; "lost": where the next request begins is not known. */
 type Ending = "no" | "asked" | "decided" | "lost";
 
 export class ClientConnection implements RequestSink, Responder, BodySource {
@@ -67,9 +62,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #isContinued = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
-  /** Unwanted bytes of a body since the last look, and when the last ones arrived. */
-  #discarded = 0;
-  #discardedAt = 0;
   #endUpload: (() => void) | null = null;
 
   constructor(socket: Socket, server: ConnectionServer) {
@@ -90,7 +82,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#rest = null;
     if (this.#inbound === null || !this.#parser.isOver) return this.#read(all);
     this.#hold(all);
-    this.#readOrPause();
+    this.readOn();
   };
 
   /** Keeps bytes that are incomplete or behind the current request, unless no request behind it is served. */
@@ -100,13 +92,14 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     else if (this.#ending === "asked") this.#ending = "decided";
   }
 
-  /** Whether more bytes of the client are to be read: of a request that has not arrived, or of later ones as long as few wait. */
+  /** Whether more bytes are to be read: of a request that has not arrived, or of later ones as long as few wait. */
   get #wantsBytes(): boolean {
     if (this.#parser.isOver) return this.#rest === null || this.#rest.length <= MAX_AHEAD_BYTES;
-    return this.#body === null || (this.#body.wantsBytes && this.#discarded <= MAX_DISCARDED_PER_S);
+    return this.#body === null || this.#body.wantsBytes;
   }
 
-  #readOrPause(): void {
+  /** Reads or pauses the socket, as the state asks for. */
+  readOn(): void {
     const socket = this.#socket;
     if (this.#phase === "over" || this.#wantsBytes !== socket.isPaused()) return;
     if (socket.isPaused()) socket.resume();
@@ -116,6 +109,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #read(chunk: Buffer): void {
     this.#isReading = true;
     let rest = chunk;
+    let used: number;
     do {
       if (this.#phase === "idle" && this.#parser.isOver) {
         this.#parser.next();
@@ -123,15 +117,12 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       }
       const { limits, underscores } = this.#server.receiving();
       this.#limits = limits;
-      const used = this.#parser.read(rest, limits, underscores);
-      if (used < 0) {
-        this.#isReading = false;
-        return this.#refuse(this.#parser.fault!);
-      }
+      used = this.#parser.read(rest, limits, underscores);
       rest = used === rest.length ? NOTHING : rest.subarray(used);
       // A reply may have been sent meanwhile.
-    } while (rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
+    } while (used >= 0 && rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
     this.#isReading = false;
+    if (used < 0) return this.#refuse(this.#parser.fault!);
     if (this.#phase === "over") return;
     if (this.#phase === "idle") {
       // Each further part of a head must not extend its deadline.
@@ -140,7 +131,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
     if (rest.length > 0) this.#hold(rest);
     if (this.#rest === null) this.#pieces.forget();
-    this.#readOrPause();
+    this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
     if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
@@ -165,11 +156,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   }
 
   body(bytes: Buffer): void {
-    const body = this.#body;
-    if (this.#phase === "discarding" || body === null || body.destroyed) {
-      this.#discarded += bytes.length;
-      this.#discardedAt = this.#server.clock.now();
-    } else body.arrived(bytes);
+    this.#body?.arrived(bytes, this.#server.clock.now());
   }
 
   ended(): void {
@@ -182,10 +169,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#body.trailers = this.#parser.trailers;
       this.#body.push(null);
     }
-  }
-
-  readOn(): void {
-    this.#readOrPause();
   }
 
   #watchUpload(body: RequestBody, { call, headers }: Inbound): void {
@@ -208,8 +191,8 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   send(given: Reply): void {
     const inbound = this.#inbound;
     if (inbound === null || this.#phase !== "waiting") return discard(given);
-    const isSwitch = inbound.upgrade !== null && given.tunnel !== undefined;
-    const { call } = inbound;
+    const { call, upgrade } = inbound;
+    const isSwitch = upgrade !== null && given.tunnel !== undefined;
     const reply = sendableReply(call, inbound.headers, given);
     const body = bodyToSend(inbound.method, reply, true);
     const framing = framingOf(inbound, reply, body);
@@ -249,26 +232,25 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#endUpload = null;
     inbound.call.close();
     this.#server.ended(inbound);
-    // The reply may have been sent before the drain began: its client does not know of the drain.
+    // Its client does not know of a drain that began meanwhile.
     if (this.#server.drain.isLeaving) this.#server.drain.postpone();
     if (this.#ending !== "no") return this.#end();
     if (this.#parser.isOver) return this.#idle();
     this.#phase = "discarding";
-    this.#since = this.#discardedAt = this.#server.clock.now();
+    this.#since = this.#server.clock.now();
     // The reader of the body may hold a connection to the upstream while it waits for the rest.
     this.#body!.destroy();
-    this.#readOrPause();
+    this.readOn();
   };
 
   #idle(): void {
     this.#phase = "idle";
     this.#body = null;
     if (this.#isReading) return;
-    const rest = this.#rest;
     // Not at once: a client that pipelines could nest this call without limit.
-    if (rest !== null) process.nextTick(this.#readRest);
+    if (this.#rest !== null) process.nextTick(this.#readRest);
     else this.#since = this.#server.clock.now();
-    this.#readOrPause();
+    this.readOn();
   }
 
   readonly #readRest = (): void => {
@@ -279,15 +261,10 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   };
 
   readonly #inform = (status: number, headers: HeaderList): void => {
-    const socket = this.#socket;
     if (this.#phase !== "waiting") return;
-    if (status === 100) {
-      if (!this.#isContinued) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
-      this.#isContinued = true;
-    } else if (this.#inbound!.httpVersion !== "1.0" && !socket.writableNeedDrain) {
-      // A client that is behind with reading gets no hints: an upstream could send them without end.
-      socket.write(headText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
-    }
+    if (status !== 100) return this.#writer.inform(status, headers, this.#inbound!.httpVersion);
+    if (!this.#isContinued) this.#socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
+    this.#isContinued = true;
   };
 
   // Ending.
@@ -298,8 +275,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   /** Looks at the deadlines of this connection; called about once a second. */
   look(now: number): void {
-    this.#discarded = 0;
-    this.#readOrPause();
+    this.#body?.readMore();
     const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
     const waited = now - this.#since;
     const isLate = requestTimeoutMs > 0 && waited >= requestTimeoutMs;
@@ -308,7 +284,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       if (isKept && waited >= KEEP_ALIVE_MS) this.#socket.destroy();
       else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
     } else if (this.#phase === "discarding") {
-      if (waited >= MAX_DISCARD_MS || now - this.#discardedAt >= MAX_QUIET_MS) this.#socket.destroy();
+      if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS) this.#socket.destroy();
     } else if (this.#phase !== "over") {
       if (isLate && !this.#parser.isOver) return this.#tooLate("the request did not arrive in time");
       this.#writer.watchClient();
@@ -322,15 +298,13 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
    */
   #lookForClient(now: number): void {
     const { call, upgrade } = this.#inbound!;
-    const isPipelined = this.#phase === "waiting" && this.#parser.isOver && upgrade === null;
-    if (!isPipelined) {
+    if (this.#phase !== "waiting" || !this.#parser.isOver || upgrade !== null) {
       if (this.#socket.writableLength === 0) this.#socket.write(NOTHING);
-      return;
+    } else if (now - call.startedAt >= MAX_UNREAD_MS) {
+      this.#ending = "decided";
+      this.#rest = null;
+      this.readOn();
     }
-    if (now - call.startedAt < MAX_UNREAD_MS) return;
-    this.#ending = "decided";
-    this.#rest = null;
-    this.#readOrPause();
   }
 
   /** Closes the connection if it is idle; a request that has begun to arrive may finish. */

@@ -5,6 +5,7 @@ import { Readable } from "node:stream";
 import { Fault, ignore } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
+import { MAX_DISCARDED_PER_S } from "./linger.ts";
 
 export interface BodySource {
   /** `wantsBytes` may have changed. */
@@ -19,6 +20,9 @@ export class RequestBody extends Readable {
   readonly #source: BodySource;
   readonly #maxBytes: number;
   #hasRoom = true;
+  /** When bytes last arrived, and how many were discarded since the last `readMore`. */
+  arrivedAt = 0;
+  #discarded = 0;
 
   /** `maxBytes` 0: no limit. */
   constructor(source: BodySource, maxBytes: number) {
@@ -29,13 +33,21 @@ export class RequestBody extends Readable {
     this.on("error", ignore);
   }
 
-  /** Whether its reader has room for more, or wants none of it, so that the rest is discarded. */
+  /** Whether its reader has room for more. What arrives when the reader wants none is discarded, some of it in a second. */
   get wantsBytes(): boolean {
-    return this.#hasRoom || this.destroyed;
+    return this.destroyed ? this.#discarded <= MAX_DISCARDED_PER_S : this.#hasRoom;
+  }
+
+  /** To be called once a second. */
+  readMore(): void {
+    this.#discarded = 0;
+    this.#source.readOn();
   }
 
   /** Adds what has arrived. */
-  arrived(bytes: Buffer): void {
+  arrived(bytes: Buffer, now: number): void {
+    this.arrivedAt = now;
+    if (this.destroyed) return void (this.#discarded += bytes.length);
     this.received += bytes.length;
     if (this.#maxBytes === 0 || this.received <= this.#maxBytes) this.#hasRoom = this.push(bytes);
     else this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
