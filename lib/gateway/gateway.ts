@@ -96,7 +96,8 @@ export class Gateway {
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration({ ...options, modules }, parts, undefined, following);
-    this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
+    const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
+    this.#requests = new Requests({ ...parts, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const reporting = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans, process: this.#process };
@@ -237,12 +238,12 @@ export class Gateway {
   /**
    * Starts one listener; may be called several times. The first call runs the tests of the configuration, if it has some. Rejects with node's
    * error (EADDRINUSE, EACCES, …), with a `ConfigError` when a test fails or the access log's file cannot be opened, and once the gateway is
-   * being closed.
+   * being closed. Tests that only run out of time are logged.
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, fd, tls } = options;
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
-    await this.#configuration.prove();
+    await this.#configuration.prove("lenient");
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     try {
       this.#accessLog.start();
