@@ -189,6 +189,7 @@ export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
     password: PASSWORD,
     jwtSecret: SECRET,
     sessionTtlS: 3600,
+    cookie: "token",
     metricsToken: null,
     redactSecrets: false,
     corsOrigins: [UI],
