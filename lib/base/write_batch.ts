@@ -6,6 +6,7 @@
  */
 // Node's own function: the tests of an embedder may replace the global one to stop time, and nothing would be sent.
 import { setImmediate } from "node:timers";
+import { entry, reportEntryFault } from "./entry.ts";
 
 export class WriteBatch {
   #ready: (() => void)[] = [];
@@ -17,22 +18,31 @@ export class WriteBatch {
     this.#most = most;
   }
 
-  /** Calls `send` at the end of this round, or when `most` writes are ready. It must not throw. */
+  /** Calls `send` at the end of this round, or when `most` writes are ready. */
   add(send: () => void): void {
     if (this.#ready.push(send) >= this.#most) return this.now();
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    setImmediate(() => {
-      this.#isScheduled = false;
-      this.now();
-    });
+    setImmediate(this.#endRound);
   }
+
+  readonly #endRound = entry("the end of a round", () => {
+    this.#isScheduled = false;
+    this.now();
+  });
 
   /** Sends all that is ready, before the caller ends the connections. */
   now(): void {
     const batch = this.#ready;
     // Sending may add more.
     this.#ready = [];
-    for (const send of batch) send();
+    for (const send of batch) {
+      try {
+        send();
+      } catch (error) {
+        // The other writes are for other connections.
+        reportEntryFault(error, "a write");
+      }
+    }
   }
 }

@@ -14,6 +14,7 @@ import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
 import { ConfigError, ConfigReader, fileOf, readNoFile, readPlainFile } from "./config_reader.ts";
 import type { ConfigText, ConfigurationOptions, ReadConfig } from "./config_reader.ts";
+import { countFault } from "./faults.ts";
 import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
@@ -358,6 +359,7 @@ export class Configuration {
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
     logFault(this.#tools.log, call, error, link);
     const { name, scope } = link;
+    countFault(this.#tools.metrics, name);
     const { key, id, level, service, route } = scope;
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;

@@ -14,6 +14,7 @@
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
+import { entry } from "../base/entry.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
@@ -256,12 +257,12 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     if (this.#socket.isPaused()) this.#socket.resume();
   }
 
-  readonly #readRest = (): void => {
+  readonly #readRest = entry("pipelined bytes", () => {
     const rest = this.#rest;
     if (this.#phase !== "idle" || rest === null) return;
     this.#rest = null;
     this.#read(rest);
-  };
+  });
 
   readonly #inform = (status: number, headers: HeaderList): void => {
     const socket = this.#socket;

@@ -8,6 +8,7 @@ import type { Socket } from "node:net";
 import { setImmediate } from "node:timers";
 import { addressOf } from "../base/cidr.ts";
 import { DeadlineTimer, type Clock, type HasDeadline } from "../base/clock.ts";
+import { entry } from "../base/entry.ts";
 import type { Log } from "../base/log.ts";
 import { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
@@ -310,11 +311,11 @@ class Asked implements Command, HasDeadline {
   overdue(): void {
     this.#counters.deadlines.remove(this);
     // When this process was busy itself, the reply may be there: it is read before the next round of the event loop.
-    setImmediate(() => {
+    setImmediate(entry("a late reply of Redis", () => {
       if (this.#isSettled) return;
       this.#fail("timeout");
       this.#connection?.giveUp(`no answer within ${this.#counters.settings.timeoutMs} ms`);
-    });
+    }));
   }
 
   #fail(reason: Reason): void {

@@ -6,6 +6,7 @@ import type { Socket } from "node:net";
 import tls from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { http2Over } from "../base/egress.ts";
+import { entry } from "../base/entry.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Address } from "./addresses.ts";
@@ -332,9 +333,9 @@ export class Session {
  */
 function finishPendingStreams(session: ClientHttp2Session): void {
   const { destroy } = session;
-  const restore = () => {
+  const restore = entry("a GOAWAY", () => {
     session.destroy = destroy;
-  };
+  });
   session.destroy = () => {
     restore();
     session.close();

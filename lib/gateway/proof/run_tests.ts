@@ -2,6 +2,7 @@
  * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply with what it expects.
  */
 import { setMaxListeners } from "node:events";
+import { entry } from "../../base/entry.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Meter } from "../../base/linear_pattern.ts";
 import { manualClock } from "../../base/manual_clock.ts";
@@ -106,7 +107,7 @@ async function runTest(test: ConfigTest, bench: Bench, maxMs: number): Promise<C
   const trial = new Trial(test, bench);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<Compared>((resolve) => {
-    timer = setTimeout(() => resolve(failure(`no reply within ${inSeconds(maxMs)}: ${trial.whereabouts}`)), maxMs);
+    timer = setTimeout(entry("the end of a test", () => resolve(failure(`no reply within ${inSeconds(maxMs)}: ${trial.whereabouts}`))), maxMs);
   });
   try {
     return await Promise.race([trial.run(), late, bench.stopped]);
