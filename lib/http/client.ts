@@ -7,6 +7,7 @@ import type { AgentOptions as TlsAgentOptions } from "node:https";
 import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
+import { entry } from "../base/entry.ts";
 import { destinationOf, requestBy, type Egress } from "../base/egress.ts";
 import { connectFailure } from "../base/errors.ts";
 import { BODILESS } from "./body.ts";
@@ -156,7 +157,9 @@ export class HttpClient implements Client {
       reject(new ClientFailure(kind, message, head, code));
     };
     const cancel = () => fail("cancelled", "the request was given up");
-    const expire = () => fail(waitedForConnection ? "saturated" : "timeout", `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`);
+    const expire = entry("a late answer", () => {
+      fail(waitedForConnection ? "saturated" : "timeout", `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`);
+    });
     // An answer that has arrived while this process was busy is read first.
     const timer = this.#clock.after(timeoutMs, () => void setImmediate(expire));
     if (signal?.aborted) return cancel();
