@@ -1,7 +1,7 @@
 /**
  * Time as an argument, so that specs can set it: a monotonic clock, the wall clock, timers, and one timer for many deadlines.
  */
-import { entry, reportEntryFault } from "./entry.ts";
+import { entry, reportEntryFault } from "./event_loop.ts";
 
 export interface Timer {
   cancel(): void;
@@ -25,12 +25,8 @@ export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
   after(ms, run) {
-    const handle = setTimeout(entry("a timer", run), ms);
-    handle.unref();
-    return {
-      cancel: () => clearTimeout(handle),
-      restart: () => void handle.refresh(),
-    };
+    const handle = setTimeout(entry("a timer", run), ms).unref();
+    return { cancel: () => clearTimeout(handle), restart: () => void handle.refresh() };
   },
 };
 

@@ -9,7 +9,7 @@ import https from "node:https";
 import net, { type Socket, type TcpNetConnectOpts } from "node:net";
 import type { Duplex } from "node:stream";
 import tls, { type ConnectionOptions } from "node:tls";
-import { entry, guarded } from "./entry.ts";
+import { entry, guarded } from "./event_loop.ts";
 
 /** A server that the program may connect to. */
 export interface Destination {

@@ -1,7 +1,7 @@
 /**
  * Divides long work into slices: each turn of the event loop runs one slice of every waiting task, in order of arrival.
  */
-import { entry } from "./entry.ts";
+import { entry } from "./event_loop.ts";
 
 /** Resolves when the next slice may run. */
 export type NextTimeSlice = () => Promise<void>;

@@ -1,7 +1,7 @@
 /**
  * Waits for the signal that ends the program, SIGTERM, or SIGINT from a keyboard, and drains the gateway.
  */
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../gateway/gateway.ts";

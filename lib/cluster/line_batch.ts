@@ -1,7 +1,7 @@
 /**
  * Collects lines of the access log, so that a message carries many of them.
  */
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 
 /** Lines wait this long for others, or until this many characters have arrived. */
 const HOLD_MS = 50;

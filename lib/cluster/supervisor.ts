@@ -7,7 +7,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { Worker } from "node:worker_threads";
 import { waitAtMost } from "../base/clock.ts";
-import { entry, guarded } from "../base/entry.ts";
+import { entry, guarded } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";

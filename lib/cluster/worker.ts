@@ -2,7 +2,7 @@
  * A worker: the thread that serves requests. Does what the main thread asks by message, and reads no file.
  */
 import { parentPort, workerData } from "node:worker_threads";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";

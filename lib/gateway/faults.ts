@@ -2,7 +2,7 @@
  * Attributes faults that no request answers for, by their stacks, to a plugin module or to the gateway; logs and counts them.
  */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { ENTRY_FAULTS, type EntryFault } from "../base/entry.ts";
+import { ENTRY_FAULTS, type EntryFault } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -10,7 +10,7 @@ import type { Metrics } from "../observe/metrics.ts";
 /** Called with the name of a plugin module for each of its faults. */
 type CountFault = (module: string) => void;
 
-/** Answers for the entries of this thread (`base/entry.ts`), until the function returned is called. */
+/** Answers for the entries of this thread (`base/event_loop.ts`), until the function returned is called. */
 export function answerForEntries(log: Log, count: CountFault): () => void {
   const onFault = (message: unknown) => {
     const fault = message as EntryFault;

@@ -6,7 +6,7 @@
  * code that it fetches that way or by `node:module`, `node:vm` and the like: a module is trusted with all that the process may do.
  */
 import { pathToFileURL } from "node:url";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { PluginModule } from "../config/model.ts";
 import { kindProblem, kit } from "../plugins/kit.ts";

@@ -3,7 +3,7 @@
  */
 import type { Duplex } from "node:stream";
 import { LONGEST_TIMER_MS, waitAtMost } from "../base/clock.ts";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import type { Metrics } from "../observe/metrics.ts";

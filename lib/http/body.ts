@@ -2,7 +2,7 @@
  * Moves bodies from streams to sinks with back-pressure, and checks, limits and counts them on the way.
  */
 import { PassThrough, Readable, type Writable } from "node:stream";
-import { entry, guarded, GuardedReadable } from "../base/entry.ts";
+import { entry, guarded, GuardedReadable } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 

@@ -7,7 +7,7 @@ import type { AgentOptions as TlsAgentOptions } from "node:https";
 import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { destinationOf, requestBy, type Egress } from "../base/egress.ts";
 import { connectFailure } from "../base/errors.ts";
 import { BODILESS } from "./body.ts";

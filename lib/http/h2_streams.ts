@@ -3,7 +3,7 @@
  */
 import type { ClientHttp2Stream, Http2Session, Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 
 /**
  * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if it were complete (probed with Node

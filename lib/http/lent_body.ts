@@ -6,7 +6,7 @@
  * stream has no reader and no listener, so no other code can hold bytes that a later response overwrites.
  */
 import { Readable } from "node:stream";
-import { GuardedReadable } from "../base/entry.ts";
+import { GuardedReadable } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 
 export class LentBody extends GuardedReadable {

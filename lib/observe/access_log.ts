@@ -2,7 +2,7 @@
  * The access log: decides which requests get a line, and where the lines go.
  */
 import type { Clock } from "../base/clock.ts";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { RequestFacts } from "../http/request_facts.ts";

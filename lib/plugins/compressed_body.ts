@@ -3,7 +3,7 @@
  */
 import { pipeline, type Readable, type Transform } from "node:stream";
 import zlib from "node:zlib";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 
 export type Coding = "zstd" | "br" | "gzip";

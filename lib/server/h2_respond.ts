@@ -3,7 +3,7 @@
  */
 import http2, { type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { Readable } from "node:stream";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import type { Call } from "../http/exchange.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";

@@ -4,7 +4,7 @@
 import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, type ServerOptions } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
-import { entry, guarded } from "../base/entry.ts";
+import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";

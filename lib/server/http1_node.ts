@@ -6,7 +6,7 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import { guarded } from "../base/entry.ts";
+import { guarded } from "../base/event_loop.ts";
 import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";

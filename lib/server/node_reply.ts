@@ -4,8 +4,8 @@
 import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { entry } from "../base/entry.ts";
-import type { WriteBatch } from "../base/write_batch.ts";
+import { entry } from "../base/event_loop.ts";
+import type { WriteBatch } from "../base/event_loop.ts";
 import type { Call } from "../http/exchange.ts";
 import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";

@@ -3,7 +3,7 @@
  * that changes something is over before the next one begins (RFC 9112 §9.3.2).
  */
 import type { Duplex } from "node:stream";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 
 /** Requests of one connection that wait before its socket is left unread. */
 const MAX_WAITING = 64;

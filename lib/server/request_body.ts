@@ -1,7 +1,7 @@
 /**
  * The body of a request while it arrives on a connection of our own codec, with back-pressure and within its limit.
  */
-import { GuardedReadable } from "../base/entry.ts";
+import { GuardedReadable } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";

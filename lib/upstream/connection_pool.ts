@@ -4,7 +4,7 @@
 import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
 import { connect, type ConnectTarget, tlsOptions, type UpstreamTls } from "./connect.ts";

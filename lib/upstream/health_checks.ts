@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { http2Over, requestOver } from "../base/egress.ts";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { connectFailure, ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import { connect, readyEvent, tlsOptions } from "./connect.ts";

@@ -2,7 +2,7 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
-import { GuardedReadable } from "../base/entry.ts";
+import { GuardedReadable } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";

@@ -3,7 +3,7 @@
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders } from "node:http2";
 import type { Timer } from "../base/clock.ts";
-import { guarded } from "../base/entry.ts";
+import { guarded } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import { sinkOf } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";

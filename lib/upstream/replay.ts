@@ -2,7 +2,7 @@
  * A request's body that can be sent more than once: bytes that were read are kept, up to a limit, until no other try can follow.
  */
 import { Readable } from "node:stream";
-import { GuardedReadable } from "../base/entry.ts";
+import { GuardedReadable } from "../base/event_loop.ts";
 
 /** The memory that all kept bodies together may take. */
 export class ReplayMemory {

@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import tls from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { http2Over } from "../base/egress.ts";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
 import type { Reply } from "../http/reply.ts";

@@ -3,7 +3,7 @@
  * failures to the main thread.
  */
 import type { Clock } from "../base/clock.ts";
-import { entry } from "../base/entry.ts";
+import { entry } from "../base/event_loop.ts";
 import { slowShare, type Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 
 /** A 32-bit word, the state, and a 64-bit cell: when a slow start began, on the monotonic clock; 0: none. */

@@ -1,6 +1,6 @@
-/** Fails the spec for every fault at an entry (`lib/base/entry.ts`) that it does not expect: the gateway survives them, and a silent log would hide them. */
+/** Fails the spec for every fault at an entry (`lib/base/event_loop.ts`) that it does not expect: the gateway survives them, and a silent log would hide them. */
 import { subscribe } from "node:diagnostics_channel";
-import { ENTRY_FAULTS, type EntryFault } from "../../lib/base/entry.ts";
+import { ENTRY_FAULTS, type EntryFault } from "../../lib/base/event_loop.ts";
 import { onTestFinished } from "vitest";
 
 let expected: EntryFault[] | null = null;

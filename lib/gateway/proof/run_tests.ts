@@ -2,7 +2,7 @@
  * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply with what it expects.
  */
 import { setMaxListeners } from "node:events";
-import { entry } from "../../base/entry.ts";
+import { entry } from "../../base/event_loop.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Meter } from "../../base/linear_pattern.ts";
 import { manualClock } from "../../base/manual_clock.ts";

@@ -7,7 +7,7 @@
  */
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { GuardedReadable } from "../../base/entry.ts";
+import { GuardedReadable } from "../../base/event_loop.ts";
 import { Fault, ignore } from "../../base/errors.ts";
 import type { CacheStore } from "./store.ts";
 

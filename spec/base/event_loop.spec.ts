@@ -1,8 +1,8 @@
 import { EventEmitter } from "node:events";
 import { expect, it } from "vitest";
 import { DeadlineTimer, systemClock, type HasDeadline } from "../../lib/base/clock.ts";
-import { entry, guarded } from "../../lib/base/entry.ts";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { entry, guarded } from "../../lib/base/event_loop.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { manualClock } from "../support/clock.ts";
 import { expectEntryFaults } from "../support/entry_faults.ts";
 import { eventually } from "../support/raw_client.ts";
