@@ -207,7 +207,7 @@ describe("what an auditor has to trust", () => {
     const own = sources.filter(({ path }) => !path.startsWith("lib/manager/assets/"));
     const unguarded = ({ path, code }: { readonly path: string; readonly code: string }) => {
       const calls = [...code.matchAll(/(?:(?<![\w.#])(?:setTimeout|setInterval|setImmediate|queueMicrotask)|process\.nextTick)\(([^,()]*)/g)];
-      const isEntry = (given: string) => ["entry", "resolve", "ignore"].includes(given) || new RegExp(`(?:const |readonly )${given.replace("this.", "")} = entry\\(`).test(code);
+      const isEntry = (given: string) => ["entry", "resolve", "ignore"].includes(given) || [code, ...own.map((each) => each.code)].some((each) => new RegExp(`(?:const |readonly )${given.split(".").at(-1)!} = entry\\(`).test(each));
       return calls.map(([, given]) => given!.trim()).filter((given) => !isEntry(given)).map((given) => `${path}: ${given}`);
     };
     expect(unguarded({ path: "x", code: "setTimeout(() => f(), 1); process.nextTick(this.#f, 2); setImmediate(entry(g)); socket.setTimeout(1);" })).toEqual(["x: ", "x: this.#f"]);

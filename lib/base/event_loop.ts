@@ -99,12 +99,10 @@ export class WriteBatch {
 
   readonly #endRound = entry("the end of a round", () => this.now());
 
-  /** Sends all that is ready, before the caller ends the connections. */
+  /** Sends all that is ready, before the caller ends the connections. Sending may add more; writes are for different connections, so each may fail. */
   now(): void {
     const batch = this.#ready;
-    // Sending may add more.
     this.#ready = [];
-    // Each on its own: they are for different connections.
     for (const send of batch) attempt("a write", send);
   }
 }

@@ -229,10 +229,10 @@ export class Session {
    * After a violation of the protocol nghttp2 sends a GOAWAY and neither reads nor writes any more, and Node up to 20 reports nothing: no
    * stream ends, and requests would wait for ever. Called a turn after output: all that can be sent has been sent by then.
    */
-  readonly checkOutput = (): void => {
+  readonly checkOutput = entry("a check of a session", () => {
     const { http2, socket } = this;
     if (http2 !== null && !http2.destroyed && holdsOutputBack(http2, socket)) this.#giveUp(new Fault("upstream_reset", VIOLATION));
-  };
+  });
 
   /**
    * A request has timed out, or its client has left: the upstream may have vanished without a FIN or RST, and all streams with it. A PING
@@ -278,7 +278,7 @@ export class Session {
     this.#fail(fault);
     if (this.http2 !== null && !this.http2.destroyed) this.http2.destroy();
     // Node may wait for the upstream's end; a turn later the last frames have been sent.
-    setImmediate(() => this.socket.destroy());
+    setImmediate(entry("the end of a session", () => void this.socket.destroy()));
     this.#pool.closed(this);
   }
 
