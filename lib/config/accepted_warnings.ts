@@ -17,6 +17,7 @@ export const ACCEPTABLE_WARNINGS = [
 export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];
 
 const ACCEPTED = s.string({
+  references: "none",
   hint: 'a code and a path, like "guard_bypassed:services.shop.routes.items"',
   check(text) {
     const [code = "", path] = text.split(/:(.*)/s);

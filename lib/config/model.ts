@@ -56,14 +56,13 @@ export interface RouteDeclaration {
 /** An error of a declared route: its own pattern, or a conflict with another route. */
 export interface RouteIssue {
   readonly at: Path;
-  readonly about: "pattern" | "conflict";
   readonly message: string;
 }
 
 const MODULE_FIELDS = s.object(
   {
     path: s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." }),
-    sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
+    sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", references: "none", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
   },
   {
     refine({ path: file, sha256 }, report) {
@@ -198,6 +197,7 @@ export function defaultRouteName(methods: readonly string[], path: string): stri
 }
 
 const EXCLUDED_PATH = s.string({
+  references: "none",
   hint: 'a path, or the beginning of one and "*"',
   check(text) {
     if (!text.startsWith("/")) return text === "*" ? 'to log nothing, set "enabled" to false' : `write "/${text}"`;
@@ -210,7 +210,7 @@ const UPSTREAM = s.named(
   "Upstream",
   s.object({
     id: s.derived(NAME, ({ host, port }) => (String(host).includes(":") ? `[${host}]:${port}` : `${host}:${port}`)),
-    host: s.string({ hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
+    host: s.string({ references: "address", hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
     weight: integer(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
     group: s.optional(NAME),
@@ -262,7 +262,7 @@ const TLS_FIELDS = {
   ca: s.optional(s.file({ describe: "CA certificates that sign the server's certificate, a PEM file; default: the system's.", check: certificatesProblem })),
   cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
   key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
-  servername: s.optional(s.string({ describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
+  servername: s.optional(s.string({ references: "address", describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
 };
 
 /** How a plugin reaches a server over TLS, which it always verifies. */
