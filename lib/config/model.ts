@@ -77,15 +77,25 @@ export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
   ...MODULE_FIELDS,
   check(node, at, context) {
     const before = context.issues.length;
+    const [path, sha256] = [textAt(node, "path"), textAt(node, "sha256")];
+    const { placeholders } = context.sources;
+    if (placeholders?.isKnown(JSON.stringify([path, sha256?.toLowerCase()]), at, context.root) === false) return s.report(context, at, node, MODULE_UNKNOWN);
     const value = MODULE_FIELDS.check(node, at, context);
-    const path = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path")?.value : undefined;
-    const file = path === undefined ? s.INVALID : s.file().check(path, at, { ...context, issues: [] });
+    const named = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path")?.value : undefined;
+    const file = named === undefined ? s.INVALID : s.file().check(named, at, { ...context, issues: [] });
     if (file === s.INVALID) return value;
     const found = context.issues.findIndex((issue, i) => i >= before && issue.at.at(-1) === "sha256");
     context.issues[found] = { ...context.issues[found]!, message: `is required; once you trust the file: "${hash("sha256", file.content)}"` };
     return value;
   },
 };
+
+function textAt(node: JsonNode, name: string): string | undefined {
+  const value = node.kind === "object" ? node.members.get(name)?.value : undefined;
+  return value?.kind === "string" ? value.value : undefined;
+}
+
+const MODULE_UNKNOWN = "is not a module of the configuration in force: a text that is only tried loads no other, put it into the gateway's own file";
 
 const PLUGIN_MODULES = s.array(PLUGIN_MODULE, { describe: "Plugin kinds from files; a file is loaded only if its digest is right." });
 
@@ -334,7 +344,16 @@ function pluginSchema(kinds: readonly PluginKind[]): s.Schema<PluginInstance, Pl
     expects: "a plugin",
     describe: undefined,
     kinds: ["object"],
-    check: (node, at, context) => shapeOf(node).check(node, at, context),
+    check(node, at, context) {
+      const { placeholders } = context.sources;
+      if (placeholders === undefined) return shapeOf(node).check(node, at, context);
+      const [replaced, wrong] = [placeholders.count, context.issues.length];
+      const checked = shapeOf(node).check(node, at, context);
+      // Nobody can tell whether its configuration is valid: all but that is known of it.
+      const instance = checked === s.INVALID && context.issues.length === wrong ? unknown.check(node, at, context) : checked;
+      if (instance !== s.INVALID && placeholders.count > replaced) placeholders.unsure.add(instance.config as object);
+      return instance;
+    },
     show: (node) => shapeOf(node).show(node),
     jsonSchema: (definitions) => ({
       ...unknown.jsonSchema(definitions),

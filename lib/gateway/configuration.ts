@@ -12,12 +12,13 @@ import type { Link } from "../plugins/chain.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
 import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
-import { ConfigError, ConfigReader, fileOf, readNoFile, readPlainFile } from "./config_reader.ts";
-import type { ConfigText, ConfigurationOptions, ReadConfig } from "./config_reader.ts";
+import { ConfigError, ConfigReader, fileOf, readNoFile } from "./config_reader.ts";
+import type { ConfigurationOptions, ReadConfig } from "./config_reader.ts";
 import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
-import { logFault } from "./serve.ts";
+import type { DryRunInput } from "./proof/dry_run.ts";
+import { logFault, type RecentRequest } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
@@ -72,15 +73,15 @@ export class Configuration {
   /** Whether plugins are being created: what they log now is logged by every thread. */
   isCompiling = false;
 
-  /** `text` takes the place of the content of `configFile`. Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
-  constructor(options: ConfigurationOptions, tools: ConfigurationTools, text?: ConfigText, following: Following | null = null) {
+  /** Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
+  constructor(options: ConfigurationOptions, tools: ConfigurationTools, following: Following | null = null) {
     const bundle = following?.bundle;
     this.#tools = tools;
-    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : text === undefined ? (path) => readFileSync(path) : readPlainFile);
+    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : (path) => readFileSync(path));
     this.loadedAt = tools.clock.wall();
     this.#following = following;
     if (following !== null) this.#proven = Promise.resolve();
-    const { loaded, ...read } = this.#reader.load(bundle?.source ?? text ?? this.#reader.source(), bundle);
+    const { loaded, ...read } = this.#reader.load(bundle?.source ?? this.#reader.source(), bundle);
     this.#read = { ...read, version: this.#lastVersion };
     this.snapshot = this.#enforceable(loaded);
     this.#adopt(this.snapshot);
@@ -90,6 +91,20 @@ export class Configuration {
   /** For another `Configuration` of the same plugin kinds, modules and environment. */
   get options(): ConfigurationOptions {
     return this.#reader.options;
+  }
+
+  /** All that a dry run needs of this gateway. */
+  dryRunInput(text: Buffer | null, recent: readonly RecentRequest[]): DryRunInput {
+    const { config, configFile, configKeyFile, kinds, environment = process.env } = this.options;
+    const { files, formed } = this.snapshot;
+    const options = { ...(config && { config }), ...(configFile && { configFile }), ...(configKeyFile && { configKeyFile }), ...(kinds && { kinds }) };
+    const inForce = { source: this.#read.source, files: new Map(files.map(({ path, content }) => [path, content])), formed };
+    return { text, options, environment: text === null ? { ...environment } : null, inForce, recent };
+  }
+
+  /** Aborted when the gateway has been closed. */
+  get closed(): AbortSignal {
+    return this.#closing.signal;
   }
 
   /** The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See `PublicKey.fingerprint`. */
@@ -158,11 +173,6 @@ export class Configuration {
   /** See `Gateway.loadModules`. */
   loadModules(config?: ConfigInput): Promise<void> {
     return this.#reader.loadModules(config);
-  }
-
-  /** Loads what a text names, for another `Configuration` with it. */
-  loadParts(source: ConfigText): Promise<void> {
-    return this.#reader.loadParts(source);
   }
 
   /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails. */

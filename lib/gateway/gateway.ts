@@ -26,6 +26,7 @@ import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
 import type { Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import type { DryRuns } from "./dry_runs.ts";
 import { families } from "./metrics.ts";
 import type { DryRun } from "./proof/dry_run.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
@@ -61,6 +62,8 @@ export class Gateway {
   readonly #listener: Listener;
   readonly #reported: GatewayParts;
   readonly #shutdown: Shutdown;
+  /** Null: none has been asked for. */
+  #dryRuns: DryRuns | null = null;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
 
@@ -86,7 +89,7 @@ export class Gateway {
     this.#process = createProcessFigures(clock);
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
-    this.#configuration = new Configuration({ ...options, modules }, parts, undefined, following);
+    this.#configuration = new Configuration({ ...options, modules }, parts, following);
     this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
@@ -262,12 +265,14 @@ export class Gateway {
   }
 
   /**
-   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Never rejects
-   * for errors in it.
+   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Runs in a thread
+   * of its own, unless the gateway has `plugins` of its host. Never rejects for errors in the configuration; with a `Fault` if four others wait,
+   * or if it needs more than 30 seconds or 512 MB.
    */
   async dryRun(text: Buffer | null = null): Promise<DryRun> {
-    const { dryRun } = await ON_DEMAND.dryRun();
-    return dryRun(this.#configuration, this.#requests.recent.list(), text);
+    const { DryRuns } = await ON_DEMAND.dryRuns();
+    this.#dryRuns ??= new DryRuns(this.#configuration);
+    return this.#dryRuns.run(() => this.#configuration.dryRunInput(text, this.#requests.recent.list()));
   }
 
   /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */

@@ -40,6 +40,8 @@ export interface TestResult {
 export interface TestReport {
   readonly passed: number;
   readonly failed: number;
+  /** Of a configuration that is only tried: tests whose results do not count; they are not in `tests`. */
+  readonly notRun?: number;
   /** In the order of the configuration. */
   readonly tests: readonly TestResult[];
 }
