@@ -14,17 +14,20 @@ export const TOKEN_PLACE = string({
   describe: "A place to look for the token.",
 });
 
-/** Returns the token; undefined when there is none, null when there are different ones. */
+/** Returns the token; undefined when there is none, null when there are different ones, in one place or in several. */
 type TokenReader = (exchange: Exchange) => string | undefined | null;
 
 export function tokenReader(places: readonly string[]): TokenReader {
-  const readers = places.map(readerOf);
+  const [only, ...others] = places.map(readerOf);
+  if (others.length === 0) return only!;
   return (exchange) => {
-    for (const read of readers) {
+    let token = only!(exchange);
+    for (const read of others) {
+      if (token === null) return null;
       const found = read(exchange);
-      if (found !== undefined) return found;
+      if (found !== undefined) token = token === undefined || token === found ? found : null;
     }
-    return undefined;
+    return token;
   };
 }
 

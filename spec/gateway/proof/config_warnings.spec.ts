@@ -94,12 +94,12 @@ describe("configWarnings", () => {
 
   it("a guarded route has one warning, which names up to three routes with the guards that they lack, and how many more there are", () => {
     const others = ["b", "c", "d", "e", "f"].map((name) => [name, `/a/${name}`] as const);
-    const [warning, ...more] = warningsOf(configOf([["guarded", "/a/{x}", key(), { name: "bot_protection", config: { blacklist: ["x"] } }], ...others]));
+    const [warning, ...more] = warningsOf(configOf([["guarded", "/a/{x}", key(), { name: "acl", config: { blacklist: ["10.0.0.1"] } }], ...others]));
     expect(more).toEqual([]);
     expect(warning).toMatchObject({ code: "guard_bypassed", path: "services.s.routes.guarded", example: "GET http://localhost/a/b", at: ["services", 0, "routes", 0, "path"] });
     expect(warning!.message).toBe(
       'Requests that match the path of route "guarded" of service "s" can avoid its guards: ' +
-        ["b", "c", "d"].map((name) => `route "${name}" of service "s" takes some without key_auth and bot_protection (its path is more specific), `).join("") +
+        ["b", "c", "d"].map((name) => `route "${name}" of service "s" takes some without key_auth and acl (its path is more specific), `).join("") +
         "2 more routes do the same.",
     );
     const many = Array.from({ length: 30 }, (_, i) => [`r${i}`, `/a/r${i}`] as const);
@@ -127,9 +127,8 @@ describe("configWarnings", () => {
     ["jwt", { ...HMAC, aud: "a" }],
     ["mtls", {}],
     ["forward_auth", { url: "http://127.0.0.1:1/" }],
-    ["introspection", { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s" }],
+    ["introspection", { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s", scopes: ["x"] }],
     ["acl", { whitelist: ["10.0.0.0/8"] }],
-    ["bot_protection", { blacklist: ["x"] }],
     ["request_termination", {}],
   ])("two guards of the kind %s with one configuration are the same, and one alone can be bypassed", (name, config) => {
     expect(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b", { name, config }]]))).toEqual([]);
@@ -244,19 +243,43 @@ describe("configWarnings", () => {
     expect(warningsOf(configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]))).toEqual([]);
   });
 
-  it("a jwt needs iss or aud", () => {
+  it("a jwt needs aud, also beside iss", () => {
     const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "jwt", config: { ...HMAC, ...more } }]])));
-    expect(told({})).toEqual(["token_for_anyone:services.s.routes.a.plugins.jwt"]);
-    expect(told({ iss: "https://issuer.example.com" })).toEqual([]);
-    expect(told({ aud: "shop" })).toEqual([]);
-    expect(told({ claims: { aud: "shop" } })).toEqual([]);
-    expect(told({ claims: { iss: "https://issuer.example.com" } })).toEqual([]);
-    expect(told({ claims: { role: "admin" } })).toEqual(["token_for_anyone:services.s.routes.a.plugins.jwt"]);
+    const warning = ["token_for_anyone:services.s.routes.a.plugins.jwt"];
+    for (const more of [{}, { iss: "https://issuer.example.com" }, { claims: { iss: "https://issuer.example.com" } }, { claims: { role: "admin" } }]) expect(told(more)).toEqual(warning);
+    for (const more of [{ aud: "shop" }, { claims: { aud: "shop" } }]) expect(told(more)).toEqual([]);
+  });
+
+  it("an introspection needs scopes or claims", () => {
+    const server = { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s" };
+    const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "introspection", config: { ...server, ...more } }]])));
+    for (const more of [{}, { claims: {} }, { claims_to_headers: { sub: "X-User" } }]) expect(told(more)).toEqual(["token_for_anyone:services.s.routes.a.plugins.introspection"]);
+    for (const more of [{ scopes: ["orders"] }, { claims: { aud: "shop" } }, { claims: { client_id: "app" } }]) expect(told(more)).toEqual([]);
+  });
+
+  it("a guard must not fail open, and the warning can be accepted", () => {
+    const url = "http://127.0.0.1:1/";
+    const plugins = [
+      { name: "forward_auth", config: { url, on_error: "allow" } },
+      { name: "introspection", config: { url, client_id: "a", client_secret: "s", scopes: ["x"], on_error: "allow" } },
+      { name: "forward_auth", id: "safe", config: { url, on_error: "deny" } },
+    ];
+    const [first, second, ...more] = warningsOf(configOf([["a", "/a", ...plugins]]));
+    expect(pathsOf([first!, second!])).toEqual(["guard_fails_open:services.s.routes.a.plugins.forward_auth", "guard_fails_open:services.s.routes.a.plugins.introspection"]);
+    expect([first!.example, more]).toEqual(["GET http://localhost/a", []]);
+    expect(warningsOf(configOf([["a", "/a", ...plugins]], {}, { accept_warnings: ["guard_fails_open:services.s.routes.a"] }))).toEqual([]);
+  });
+
+  it("a limit by a header needs a guard before it; bot_protection is none", () => {
+    const bot = { name: "bot_protection", config: { blacklist: ["x"] } };
+    const told = (...before: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...before, limit("header:X-Tenant")]])));
+    expect([told(bot), told(key())]).toEqual([["limit_by_any_header:services.s.routes.a.plugins.rate_limit"], []]);
+    expect(warningsOf(configOf([["guarded", "/a/{x}", bot], ["b", "/a/b"]]))).toEqual([]);
   });
 
   it.each([
     [{ name: "forward_auth", config: { url: "URL" } }],
-    [{ name: "introspection", config: { url: "URL", client_id: "a", client_secret: "s" } }],
+    [{ name: "introspection", config: { url: "URL", client_id: "a", client_secret: "s", scopes: ["x"] } }],
     [{ name: "http_log", config: { http_endpoint: "URL" } }],
     [{ name: "mirror", config: { url: "URL" } }],
     [{ name: "jwt", config: { jwks_uri: "URL", alg: "RS256", aud: "a" } }],
