@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { concealing } from "./concealment.ts";
 import { CONDITIONS } from "./conditions.ts";
-import { byPosition, formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
+import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
 import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
 import { readTests, type RouteNames } from "./read_tests.ts";
@@ -300,12 +300,4 @@ function field(node: JsonNode, name: string): JsonNode | undefined {
 
 function items(node: JsonNode | undefined): readonly JsonNode[] {
   return node?.kind === "array" ? node.items : [];
-}
-
-function inKeyOrder(value: Json): Json {
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map(inKeyOrder);
-  const keys = Object.keys(value).sort();
-  // fromEntries defines properties: a key named __proto__ is data like any other.
-  return Object.fromEntries(keys.map((key) => [key, inKeyOrder((value as { readonly [key: string]: Json })[key]!)]));
 }
