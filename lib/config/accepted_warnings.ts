@@ -12,6 +12,7 @@ export const ACCEPTABLE_WARNINGS = [
   "token_for_anyone",
   "guard_fails_open",
   "plain_http_secret",
+  "placeholder_secret",
   "limit_by_any_header",
 ] as const;
 

@@ -86,7 +86,7 @@ export const HOST_PATTERN = s.string({
   },
 });
 
-export const ADDRESS_RANGE = s.string({ references: "address", hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
+export const ADDRESS_RANGE = s.string({ references: "value", hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
 
 /** Undefined if the text is exactly a host name, IPv4 or IPv6 address; else a remedy. */
 export function hostProblem(text: string): string | undefined {

@@ -220,7 +220,7 @@ const UPSTREAM = s.named(
   "Upstream",
   s.object({
     id: s.derived(NAME, ({ host, port }) => (String(host).includes(":") ? `[${host}]:${port}` : `${host}:${port}`)),
-    host: s.string({ references: "address", hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
+    host: s.string({ hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
     weight: integer(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
     group: s.optional(NAME),
@@ -272,7 +272,7 @@ const TLS_FIELDS = {
   ca: s.optional(s.file({ describe: "CA certificates that sign the server's certificate, a PEM file; default: the system's.", check: certificatesProblem })),
   cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
   key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
-  servername: s.optional(s.string({ references: "address", describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
+  servername: s.optional(s.string({ references: "value", describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
 };
 
 /** How a plugin reaches a server over TLS, which it always verifies. */
@@ -350,7 +350,9 @@ function pluginSchema(kinds: readonly PluginKind[]): s.Schema<PluginInstance, Pl
       const [replaced, wrong] = [placeholders.count, context.issues.length];
       const checked = shapeOf(node).check(node, at, context);
       // Nobody can tell whether its configuration is valid: all but that is known of it.
-      const instance = checked === s.INVALID && context.issues.length === wrong ? unknown.check(node, at, context) : checked;
+      const isOpen = checked === s.INVALID && context.issues.length === wrong;
+      if (isOpen) placeholders.unknown.push([...at, "config"]);
+      const instance = isOpen ? unknown.check(node, at, context) : checked;
       if (instance !== s.INVALID && placeholders.count > replaced) placeholders.unsure.add(instance.config as object);
       return instance;
     },

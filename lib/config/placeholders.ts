@@ -31,21 +31,23 @@ export class Placeholders implements PlaceholderSource {
 
   alternatives(written: string, at: Path, use: ReferenceUse, sources: Sources, root: JsonNode | undefined): Sources[] {
     const by = (substitute: (reference: string) => string) => ({ ...sources, substitute });
-    const own = (reference: string) => this.#token(reference);
     const given = (reference: string) => this.#values.get(reference)!;
     const isKnown = this.isKnown(written, at, root);
     const hasValues = isKnown && use !== "secret" && referencesIn(written).every((reference) => this.#values.has(reference));
-    if (hasValues && use === "address") return [by(given)];
-    if (!isKnown) this.unknown.push(at);
-    else this.random.push(at);
-    if (isKnown) return [by(own), ...(hasValues ? [by(given)] : [])];
-    return FORMS.map((form) => by(() => form(randomBytes(32).toString("hex"))));
+    if (hasValues && use === "value") return [by(given)];
+    (isKnown ? this.random : this.unknown).push(at);
+    const token = isKnown ? (reference: string) => this.#token(reference) : () => randomBytes(32).toString("hex");
+    return [...FORMS.map((form) => by((reference) => form(token(reference)))), ...(hasValues ? [by(given)] : [])];
   }
 
   isKnown(written: string, at: Path, root: JsonNode | undefined): boolean {
     const place = JSON.stringify([written, ...placeOf(at, root)]);
     this.seen.add(place);
     return this.#inForce === null || this.#inForce.has(place);
+  }
+
+  isAt(at: Path): boolean {
+    return [...this.unknown, ...this.random].some((each) => at.every((step, i) => each[i] === step));
   }
 
   get count(): number {

@@ -27,8 +27,8 @@ export type ReferenceUse =
   | "text"
   /** As a text that must not be given away, whatever form is needed. */
   | "secret"
-  /** As an address, which has to be the right one. */
-  | "address";
+  /** As something that random text cannot stand for: an address, a public key. */
+  | "value";
 
 /** See `Placeholders`. */
 export interface PlaceholderSource {
@@ -38,6 +38,8 @@ export interface PlaceholderSource {
   isKnown(written: string, at: Path, root: JsonNode | undefined): boolean;
   /** The places of references and files that are not known. */
   readonly unknown: Path[];
+  /** Whether one of the texts is at this place, or below it. */
+  isAt(at: Path): boolean;
   /** How many texts have been replaced, or could not be. */
   readonly count: number;
   /** Objects of the configuration that were made with any of these texts. */

@@ -145,7 +145,7 @@ export function readReferences<T>(node: NodeOf<"string">, at: Path, use: Referen
   const value = read(context);
   const { formed, resolved: _, ...others } = sources;
   if (value === INVALID || formed === undefined || use === "secret") return value;
-  const needsForm = use === "address" || read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
+  const needsForm = use === "value" || read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
   if (needsForm) for (const each of referencesIn(node.value)) formed.set(each, resolveReferences(each, others).text);
   return value;
 }

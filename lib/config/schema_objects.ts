@@ -138,10 +138,13 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
         if (Object.hasOwn(values, key)) out[name] = values[key];
         else if (from !== undefined) out[name] = from(values);
       }
+      let isOpen = false;
       refine?.(out as ObjectOut<F>, (message, ...under) => {
-        context.issues.push({ at: [...at, ...under], message, position: positionAt(node, under) });
+        // It may be about a text in place of a value, see `readReferences`.
+        if (context.sources.placeholders?.isAt([...at, ...under])) isOpen = true;
+        else context.issues.push({ at: [...at, ...under], message, position: positionAt(node, under) });
       });
-      return context.issues.length > before ? INVALID : (out as ObjectOut<F>);
+      return isOpen || context.issues.length > before ? INVALID : (out as ObjectOut<F>);
     },
     show(node) {
       const shown: Record<string, Json> = {};

@@ -26,10 +26,10 @@ export interface StringOptions extends Described {
    */
   readonly secret?: boolean | ((text: string, at: Path) => string);
   /**
-   * "address": also where no reference is resolved (see `Placeholders`), the value in force is used. "none": the text names something, and
+   * "value": also where no reference is resolved (see `Placeholders`), the value in force is used. "none": the text names something, and
    * references are errors. Default: as any text.
    */
-  readonly references?: "address" | "none";
+  readonly references?: "value" | "none";
 }
 
 /** A string, in which references are resolved. A message shows the reference, never the secret. */
@@ -52,7 +52,7 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     // A remedy may quote the text.
     return mismatch(schema, node, at, context, schema.secret ? "" : remedy);
   };
-  const use = secret === true ? "secret" : references === "address" ? "address" : "text";
+  const use = secret === true ? "secret" : references === "value" ? "value" : "text";
   const schema: Schema<string, string> = define({
     expects: options.hint ?? lengthText(min, max),
     describe,
@@ -86,7 +86,7 @@ export function filePath(options: Described = {}): Schema<string, string> {
 }
 
 function pathText({ describe }: Described): Schema<string, string> {
-  return string({ min: 1, hint: "the path of a file", describe, references: "address" });
+  return string({ min: 1, hint: "the path of a file", describe, references: "value" });
 }
 
 export interface FileOptions extends Described {

@@ -123,6 +123,13 @@ export class Configuration {
     return (this.#warnings ??= configWarnings(this.snapshot));
   }
 
+  /** Computes the warnings in slices, beside the traffic. Until then those that are known stay, if there are any. */
+  async findWarnings(): Promise<void> {
+    const { snapshot } = this;
+    const warnings = await configWarningsInSlices(snapshot, createTimeSlices());
+    if (this.snapshot === snapshot) this.#warnings = warnings;
+  }
+
   /** See `Gateway.reload`. */
   reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
     // The last in the queue reads the same source, as it is by then.
@@ -145,7 +152,7 @@ export class Configuration {
       this.#isReread = false;
       const read = this.#reader.load(source);
       const { loaded } = read;
-      await this.#runTests(read);
+      await this.#runTests(read, "strict");
       // In slices before the configuration is in force: status and log need them at once afterwards.
       const warnings = await configWarningsInSlices(loaded, createTimeSlices());
       this.#checkOpen();
@@ -175,9 +182,9 @@ export class Configuration {
     return this.#reader.loadModules(config);
   }
 
-  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails. */
-  prove(): Promise<void> {
-    return (this.#proven ??= this.#runTests({ loaded: this.snapshot, source: this.#read.source }));
+  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran out of time, only with "strict". */
+  prove(late: "strict" | "lenient"): Promise<void> {
+    return (this.#proven ??= this.#runTests({ loaded: this.snapshot, source: this.#read.source }, late));
   }
 
   /** See `Gateway.test`. */
@@ -188,11 +195,17 @@ export class Configuration {
     return report;
   }
 
-  async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">): Promise<void> {
+  async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">, late: "strict" | "lenient"): Promise<void> {
+    if (this.options.tests === "skip") return;
     const report = await this.#reportOn(loaded);
     this.#checkOpen();
     this.#note(loaded, report);
     if (report.failed === 0) return;
+    const failed = report.tests.filter(({ passed }) => !passed);
+    if (late === "lenient" && failed.every((test) => test.late)) {
+      const { name, differences } = failed[0]!;
+      return this.#tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", { tests: failed.length, first: name, reason: differences.join("; ") });
+    }
     const { failuresOf } = await ON_DEMAND.tests();
     throw new ConfigError(failuresOf(loaded.tests, report), fileOf(source));
   }
@@ -225,7 +238,9 @@ export class Configuration {
   rereadFiles(): boolean {
     const reread = this.#reread();
     if (reread === null) return false;
+    const warnings = this.#warnings;
     this.#replaceAlone(reread);
+    this.#findWarningsLater(warnings);
     return true;
   }
 
@@ -235,11 +250,20 @@ export class Configuration {
     if (followers === null) return this.rereadFiles();
     const rereading = this.#queue.then(async () => {
       const reread = this.#reread();
-      if (reread !== null) await this.#replaceInAll(followers, reread);
-      return reread !== null;
+      if (reread === null) return false;
+      const warnings = this.#warnings;
+      await this.#replaceInAll(followers, reread);
+      this.#findWarningsLater(warnings);
+      return true;
     });
     this.#queue = rereading.catch(() => {});
     return rereading;
+  }
+
+  /** Only the content of files has changed: the warnings of before stay until the new ones are known. */
+  #findWarningsLater(before: readonly ConfigWarning[] | null): void {
+    this.#warnings = before;
+    if (before !== null) this.findWarnings().catch(() => (this.#warnings = null));
   }
 
   /** Null: no file has changed. */

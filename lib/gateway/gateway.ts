@@ -3,7 +3,8 @@
  */
 import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
-import { systemClock, type Clock } from "../base/clock.ts";
+import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
@@ -23,7 +24,7 @@ import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
-import type { Explanation, Question } from "./explain.ts";
+import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import type { DryRuns } from "./dry_runs.ts";
 import { families } from "./metrics.ts";
@@ -98,7 +99,8 @@ export class Gateway {
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration({ ...options, modules }, parts, following);
-    this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
+    const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
+    this.#requests = new Requests({ ...parts, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const reporting = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans, process: this.#process };
@@ -216,6 +218,12 @@ export class Gateway {
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
+  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
+  async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
+    const { routePlugins } = await ON_DEMAND.explain();
+    return routePlugins({ service, route }, this.maskedConfig, this.#configuration.snapshot.kinds);
+  }
+
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
   metrics(): string {
     return exposition(this.#families());
@@ -233,12 +241,12 @@ export class Gateway {
   /**
    * Starts one listener; may be called several times. The first call runs the tests of the configuration, if it has some. Rejects with node's
    * error (EADDRINUSE, EACCES, …), with a `ConfigError` when a test fails or the access log's file cannot be opened, and once the gateway is
-   * being closed.
+   * being closed. Tests that only run out of time are logged.
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, fd, tls } = options;
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
-    await this.#configuration.prove();
+    await this.#configuration.prove("lenient");
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     try {
       this.#accessLog.start();
@@ -326,12 +334,15 @@ export class Gateway {
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   async inject(request: InjectRequest): Promise<InjectResponse> {
     const inbound = injected(request, this.#configuration.receiving);
+    // No client's connection keeps the process alive, as for other requests.
+    const held = setInterval(ignore, LONGEST_TIMER_MS);
     try {
       return await collected(inbound, await this.#requests.serve(inbound));
     } catch (error) {
       inbound.call.fail("upstream_reset", (error as Error).message);
       throw error;
     } finally {
+      clearInterval(held);
       inbound.call.close();
       inbound.body?.destroy();
       this.#requests.ended(inbound);

@@ -5,12 +5,14 @@ import { hash, randomUUID } from "node:crypto";
 import { destinationOf, Egress } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
 import { HttpClient, type Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
+import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
@@ -36,6 +38,8 @@ export interface StandIns {
   observed(plugin: PluginPlace, middleware: Middleware): Middleware;
   /** As `Tools.verifiedClaims`. */
   readonly verifiedClaims: Tools["verifiedClaims"];
+  /** As `Tools.verifyPassword`. Default: as the gateway does. */
+  readonly verifyPassword?: Tools["verifyPassword"] | undefined;
 }
 
 /** A plugin instance: its kind, and where it is configured. */
@@ -103,12 +107,15 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
+    verifyPassword: standIns?.verifyPassword ?? verifyPassword,
     isTrial: standIns !== undefined,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter.tally(String(result)),
   };
-  const middleware = kind.create(config, tools);
-  if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
+  const created = kind.create(config, tools);
+  if (typeof created !== "function") throw new TypeError('"create" gave no function');
+  // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
+  const middleware = runtime.parts.kinds.includes(kind) ? created : sendingValid(created);
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;

@@ -35,6 +35,8 @@ export interface TestResult {
   readonly found: Json;
   /** "status: expected 401, found 200", …; empty when it has passed. */
   readonly differences: readonly string[];
+  /** It ran out of time, which says nothing about the configuration. */
+  readonly late?: true;
 }
 
 export interface TestReport {
@@ -154,6 +156,7 @@ export type WarningCode =
   | "token_for_anyone"
   | "guard_fails_open"
   | "plain_http_secret"
+  | "placeholder_secret"
   | "limit_by_any_header"
   | "stale_acceptance"
   | "more";

@@ -20,7 +20,7 @@ export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"
     return before + maskLiterals(written.slice(before.length));
   };
   const isHttp = (given: string) => URL.canParse(given) && /^https?:$/.test(new URL(given).protocol);
-  const text = string({ hint: "an http:// or https:// URL", describe, references: "address", secret: mask, check: (given) => (isHttp(given) ? undefined : "") });
+  const text = string({ hint: "an http:// or https:// URL", describe, references: "value", secret: mask, check: (given) => (isHttp(given) ? undefined : "") });
   return {
     ...text,
     check(node, at, context) {

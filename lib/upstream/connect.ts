@@ -24,8 +24,9 @@ export interface ConnectTarget {
  */
 export function connect(to: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more: object = {}): Socket {
   const socket = to.dial({ ...lookupOptions(to.name, first), ...more }, secure);
-  // Nagle's algorithm would hold back the last small segment of each message.
-  return socket.setNoDelay(true);
+  // Nagle's algorithm would hold back the last small segment of each message. A host's process lives as long as the client of a request, and not
+  // until an idle connection ends.
+  return socket.setNoDelay(true).unref();
 }
 
 export function readyEvent(socket: Socket): "connect" | "secureConnect" {

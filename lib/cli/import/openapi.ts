@@ -71,7 +71,7 @@ class OperationReader {
     if (item.get("additionalOperations").value !== undefined) item.get("additionalOperations").note("has no counterpart here: add routes with these methods");
     const named = path.replace(/\{([^{}/+*]+)\}/g, (_, name: string) => `{${name.replace(/\W/g, "_").replace(/^(?=\d)/, "_")}}`);
     // Literal characters that would be a pattern of another gateway: /$metadata, /me().
-    const written = named.replace(/[()[\]^$*]|(?<=\/):/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
+    const written = named.replace(/\{[^{}]*\}|[()[\]^$*]|(?<=\/):/g, (part) => (part.length > 1 ? part : `%${part.charCodeAt(0).toString(16).toUpperCase()}`));
     return METHODS.filter((method) => isObject(item.get(method).value)).map((method) => {
       const operation = item.get(method);
       const id = operation.get("operationId").text();

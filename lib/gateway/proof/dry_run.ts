@@ -118,7 +118,7 @@ async function ofOwnSource(options: ConfigurationOptions & { readonly modules: P
   }
   const { configuration } = candidate;
   try {
-    const issues = await configuration.prove().then(() => [], linesOf);
+    const issues = await configuration.prove("strict").then(() => [], linesOf);
     const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
     return await compared(issues, report, recent(configuration.snapshot));
   } finally {
@@ -150,10 +150,12 @@ function refused(issues: readonly string[]): DryRun {
 }
 
 const UNSIGNED = "came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign";
+const UNCHECKED = "cannot be checked without the values of its references: a text that is only tried must not read them out. Check it with edge-gateway validate FILE";
 const UNTESTED = "Tests that meet the value of a reference or a file were not run, unless they pass whatever the value is: a text that is only tried must not read it out. Run them with edge-gateway test FILE.";
 
 function linesOf(error: unknown): string[] {
-  return error instanceof ConfigError ? error.message.trimEnd().split("\n") : [messageOf(error)];
+  if (!(error instanceof ConfigError)) return [messageOf(error)];
+  return error.issues.length === 0 ? [UNCHECKED] : error.message.trimEnd().split("\n");
 }
 
 /** Nobody can tell whether a plugin accepts the values that placeholders stand for. */

@@ -3,10 +3,11 @@
  */
 import { hash } from "node:crypto";
 import { inKeyOrder, type Path } from "../../config/json.ts";
-import type { PluginInstance, Route, Service } from "../../config/model.ts";
+import type { PluginInstance, Route, Service, Upstream } from "../../config/model.ts";
 import { pairs } from "../../http/headers.ts";
 import type { AnyPlugin } from "../../plugins/plugin.ts";
 import type { SampleRequest } from "../../route/sample_requests.ts";
+import type { Destination } from "../../route/upstream_overlaps.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../displayed_config.ts";
 import type { Loaded } from "../snapshot.ts";
 
@@ -75,6 +76,25 @@ class AllGuards extends Set<string> {
   override has(): boolean {
     return true;
   }
+}
+
+/** Where the services lead, addresses in one spelling, names not resolved. Routes that answer every request themselves lead nowhere. */
+export function destinations(): (route: WrittenRoute) => Destination | null {
+  const known = new Map<Service, Destination>();
+  return ({ service, plugins }) => {
+    if (plugins.some(({ kind }) => ANSWERING.has(kind.name))) return null;
+    const { upstreams, preserveHost } = service;
+    const found = known.get(service) ?? { addresses: upstreams.map(spelt), preservesHost: preserveHost };
+    known.set(service, found);
+    return found;
+  };
+}
+
+const ANSWERING: ReadonlySet<string> = new Set(["redirect", "request_termination"]);
+
+function spelt({ host, port }: Upstream): string {
+  const name = new URL(`http://${host.includes(":") ? `[${host}]` : host}`).hostname.replace(/\.$/, "");
+  return `${/^(127\.0\.0\.1|\[::1\])$/.test(name) ? "localhost" : name}:${port}`;
 }
 
 /** "GET http://shop.example.com/items/x?a=1 (x-version: 2)" */
