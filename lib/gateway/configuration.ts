@@ -4,6 +4,7 @@
 import { readFileSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
+import type { ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
@@ -17,8 +18,7 @@ import type { ConfigurationOptions, ReadConfig } from "./config_reader.ts";
 import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
-import type { DryRunInput } from "./proof/dry_run.ts";
-import { logFault, type RecentRequest } from "./serve.ts";
+import { logFault } from "./serve.ts";
 import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
@@ -93,13 +93,9 @@ export class Configuration {
     return this.#reader.options;
   }
 
-  /** All that a dry run needs of this gateway. */
-  dryRunInput(text: Buffer | null, recent: readonly RecentRequest[]): DryRunInput {
-    const { config, configFile, configKeyFile, kinds, environment = process.env } = this.options;
-    const { files, formed } = this.snapshot;
-    const options = { ...(config && { config }), ...(configFile && { configFile }), ...(configKeyFile && { configKeyFile }), ...(kinds && { kinds }) };
-    const inForce = { source: this.#read.source, files: new Map(files.map(({ path, content }) => [path, content])), formed };
-    return { text, options, environment: text === null ? { ...environment } : null, inForce, recent };
+  /** What the configuration in force was compiled from. */
+  get source(): ConfigSource {
+    return this.#read.source;
   }
 
   /** Aborted when the gateway has been closed. */
@@ -109,8 +105,7 @@ export class Configuration {
 
   /** The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See `PublicKey.fingerprint`. */
   get signer(): string | undefined {
-    const { source } = this.#read;
-    return "file" in source ? source.signer : undefined;
+    return "file" in this.source ? this.source.signer : undefined;
   }
 
   /** The files that a refused configuration names; none if the last reload was accepted. */

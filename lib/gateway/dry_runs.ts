@@ -5,9 +5,10 @@ import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { Fault } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
-import type { ConfigurationOptions } from "./config_reader.ts";
+import type { Configuration } from "./configuration.ts";
 import { ON_DEMAND } from "./parts.ts";
 import type { DryRun, DryRunInput } from "./proof/dry_run.ts";
+import type { RecentRequests } from "./serve.ts";
 
 /** `proof/dry_run_thread.js`. Null: the sources, as specs run them; Node cannot run them in a thread. */
 const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("./proof/dry_run_thread.js", import.meta.url);
@@ -17,29 +18,33 @@ const MOST_MS = 30_000;
 /** Together with the stack 512 MB. */
 const LIMITS = { maxOldGenerationSizeMb: 460, maxYoungGenerationSizeMb: 48, stackSizeMb: 4 };
 
-/** Of one gateway. `gateway`: its options, and what is aborted when it has been closed. */
+/** Of one gateway. */
 export class DryRuns {
   readonly #queue = createTaskQueue(1, MOST_WAITING);
-  readonly #gateway: { readonly options: ConfigurationOptions; readonly closed: AbortSignal };
+  readonly #configuration: Configuration;
 
-  constructor(gateway: { readonly options: ConfigurationOptions; readonly closed: AbortSignal }) {
-    this.#gateway = gateway;
+  constructor(configuration: Configuration) {
+    this.#configuration = configuration;
   }
 
-  /** `input` is called when the turn comes. Rejects with a `Fault`, code "overloaded", whose message may be shown. */
-  async run(input: () => DryRunInput): Promise<DryRun> {
+  /**
+   * `text` is a whole configuration; null: the gateway's own source, read again. Rejects with a `Fault`, code "overloaded", whose message may be
+   * shown.
+   */
+  async run(text: Buffer | null, recent: RecentRequests): Promise<DryRun> {
     if (!this.#queue.room) throw new Fault("overloaded", `${MOST_WAITING} dry runs are waiting already.`);
     return this.#queue.take(async () => {
-      const { plugins = [], modules } = this.#gateway.options;
+      const { plugins = [], modules } = this.#configuration.options;
+      const input = inputOf(this.#configuration, text, recent);
       // Functions of a host cannot go to another thread.
-      if (ENTRY !== null && plugins.length === 0) return this.#inThread(input(), ENTRY);
+      if (ENTRY !== null && plugins.length === 0) return this.#inThread(input, ENTRY);
       const { dryRun } = await ON_DEMAND.dryRun();
-      return dryRun(input(), { plugins, ...(modules && { modules }) });
+      return dryRun(input, { plugins, ...(modules && { modules }) });
     });
   }
 
   async #inThread(input: DryRunInput, entry: URL): Promise<DryRun> {
-    const { closed } = this.#gateway;
+    const { closed } = this.#configuration;
     // Modules in force may read the environment. Where there are none, nothing in the thread has a variable.
     const hasModules = input.text === null || (input.inForce.files.size > 0 && usesModules(input));
     const worker = new Worker(entry, { workerData: input, name: "dry run", resourceLimits: LIMITS, ...(!hasModules && { env: {} }) });
@@ -57,6 +62,13 @@ export class DryRuns {
       await worker.terminate();
     }
   }
+}
+
+function inputOf({ options, snapshot, source }: Configuration, text: Buffer | null, recent: RecentRequests): DryRunInput {
+  const { config, configFile, configKeyFile, kinds, environment = process.env } = options;
+  const own = { ...(config && { config }), ...(configFile && { configFile }), ...(configKeyFile && { configKeyFile }), ...(kinds && { kinds }) };
+  const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));
+  return { text, options: own, environment: text === null ? { ...environment } : null, inForce: { source, files, formed: snapshot.formed }, recent: recent.list() };
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";

@@ -290,7 +290,7 @@ export class Gateway {
   async dryRun(text: Buffer | null = null): Promise<DryRun> {
     const { DryRuns } = await ON_DEMAND.dryRuns();
     this.#dryRuns ??= new DryRuns(this.#configuration);
-    return this.#dryRuns.run(() => this.#configuration.dryRunInput(text, this.#requests.recent.list()));
+    return this.#dryRuns.run(text, this.#requests.recent);
   }
 
   /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */
