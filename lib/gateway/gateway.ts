@@ -94,7 +94,7 @@ export class Gateway {
     this.#clock = clock;
     this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, isRemote: following !== null });
-    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log });
+    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log }, this.#runtime.secretParameters);
     this.#process = createProcessFigures(clock);
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
@@ -389,9 +389,9 @@ export class Gateway {
   }
 }
 
-function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }): [OtlpExporter, Tracer] {
+function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }, secretParameters: ReadonlySet<string>): [OtlpExporter, Tracer] {
   const { OtlpExporter, Tracer } = parts.part("tracing");
   const { sampler = "parentbased_always_on", ratio = 1 } = settings;
   const spans = new OtlpExporter({ settings, ...tools });
-  return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans })];
+  return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans, secretParameters })];
 }

@@ -113,7 +113,8 @@ function start(): void {
   tabs.addEventListener("message", ({ data }) => (data === "in" ? onSignedIn() : onSignedOut("You have signed out in another tab.")));
   history.scrollRestoration = "manual";
   addEventListener("scroll", () => positions.set(entry, scrollY), { passive: true });
-  addEventListener("pagehide", () => history.replaceState({ ...history.state, scroll: scrollY }, ""));
+  // For a reload of this page, whose entry keeps its key.
+  addEventListener("pagehide", () => sessionStorage.setItem(entry, String(scrollY)));
   for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => (scrollTarget = 0), { passive: true });
   new ResizeObserver(scrollBack).observe(main);
   follow();
@@ -206,10 +207,10 @@ function showPage(name: string, segments: readonly string[]): void {
 
 /** Gives the history's entry a key, by which its scroll position is found again. */
 function enterHistory(): void {
-  const state = history.state as { readonly key?: string; readonly scroll?: number } | null;
+  const state = history.state as { readonly key?: string } | null;
   entry = state?.key ?? String(Math.random());
   if (state?.key === undefined) history.replaceState({ ...state, key: entry }, "");
-  scrollTarget = positions.get(entry) ?? state?.scroll ?? 0;
+  scrollTarget = positions.get(entry) ?? Number(sessionStorage.getItem(entry) ?? 0);
   scrollTo(0, 0);
 }
 
@@ -221,6 +222,8 @@ function scrollBack(): void {
 }
 
 function showLogin(): void {
+  // What the login page is scrolled to does not concern the page that it leads back to.
+  entry = "login";
   page = new LoginPage({
     notice,
     loggedIn() {
