@@ -183,7 +183,7 @@ describe("edge-gateway reload --dry-run", () => {
     const file = fileWith({ ...oneService(9, { plugins: [{ name: "key_auth", config: { key: "${env:PATH}" } }] }), tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }] });
     const { code, stdout } = await dryRun(file);
     expect(code).toBe(0);
-    expect(stdout).toContain("Tests that meet the value of a reference or a file were not run, ");
+    expect(stdout).toContain("Tests whose result could tell the value of a reference were not run: ");
     expect(stdout).toContain(`${file} would be accepted if all tests pass (0 of 1 test passed, 1 not run); nothing has been changed\n`);
   });
 

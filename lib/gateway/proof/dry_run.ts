@@ -151,7 +151,7 @@ function refused(issues: readonly string[]): DryRun {
 
 const UNSIGNED = "came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign";
 const UNCHECKED = "cannot be checked without the values of its references: a text that is only tried must not read them out. Check it with edge-gateway validate FILE";
-const UNTESTED = "Tests that meet the value of a reference or a file were not run, unless they pass whatever the value is: a text that is only tried must not read it out. Run them with edge-gateway test FILE.";
+const UNTESTED = "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
 
 function linesOf(error: unknown): string[] {
   if (!(error instanceof ConfigError)) return [messageOf(error)];
