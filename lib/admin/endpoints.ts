@@ -72,7 +72,7 @@ export class Endpoints {
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
     const { source } = options;
-    const view = (shown: () => unknown): Methods => ({ GET: { access: "session", answer: () => json(200, shown()) } });
+    const view = (shown: (target: string) => unknown): Methods => ({ GET: { access: "session", answer: ({ target }) => json(200, shown(target)) } });
     const figures = (shown: () => unknown): Methods => ({
       GET: {
         access: "session",
@@ -86,7 +86,7 @@ export class Endpoints {
       "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
       "/logout": { DELETE: { access: "open", answer: (inbound) => this.#logOut(inbound) } },
       "/gateway": { GET: { access: "session", answer: (inbound) => this.#config(inbound) } },
-      "/gateway/config": view(() => configView(source.settings(), this.#secrets)),
+      "/gateway/config": view((target) => configView(source.settings(), this.#secretsFor(target))),
       "/gateway/status": figures(() => statusView(source.status())),
       "/gateway/health": figures(() => healthView(source.health())),
       "/gateway/stats": figures(() => statsWithHistoryView(source.stats("all"))),

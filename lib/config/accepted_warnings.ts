@@ -14,6 +14,7 @@ export const ACCEPTABLE_WARNINGS = [
   "plain_http_secret",
   "placeholder_secret",
   "limit_by_any_header",
+  "redirect_loop",
 ] as const;
 
 export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];

@@ -117,6 +117,14 @@ export const STRATEGIES = ["round_robin", "weighted", "least_connections", "rand
 
 type Plugins = s.Schema<readonly PluginInstance[], readonly PluginInput[]>;
 
+const HTTPS_REDIRECT = s.object(
+  {
+    status: s.withDefault(s.oneOf([301, 302, 307, 308], { describe: "Status; with 307 and 308 clients keep method and body." }), 308),
+    port: integer(1, 65_535, 443, "The port of HTTPS as clients reach it."),
+  },
+  { describe: "Redirects requests over plain HTTP to HTTPS, before a route is looked up." },
+);
+
 function globalSchema(plugins: Plugins) {
   return s.object(
     {
@@ -128,6 +136,7 @@ function globalSchema(plugins: Plugins) {
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
       certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), besides the default one." }), []),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
+      https_redirect: s.optional(HTTPS_REDIRECT),
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
       limits: s.withDefault(LIMITS, {}),

@@ -1,6 +1,7 @@
 /**
  * Reads and checks a configuration, with all files that it names: from the disk, or in a worker from what the main thread has read.
  */
+import { parseJson, positionAt } from "../config/json.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
 import type { PlaceholderSource } from "../config/references.ts";
@@ -157,6 +158,15 @@ const VALUE_UNSIGNED = "a configuration that is given as a value has no signatur
 /** For another thread, which has what the main thread has read. */
 export function readNoFile(path: string): never {
   throw new Error(`the main thread did not read ${path}`);
+}
+
+/** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
+export function refuseHttpsRedirect({ loaded, source }: Pick<ReadConfig, "loaded" | "source">): void {
+  if (loaded.config.global.httpsRedirect === undefined) return;
+  const at = ["global", "https_redirect"];
+  const node = "text" in source ? parseJson(source.text).node : null;
+  const message = "needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH";
+  throw new ConfigError([{ at, message, position: node === null ? null : positionAt(node, at) }], fileOf(source));
 }
 
 export function fileOf(source: ConfigSource): string | undefined {

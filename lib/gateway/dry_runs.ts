@@ -44,7 +44,7 @@ export class DryRuns {
   }
 
   async #inThread(input: DryRunInput, entry: URL): Promise<DryRun> {
-    const { closed } = this.#configuration;
+    const closed = this.#configuration.closing.signal;
     // Modules in force may read the environment. Where there are none, nothing in the thread has a variable.
     const hasModules = input.text === null || (input.inForce.files.size > 0 && usesModules(input));
     const worker = new Worker(entry, { workerData: input, name: "dry run", resourceLimits: LIMITS, ...(!hasModules && { env: {} }) });

@@ -158,6 +158,7 @@ export type WarningCode =
   | "plain_http_secret"
   | "placeholder_secret"
   | "limit_by_any_header"
+  | "redirect_loop"
   | "stale_acceptance"
   | "more";
 

@@ -14,8 +14,11 @@ import { trimmed } from "../http/body_reader.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { claimReader, claimText, utf8 } from "./claims.ts";
 
+/** The parts of an exchange that placeholders read. */
+export type TemplateSource = Pick<Exchange, "requestId" | "method" | "authority" | "path" | "params" | "clientAddress" | "identity" | "claims">;
+
 /** Returns the value for one exchange. */
-export type Template = (exchange: Exchange) => string;
+export type Template = (exchange: TemplateSource) => string;
 
 /** A header's value, in UTF-8; control characters of requests become "?". `secret`: configurations are shown without its literal text. */
 export function headerTemplate(describe: string, secret = false): Schema<Template, string> {
@@ -36,7 +39,7 @@ interface Placeholder {
   /** As written: `{id}`, `${claim.sub}`. */
   readonly written: string;
   readonly of: "param" | "path" | "host" | "other";
-  readonly read: (exchange: Exchange) => string;
+  readonly read: (exchange: TemplateSource) => string;
 }
 
 /** Returns the compiled template, or an error text. */
@@ -104,7 +107,7 @@ function partsOf(node: JsonNode & { kind: "string" }, at: Path, context: CheckCo
   return problems.length > 0 ? INVALID : parts;
 }
 
-const VARIABLES: Readonly<Record<string, { readonly of?: "path" | "host"; readonly read: (exchange: Exchange) => string }>> = {
+const VARIABLES: Readonly<Record<string, { readonly of?: "path" | "host"; readonly read: (exchange: TemplateSource) => string }>> = {
   "request.id": { read: (exchange) => exchange.requestId },
   "request.method": { read: (exchange) => exchange.method },
   "request.host": { of: "host", read: ({ authority }) => authority.replace(/:\d*$/, "") },

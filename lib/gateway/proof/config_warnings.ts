@@ -9,6 +9,7 @@ import type { DisplayedConfig } from "../displayed_config.ts";
 import { entryOf, type Loaded } from "../snapshot.ts";
 import type { ConfigWarning } from "../status.ts";
 import { isLoopback, ofPlugins } from "./plugin_warnings.ts";
+import { redirectLoops } from "./redirect_loops.ts";
 import { ofRoutes } from "./route_warnings.ts";
 import { destinations, written } from "./written.ts";
 
@@ -41,7 +42,7 @@ function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarn
   const entries = routes.map((each) => entryOf(each.service, each.route, each));
   const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
-  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
+  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofPlugins(plugins, proof.samples, redirectLoops(entries)), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);
   const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: loaded.concealed(each.example) })) : warnings;

@@ -15,7 +15,7 @@ import { ConfigError, ConfigReader, readNoFile, type ConfigurationOptions } from
 import type { DisplayedConfig } from "../displayed_config.ts";
 import { PluginModules } from "../plugin_modules.ts";
 import type { RecentRequest } from "../serve.ts";
-import type { Loaded } from "../snapshot.ts";
+import { redirectOf, type Loaded } from "../snapshot.ts";
 import type { TestReport, Warning } from "../status.ts";
 import { Candidate, compileApart } from "./candidate.ts";
 import { configWarningsInSlices } from "./config_warnings.ts";
@@ -97,7 +97,7 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules = new P
   try {
     const { loaded } = reader.load(source, inputs, placeholders);
     await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules.parts);
-    const report = await runTests(loaded, { isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
+    const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules.parts), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
     const failed = report.failed === 0 ? [] : linesOf(new ConfigError(failuresOf(loaded.tests, report), source.file));
     const result = await compared([...lacks, ...failed], report, recent(loaded));
     return concealedBy(loaded.concealed, result);

@@ -14,6 +14,7 @@ import { discard } from "../../http/reply.ts";
 import type { RouteTable } from "../../route/table.ts";
 import type { ReceiveOptions } from "../../server/receive.ts";
 import { collected } from "../inject.ts";
+import type { HttpsRedirect } from "../https_redirect.ts";
 import { receivingBy, type Loaded, type RouteTarget } from "../snapshot.ts";
 import { viaNameOf } from "../upstreams.ts";
 import type { TestReport, TestResult } from "../status.ts";
@@ -33,6 +34,8 @@ export interface RunOptions {
   readonly maxTestMs?: number;
   /** Milliseconds of the time of all after which tests that have not begun fail, too. Default 10000. */
   readonly maxTotalMs?: number;
+  /** Of the snapshot. Default: plain HTTP is not redirected. */
+  readonly redirect?: HttpsRedirect | null;
   /** How the time of tests is measured. Default: as this thread computes and waits. */
   readonly usage?: typeof threadUsage;
   /** Verifies a password. Default: as the gateway does. */
@@ -49,7 +52,7 @@ type Tested = Pick<Loaded, "config" | "kinds" | "tests" | "concealed">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
-  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal, isOpen = () => false } = options;
+  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal, redirect = null, isOpen = () => false } = options;
   const chosen = loaded.tests.filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
   const { global } = loaded.config;
@@ -58,7 +61,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
-  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify) };
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
   let [next, notRun] = [0, 0];
@@ -114,6 +117,7 @@ interface Bench {
   readonly slices: ReturnType<typeof timeSlices>;
   readonly stopped: Promise<Compared>;
   readonly verify: typeof verifyPassword;
+  readonly redirect: HttpsRedirect | null;
 }
 
 interface Tried extends Compared {
@@ -162,12 +166,13 @@ class Trial {
 
   constructor(test: ConfigTest, { bench, time, place }: { readonly bench: Bench; readonly time: TestTime; readonly place: object }) {
     this.#place = place;
-    const { loaded, table, wall, verify } = bench;
+    const { loaded, table, wall, verify, redirect } = bench;
     this.#test = test;
     this.#bench = bench;
     this.#clock = manualClock(wall);
     this.#scratch = new Scratch(loaded, table, {
       clock: this.#clock,
+      redirect,
       upstream: upstreamOf(test.upstream, (request) => (this.#forwarded = request), viaNameOf(loaded.config.global.name)),
       ask: serversOf(test.answers),
       verifiedClaims: test.request.as.jwt ?? null,
@@ -224,7 +229,7 @@ class Trial {
   }
 
   async #send(): Promise<Outcome & { /** For the log. */ readonly fault: string | null }> {
-    const inbound = requestOf(this.#test.request, { ...this.#bench.receiving, clock: this.#clock });
+    const inbound = requestOf(this.#test.request, this.#bench.redirect === null ? "http" : "https", { ...this.#bench.receiving, clock: this.#clock });
     const { call } = inbound;
     const { notes } = call;
     this.#forwarded = null;

@@ -235,6 +235,29 @@ describe("configWarnings", () => {
     expect(warningsOf(configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]))).toEqual([]);
   });
 
+  it.each<[string, string, object, object]>([
+    ["its own host and path", "/{rest*}", { location: "https://${request.host}${request.path}" }, {}],
+    ["its own pattern", "/items/{id}", { location: "/items/{id}" }, {}],
+    ["a path that no other route takes", "/{rest*}", { location: "/login" }, {}],
+    ["a host of its service", "/{rest*}", { location: "https://shop.example.com/{rest}" }, { hosts: ["shop.example.com"] }],
+  ])("warns of a redirect that leads to its own route: %s", (_what, path, config, parts) => {
+    const redirect = { name: "redirect", config };
+    expect(pathsOf(warningsOf(configOf([["r", path, redirect]], parts)))).toEqual(["redirect_loop:services.s.routes.r.plugins.redirect"]);
+    expect(pathsOf(warningsOf(configOf([["r", path]], { ...parts, plugins: [redirect] })).filter(() => !JSON.stringify(config).includes("{id}")))).toEqual(
+      JSON.stringify(config).includes("{id}") ? [] : ["redirect_loop:services.s.plugins.redirect"],
+    );
+  });
+
+  it.each<[string, string, object, object?]>([
+    ["another path", "/items/{id}", { location: "/things/{id}" }],
+    ["another host", "/{rest*}", { location: "https://new.example.com/{rest}" }],
+    ["a path that another route takes", "/{rest*}", { location: "/open" }],
+    ["a POST that becomes a GET", "/{rest*}", { location: "${request.path}", status: 303 }, { methods: ["POST"] }],
+  ])("does not warn of a redirect that leads to %s", (_what, path, config, parts = {}) => {
+    const routes = [{ name: "r", path, plugins: [{ name: "redirect", config }], ...parts }, { name: "open", path: "/open" }];
+    expect(pathsOf(warningsOf(oneService(9, { base_path: "/", routes } as never)))).toEqual([]);
+  });
+
   it("a jwt needs aud, also beside iss", () => {
     const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "jwt", config: { ...HMAC, ...more } }]])));
     const warning = ["token_for_anyone:services.s.routes.a.plugins.jwt"];
