@@ -83,10 +83,10 @@ export class DeadlineTimer {
     this.#looksAt = Infinity;
   }
 
+  /** Timers may fire a fraction of a millisecond early: entries that are not due yet are checked again. */
   #lookAt(moment: number, now: number): void {
     this.#timer?.cancel();
     this.#looksAt = moment;
-    // Timers may fire a fraction of a millisecond early: entries that are not due yet are checked again.
     this.#timer = this.#clock.after(Math.max(0, Math.ceil(moment - now)), () => this.#look());
   }
 

@@ -395,7 +395,6 @@ export class Configuration {
     countFault(this.#tools.metrics, name);
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
-    const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
-    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
+    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count: (this.pluginFaults.get(key)?.count ?? 0) + 1 });
   };
 }

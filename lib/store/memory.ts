@@ -234,9 +234,11 @@ export type Secret = readonly [number, number];
 /** Longer names go through SHA-256 first: a header of 16 kB would take too long here. */
 const LONGEST = 64;
 
-/** Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. */
+/**
+ * Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. Hashed as UTF-16: in UTF-8 all lone
+ * surrogates, which may occur in a JWT's subject, would be equal.
+ */
 export function hashName(name: string, secret: Secret, result: Int32Array): void {
-  // Hashed as UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject, would be equal.
   halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
 }
 
