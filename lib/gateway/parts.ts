@@ -53,6 +53,7 @@ export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(K
 export const ON_DEMAND = {
   tests: () => import("./proof/run_tests.ts"),
   explain: () => import("./explain.ts"),
+  dryRuns: () => import("./dry_runs.ts"),
   dryRun: () => import("./proof/dry_run.ts"),
 };
 

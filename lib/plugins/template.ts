@@ -7,8 +7,9 @@
  */
 import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
-import { hasReference, maskLiterals, resolveReferences } from "../config/references.ts";
+import { hasReference, maskLiterals, nameIn, resolveReferences } from "../config/references.ts";
 import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
+import { readReferences } from "../config/schema_core.ts";
 import { trimmed } from "../http/body_reader.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { claimReader, claimText, utf8 } from "./claims.ts";
@@ -46,17 +47,21 @@ type Compile = (parts: readonly Part[]) => Template | string;
 
 function templateSchema(describe: string, compile: Compile, secret = false): Schema<Template, string> {
   const text = string({ min: 1, describe, secret });
+  const read = (node: JsonNode & { kind: "string" }, at: Path, context: CheckContext) => {
+    const parts = partsOf(node, at, context);
+    if (parts === INVALID) return INVALID;
+    const made = compile(parts);
+    if (typeof made !== "string") return made;
+    if (context.sources.substitute !== undefined) return INVALID;
+    // The message may quote the text, so it is replaced for texts with secrets.
+    return report(context, at, node, hasReference(node.value) ? "the value of the reference is not valid here" : made);
+  };
   return {
     ...text,
     check(node, at, context): Template | Invalid {
       if (node.kind !== "string" || node.value === "") return text.check(node, at, context) === INVALID ? INVALID : () => "";
       if (secret && holdsText(node.value)) conceal(node, at, context, maskLiterals);
-      const parts = partsOf(node, at, context);
-      if (parts === INVALID) return INVALID;
-      const made = compile(parts);
-      if (typeof made !== "string") return made;
-      // The message may quote the text, so it is replaced for texts with secrets.
-      return report(context, at, node, hasReference(node.value) ? "the value of the reference is not valid here" : made);
+      return hasReference(node.value) ? readReferences(node, at, "text", context, (each) => read(node, at, each)) : read(node, at, context);
     },
   };
 }
@@ -135,15 +140,13 @@ function unknownParam(name: string, params: readonly string[] | null): string | 
 }
 
 /** The parameters of the plugin's route; null for a plugin of a service or all services, or when the patterns cannot be read. */
-function routeParams(at: Path, { root, sources }: CheckContext): readonly string[] | null {
+function routeParams(at: Path, { root }: CheckContext): readonly string[] | null {
   if (root === undefined || at[0] !== "services" || at[2] !== "routes") return null;
   const texts = [nodeAt(root, [...at.slice(0, 2), "base_path"]), nodeAt(root, [...at.slice(0, 4), "path"])];
   const names: string[] = [];
   for (const node of texts) {
-    if (node?.kind !== "string") return null;
-    const { text, problems } = resolveReferences(node.value, sources);
-    if (problems.length > 0) return null;
-    for (const match of text.matchAll(/[{<]([A-Za-z_]\w*)\*?[}>]/g)) names.push(match[1]!);
+    if (nameIn(node) === undefined) return null;
+    for (const match of (nameIn(node) ?? "").matchAll(/[{<]([A-Za-z_]\w*)\*?[}>]/g)) names.push(match[1]!);
   }
   return names;
 }

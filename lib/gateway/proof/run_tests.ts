@@ -42,13 +42,17 @@ export interface RunOptions {
   readonly verify?: typeof verifyPassword;
   /** Ends the run: tests without a result fail. */
   readonly signal?: AbortSignal;
+  /** Whether a result does not count, as it may depend on what is not known. `place`: the route of the last request. Default: all count. */
+  readonly isOpen?: (test: ConfigTest, place: Place, passed: boolean) => boolean;
 }
+
+export type Place = Pick<Outcome, "service" | "route">;
 
 type Tested = Pick<Loaded, "config" | "kinds" | "tests" | "concealed">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
-  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal, redirect = null } = options;
+  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal, redirect = null, isOpen = () => false } = options;
   const chosen = loaded.tests.filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
   const { global } = loaded.config;
@@ -60,14 +64,19 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
-  let next = 0;
+  let [next, notRun] = [0, 0];
   // A test that waits, for the hash of a password for instance, does not hold up the others.
   const lane = async () => {
     for (let i = next++; i < chosen.length; i = next++) {
       if (bench.slices.isOver) await bench.slices.next();
       const expected = displayed(chosen[i]!.expected, loaded.concealed);
       const test = { ...chosen[i]!, expected };
-      const { found, differences, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times);
+      const place: { -readonly [K in keyof Place]: Place[K] } = { service: null, route: null };
+      const { found, differences, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
+      if (isOpen(chosen[i]!, place, differences.length === 0)) {
+        notRun++;
+        continue;
+      }
       // Also messages of plugins may repeat what they were configured with.
       results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(loaded.concealed), ...(isLate && { late: isLate }) };
     }
@@ -75,7 +84,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   await Promise.all(Array.from({ length: LANES }, lane));
   times.close();
   signal?.removeEventListener("abort", stop);
-  return reportOf(results);
+  return { ...reportOf(results.filter((result) => result !== undefined)), ...(notRun > 0 && { notRun }) };
 }
 
 /** How many tests are under way at most. */
@@ -116,12 +125,13 @@ interface Tried extends Compared {
   readonly isLate?: true;
 }
 
-async function runTest(test: ConfigTest, bench: Bench, times: TestTimes): Promise<Tried> {
+/** `place` gets the route of the last request. */
+async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: object): Promise<Tried> {
   const { maxTestMs, maxTotalMs } = times.limits;
   const all = `all tests together may take ${inSeconds(maxTotalMs)}`;
   if (times.areOver) return { ...failure(`not run: ${all}`), isLate: true };
   const time = times.begin();
-  const trial = new Trial(test, bench, time);
+  const trial = new Trial(test, { bench, time, place });
   const late = time.isOver.then(() => {
     const why = times.areOver ? `no reply, and ${all}` : `no reply within ${inSeconds(maxTestMs)}`;
     return { ...failure(`${why}: ${trial.whereabouts}`), isLate: true } as const;
@@ -145,6 +155,7 @@ class Trial {
   readonly #bench: Bench;
   readonly #clock;
   readonly #scratch: Scratch;
+  readonly #place: object;
   #forwarded: Forwarded | null = null;
   /** The plugin that has the request; null: none has. */
   #holder: string | null = null;
@@ -153,7 +164,8 @@ class Trial {
   /** Requests so far, with the one that is under way. */
   #sent = 0;
 
-  constructor(test: ConfigTest, bench: Bench, time: TestTime) {
+  constructor(test: ConfigTest, { bench, time, place }: { readonly bench: Bench; readonly time: TestTime; readonly place: object }) {
+    this.#place = place;
     const { loaded, table, wall, verify, redirect } = bench;
     this.#test = test;
     this.#bench = bench;
@@ -234,6 +246,7 @@ class Trial {
         if (this.#bench.slices.isOver) await this.#bench.slices.next();
       });
       const { code, service, route, identity, fault } = notes;
+      Object.assign(this.#place, { service, route });
       // A plugin may set the identity without a note for the log.
       const caller = (this.#forwarded as Forwarded | null)?.identity ?? identity;
       return { status, code, service, route, caller, forwarded: this.#forwarded, headers, body, fault };
