@@ -2,6 +2,7 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
+import { GuardedReadable } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
@@ -329,7 +330,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 }
 
 /** The body of a response while it is received. */
-class ResponseBody extends Readable {
+class ResponseBody extends GuardedReadable {
   readonly #connection: Connection;
   readonly #givenUp: () => void;
   #isComplete = false;

@@ -3,6 +3,7 @@
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders } from "node:http2";
 import type { Timer } from "../base/clock.ts";
+import { guarded } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import { sinkOf } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -130,7 +131,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   begin(head: RequestHead, waitsForTrailers: boolean): void {
     const { exchange, options } = this.attempt;
     const { body } = exchange;
-    const stream = this.#stream;
+    const stream = guarded(this.#stream);
     detectTruncatedBody(stream);
     this.#endWithReset();
     stream.setTimeout(options.idleMs);
