@@ -9,6 +9,7 @@ import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
 import { HttpClient, type Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
+import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
@@ -60,6 +61,8 @@ export interface PluginLink extends Link {
   readonly kind: AnyPlugin;
   /** Of guards: a digest that differs where their configuration does. */
   readonly identity: string;
+  /** See `Plugin`. */
+  readonly ownHeaders: readonly string[];
 }
 
 type Place = Pick<Scope, "level" | "service" | "route">;
@@ -120,7 +123,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
-  return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity };
+  return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
 }
 
 /** See `Tools.shared`; `key`: of the instance. */
@@ -157,6 +160,7 @@ export interface RouteChain {
   readonly handler: Handler;
   /** See `RouteName`. */
   readonly audience: string;
+  readonly ownHeaders: ReadonlySet<string> | undefined;
   readonly takesPreflights: boolean;
 }
 
@@ -164,11 +168,13 @@ export interface RouteChain {
 export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault }: PluginContext): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
+  const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
   try {
     return {
       handler: composeChain(links, innermost, runtime.clock, onFault),
       audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
+      ownHeaders: own.length === 0 ? undefined : new Set(own),
       takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
     };
   } catch (error) {

@@ -5,7 +5,7 @@
 import { randomFillSync } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { Dial } from "../base/egress.ts";
-import { WriteBatch } from "../base/write_batch.ts";
+import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
 import { SharedCount } from "../base/shared_counts.ts";

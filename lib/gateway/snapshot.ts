@@ -109,8 +109,8 @@ export function serviceName({ name, basePath }: Service): ServiceName {
   return { name, basePath: withoutFinalSlash(basePath) };
 }
 
-export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
-  return { service, route: { name, path, audience }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
+export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
+  return { service, route: { name, path, audience, ownHeaders }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
 export function entryOf<T>(service: Service, { path, methods, match }: Route, target: T): TableEntry<T> {

@@ -95,6 +95,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
    * admitted clients get stored replies. A kind cannot both guard and store. Default: false.
    */
   readonly stores?: boolean;
+  /** The request headers that an instance with this configuration sets or removes: upstreams get none of them as trailers. Default: none. */
+  readonly ownHeaders?: (config: Infer<S>) => readonly string[];
   /** The query parameters in which an instance with this configuration looks for credentials. Default: none. */
   readonly secretParameters?: (config: Infer<S>) => readonly string[];
   /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */

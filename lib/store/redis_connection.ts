@@ -4,7 +4,7 @@
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import { connectFailure, messageOf } from "../base/errors.ts";
-import type { WriteBatch } from "../base/write_batch.ts";
+import type { WriteBatch } from "../base/event_loop.ts";
 import { ErrorReply, ReplyParser, type RespValue } from "./resp.ts";
 
 export interface Command {

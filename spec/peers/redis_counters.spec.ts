@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createLog } from "../../lib/base/log.ts";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import type { Decision, Window } from "../../lib/store/counters.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { RedisCounters, type RedisSettings } from "../../lib/store/redis.ts";

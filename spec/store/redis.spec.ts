@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
 import { systemClock, type Clock } from "../../lib/base/clock.ts";
 import { ALONE } from "../../lib/base/threads.ts";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { RedisCounters, SharedState, type RedisSettings } from "../../lib/store/redis.ts";
 import { slotOf } from "../../lib/store/redis_cluster.ts";

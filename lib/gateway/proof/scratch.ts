@@ -45,7 +45,7 @@ export function matchingTable({ config: { global, services }, kinds }: Tried): R
     const name = serviceName(service);
     const outer = takes(global) || takes(service);
     return service.routes.map((route) => {
-      return entryOf(service, route, targetOf(name, route, { handler: uncalled, audience: "", takesPreflights: outer || takes(route) }, meter));
+      return entryOf(service, route, targetOf(name, route, { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) }, meter));
     });
   });
   return compileTable(entries);
