@@ -184,6 +184,7 @@ describe("routes", () => {
     ["get", 'methods are case-sensitive, write "GET"'],
     ["CONNECT", "CONNECT is not forwarded"],
     ["G T", 'expected an HTTP method in upper case, found "G T"'],
+    ["PURG", 'expected an HTTP method in upper case, found "PURG": the servers refuse this method: did you mean "PURGE"?'],
     ["", 'found ""'],
   ])("routes refuse the method %j with a remedy", (method, message) => {
     expect(ofService({ routes: [{ path: "/b", methods: [method] }] })[0]).toContain(message);
