@@ -50,6 +50,8 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];
+  /** A text with the secrets of the configuration masked. */
+  readonly concealed: (text: string) => string;
   readonly egress: Egress;
   readonly inUse: InUse;
   readonly plan: MetricsPlan;
@@ -80,7 +82,10 @@ export function createLinks(instances: readonly PluginInstance[], place: Place, 
     try {
       links.push(createLink(instance, nth, place, context));
     } catch (error) {
-      throw new Error(`plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`, { cause: error });
+      const message = `plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`;
+      // It may quote the configuration, and so may its cause.
+      const told = context.concealed(message);
+      throw new Error(told, told === message ? { cause: error } : {});
     }
   }
   return links;
