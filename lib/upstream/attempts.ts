@@ -1,19 +1,17 @@
 /**
  * The innermost handler of a service's routes: circuit breaker, choice of an upstream, tries, and faults turned into replies.
  */
-import type { Readable } from "node:stream";
 import { ERRORS, Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
-import { LentBody } from "../http/lent_body.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Breaker, Verdict } from "./breaker.ts";
 import { isUpstreams, retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./faults.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
 import { Replay, type ReplayMemory } from "./replay.ts";
-import type { ForwardOptions } from "./upstream_request.ts";
+import { isUntouched, type ForwardOptions } from "./upstream_request.ts";
 
 export interface AttemptsOptions {
   readonly picker: Picker;
@@ -70,6 +68,7 @@ function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer:
   const { clock } = forwarding;
   notes.upstream = peer.id;
   notes.attempts++;
+  notes.isExcused = false;
   notes.askedAt = startedAt;
   const { span, code } = notes;
   const trySpan = span === null ? null : span.try(exchange, peer, notes.attempts - 1, startedAt);
@@ -91,7 +90,8 @@ function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer:
     },
     (error: unknown) => {
       // A try that ends because the client disconnected says nothing about the upstream.
-      if (error instanceof Fault && isUpstreams(error) && !call.aborted) peer.health.failed(error.message);
+      notes.isExcused = call.aborted || !(error instanceof Fault) || !isUpstreams(error);
+      if (!notes.isExcused) peer.health.failed(messageOf(error));
       over(null, call.aborted ? "client_closed" : error instanceof Fault ? error.code : "internal");
       return failed(exchange, error);
     },
@@ -154,11 +154,6 @@ function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, 
   return new Replay(body, maxReplayBytes, memory);
 }
 
-function isUntouched(body: Readable): boolean {
-  if (body instanceof LentBody) return body.isUntouched;
-  return body.readableFlowing === null && !body.readableDidRead;
-}
-
 /** A discarded response is read up to this length, so that its connection can be used again. */
 const MAX_DISCARDED_BYTES = 16 * 1024;
 
@@ -191,8 +186,8 @@ function guarded(next: Handler, breaker: Breaker): Handler {
 
 /** A request has failed if the upstream did not answer it, or with 5xx. Failures of the client or the gateway say nothing. */
 function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
-  const { code } = call.notes;
-  if (call.aborted || (code !== null && (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream")) return "unknown";
+  const { code, isExcused } = call.notes;
+  if (call.aborted || isExcused || (code !== null && (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream")) return "unknown";
   // No upstream was asked: the breaker gets no result, and would only delay its return.
   if (code === "upstream_unavailable") return "unknown";
   return status >= 500 ? "failed" : "passed";
