@@ -50,6 +50,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
   if (settings.tracing !== null) await modules.parts.loadPart("tracing");
+  if (settings.admin !== null) await modules.parts.loadPart("adminCookie");
   const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
   const read = reader.load(reader.source());
   const { config, kinds, tests, testFiles } = read.loaded;

@@ -1,6 +1,7 @@
 /**
  * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
  */
+import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
@@ -12,7 +13,7 @@ import * as sticky from "../upstream/sticky.ts";
 import type { LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
-const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, redis, tracing: { ...tracer, ...exporter } };
+const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, redis, tracing: { ...tracer, ...exporter }, adminCookie };
 
 /** `modules`, with all parts. */
 export function withAllParts(modules = new PluginModules()): PluginModules {

@@ -24,7 +24,7 @@ import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
-import type { Explanation, Question } from "./explain.ts";
+import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
 import { mounted, type Mounted } from "./mounted.ts";
@@ -91,12 +91,13 @@ export class Gateway {
     this.#clock = clock;
     this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, isRemote: following !== null });
-    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log });
+    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log }, this.#runtime.secretParameters);
     this.#process = createProcessFigures(clock);
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration({ ...options, modules }, parts, undefined, following);
-    this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
+    const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
+    this.#requests = new Requests({ ...parts, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const reporting = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans, process: this.#process };
@@ -214,6 +215,12 @@ export class Gateway {
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
+  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
+  async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
+    const { routePlugins } = await ON_DEMAND.explain();
+    return routePlugins({ service, route }, this.maskedConfig, this.#configuration.snapshot.kinds);
+  }
+
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
   metrics(): string {
     return exposition(this.#families());
@@ -231,12 +238,12 @@ export class Gateway {
   /**
    * Starts one listener; may be called several times. The first call runs the tests of the configuration, if it has some. Rejects with node's
    * error (EADDRINUSE, EACCES, …), with a `ConfigError` when a test fails or the access log's file cannot be opened, and once the gateway is
-   * being closed.
+   * being closed. Tests that only run out of time are logged.
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, fd, tls } = options;
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
-    await this.#configuration.prove();
+    await this.#configuration.prove("lenient");
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     try {
       this.#accessLog.start();
@@ -377,9 +384,9 @@ export class Gateway {
   }
 }
 
-function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }): [OtlpExporter, Tracer] {
+function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }, secretParameters: ReadonlySet<string>): [OtlpExporter, Tracer] {
   const { OtlpExporter, Tracer } = parts.part("tracing");
   const { sampler = "parentbased_always_on", ratio = 1 } = settings;
   const spans = new OtlpExporter({ settings, ...tools });
-  return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans })];
+  return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans, secretParameters })];
 }

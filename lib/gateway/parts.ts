@@ -42,6 +42,7 @@ const PARTS = {
   /** Counters that gateways share. */
   redis: () => import("../store/redis.ts"),
   tracing: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }),
+  adminCookie: () => import("../http/admin_cookie.ts"),
 };
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
@@ -54,7 +55,7 @@ export const ON_DEMAND = {
   dryRun: () => import("./proof/dry_run.ts"),
 };
 
-/** The texts by which a configuration names a part: values of `protocol`, keys of a service, the key in `global`. Tracing is a setting. */
+/** The texts by which a configuration names a part: values of `protocol`, keys of a service, the key in `global`. The others are named by settings. */
 const NAMED_BY = { http2: ["h2", "h2c"], split: ["split"], sticky: ["sticky"], redis: ["counters"] } as const;
 
 type PartName = keyof typeof PARTS;

@@ -28,6 +28,8 @@ export interface ServeTools {
   readonly log: Log;
   /** Gets every request that is looked up in the route table. */
   readonly recent?: RecentRequests;
+  /** See `sessionRemover`. */
+  readonly withoutSessions?: ((headers: HeaderList) => HeaderList) | undefined;
 }
 
 interface RequestsTools extends ServeTools {
@@ -226,7 +228,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
   // 4. Describe the request to the plugins.
   const { httpVersion, scheme, clientAddress, headers, body, trailers, upgrade } = inbound;
   const exchange = new Exchange({
-    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers, params,
+    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
   });
 

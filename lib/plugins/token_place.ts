@@ -30,6 +30,11 @@ export function tokenReader(places: readonly string[]): TokenReader {
   };
 }
 
+/** The names of those places that are query parameters. */
+export function queryPlaces(places: string | readonly string[]): string[] {
+  return [places].flat().flatMap((place) => (place.startsWith("query:") ? [place.slice("query:".length)] : []));
+}
+
 function readerOf(place: string): TokenReader {
   if (place === "header") return ({ headers }) => bearerToken(headers);
   const name = place.slice(place.indexOf(":") + 1);
