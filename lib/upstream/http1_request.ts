@@ -87,7 +87,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.phase = "sending";
     const { body } = exchange;
     // Without a body, a request that can be repeated need not know how much of it was sent.
-    if (body !== null || !isIdempotent(exchange.method)) connection.guardWrites();
+    if (body !== null || (exchange.method !== "GET" && !isIdempotent(exchange.method))) connection.guardWrites();
     if (body !== null) {
       this.watch(0);
       connection.setSilence(options.idleMs);
