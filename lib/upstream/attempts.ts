@@ -83,7 +83,6 @@ function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer:
   const { clock } = forwarding;
   notes.upstream = peer.id;
   notes.attempts++;
-  notes.isExcused = false;
   notes.askedAt = startedAt;
   const { span, code } = notes;
   const trySpan = span === null ? null : span.try(exchange, peer, notes.attempts - 1, startedAt);
@@ -202,7 +201,7 @@ function guarded(next: Handler, breaker: Breaker): Handler {
 /** A request has failed if the upstream did not answer it, or with 5xx. Failures of the client or the gateway say nothing. */
 function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
   const { code, isExcused } = call.notes;
-  if (call.aborted || isExcused || (code !== null && (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream")) return "unknown";
+  if (call.aborted || (code !== null && (isExcused || (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream"))) return "unknown";
   // No upstream was asked: the breaker gets no result, and would only delay its return.
   if (code === "upstream_unavailable") return "unknown";
   return status >= 500 ? "failed" : "passed";

@@ -85,18 +85,22 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     const connection = this.#connection;
     connection.beginResponse(exchange.method, this, options.client ?? "wire");
     this.phase = "sending";
-    const { body } = exchange;
-    // Without a body, a request that can be repeated need not know how much of it was sent.
-    if (body !== null || (exchange.method !== "GET" && !isIdempotent(exchange.method))) connection.guardWrites();
-    if (body !== null) {
-      this.watch(0);
-      connection.setSilence(options.idleMs);
-    }
-    this.#isWritten = body === null || this.#takeWhole(body);
+    if (exchange.method !== "GET" || exchange.body !== null) this.#guardWrites();
+    this.#isWritten = exchange.body === null || this.#takeWhole(exchange.body);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
     if (connection.isReused) to.pool.writeBatch.add(connection.send);
     else this.send();
-    if (body === null) this.awaitResponse();
+    if (exchange.body === null) this.awaitResponse();
+  }
+
+  #guardWrites(): void {
+    const { exchange, options } = this.attempt;
+    // Without a body, a request that can be repeated need not know how much of it was sent.
+    if (exchange.body === null && isIdempotent(exchange.method)) return;
+    this.#connection.guardWrites();
+    if (exchange.body === null) return;
+    this.watch(0);
+    this.#connection.setSilence(options.idleMs);
   }
 
   received(chunk: Buffer): void {
@@ -186,17 +190,23 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   send(): void {
     if (this.phase === "over") return;
     this.#isSent = true;
-    const { socket } = this.#connection;
-    socket.cork();
-    socket.write(this.#text, "latin1");
-    if (this.#bytes !== null) socket.write(this.#bytes);
-    else if (!this.#isWritten) {
-      this.upload(this.attempt.exchange.body!, this, this.#head, () => this.#endBody());
-      // What has arrived of the body flows in the next tick, and is in the same write; the head does not wait for more.
-      return process.nextTick(() => this.#flush());
+    const { exchange } = this.attempt;
+    if (exchange.body !== null) this.#connection.socket.cork();
+    this.#isFlushing = true;
+    this.#connection.socket.write(this.#text, "latin1");
+    this.#isFlushing = false;
+    if (exchange.body !== null) this.#sendBody(exchange.body);
+  }
+
+  #sendBody(body: Readable): void {
+    if (this.#bytes !== null) {
+      this.#connection.socket.write(this.#bytes);
+      this.#flush();
+      return this.#written();
     }
-    this.#flush();
-    if (this.#bytes !== null) this.#written();
+    this.upload(body, this, this.#head, () => this.#endBody());
+    // What has arrived of the body flows in the next tick, and is in the same write; the head does not wait for more.
+    process.nextTick(() => this.#flush());
   }
 
   #flush(): void {
