@@ -2,7 +2,7 @@
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
 import type { Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { Fault, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
 import { compressed } from "../http/content_coding.ts";
@@ -72,7 +72,7 @@ export class Endpoints {
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
     const { source } = options;
-    const view = (shown: () => unknown): Methods => ({ GET: { access: "session", answer: () => json(200, shown()) } });
+    const view = (shown: (target: string) => unknown): Methods => ({ GET: { access: "session", answer: ({ target }) => json(200, shown(target)) } });
     const figures = (shown: () => unknown): Methods => ({
       GET: {
         access: "session",
@@ -86,7 +86,7 @@ export class Endpoints {
       "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
       "/logout": { DELETE: { access: "open", answer: (inbound) => this.#logOut(inbound) } },
       "/gateway": { GET: { access: "session", answer: (inbound) => this.#config(inbound) } },
-      "/gateway/config": view(() => configView(source.settings(), this.#secrets)),
+      "/gateway/config": view((target) => configView(source.settings(), this.#secretsFor(target))),
       "/gateway/status": figures(() => statusView(source.status())),
       "/gateway/health": figures(() => healthView(source.health())),
       "/gateway/stats": figures(() => statsWithHistoryView(source.stats("all"))),
@@ -253,7 +253,12 @@ export class Endpoints {
     if ("code" in request) return problem(call, request.code, { detail: request.detail });
     if (request.isDryRun) {
       this.#options.log.info("dry run of a reload requested by an administrator", { address: clientAddress, request_id: call.id });
-      return json(200, dryRunView(await this.#options.source.dryRun(request.text)));
+      try {
+        return json(200, dryRunView(await this.#options.source.dryRun(request.text)));
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });
+      }
     }
     this.#options.log.info("reload requested by an administrator", { address: clientAddress, request_id: call.id });
     const reloaded = await this.#options.source.reload();
@@ -264,6 +269,8 @@ export class Endpoints {
   }
 }
 
+/** Of a dry run that finds too many waiting. */
+const DRY_RUN_RETRY_MS = 5000;
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
 const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];

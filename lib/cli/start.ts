@@ -60,9 +60,11 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   if (adminCookie !== undefined) await modules.parts.loadPart("adminCookie");
   const supervisor = await openWorkers(settings, log);
   const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) }, supervisor?.threads);
+  const { configuration } = Gateway.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
-  await Gateway.partsOf(gateway).configuration.findWarnings();
+  await configuration.findWarnings();
   const tls = readTlsFiles(settings, log);
+  configuration.setHttps(tls !== null);
   const admin = await openAdmin(settings, { gateway, tls, reload, log });
   const probes = await openProbes(settings, gateway, log);
   let manager: Manager | null = null;

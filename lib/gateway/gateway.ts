@@ -26,6 +26,7 @@ import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
 import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import type { DryRuns } from "./dry_runs.ts";
 import { families } from "./metrics.ts";
 import { mounted, type Mounted } from "./mounted.ts";
 import type { DryRun } from "./proof/dry_run.ts";
@@ -62,6 +63,8 @@ export class Gateway {
   readonly #listener: Listener;
   readonly #reported: GatewayParts;
   readonly #shutdown: Shutdown;
+  /** Null: none has been asked for. */
+  #dryRuns: DryRuns | null = null;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
 
@@ -95,7 +98,7 @@ export class Gateway {
     this.#process = createProcessFigures(clock);
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
-    this.#configuration = new Configuration({ ...options, modules }, parts, undefined, following);
+    this.#configuration = new Configuration({ ...options, modules }, parts, following);
     const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
     this.#requests = new Requests({ ...parts, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
@@ -280,12 +283,14 @@ export class Gateway {
   }
 
   /**
-   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Never rejects
-   * for errors in it.
+   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Runs in a thread
+   * of its own, unless the gateway has `plugins` of its host. Never rejects for errors in the configuration; with a `Fault` if four others wait,
+   * or if it needs more than 30 seconds or 512 MB.
    */
   async dryRun(text: Buffer | null = null): Promise<DryRun> {
-    const { dryRun } = await ON_DEMAND.dryRun();
-    return dryRun(this.#configuration, this.#requests.recent.list(), text);
+    const { DryRuns } = await ON_DEMAND.dryRuns();
+    this.#dryRuns ??= new DryRuns(this.#configuration);
+    return this.#dryRuns.run(text, this.#requests.recent);
   }
 
   /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */

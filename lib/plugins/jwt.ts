@@ -25,7 +25,7 @@ const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must 
 const text = string({ min: 1 });
 const texts = [text, array(text, { min: 1 })] as const;
 const type = string({ pattern: /^[!#$&^_.+0-9A-Za-z-]+(\/[!#$&^_.+0-9A-Za-z-]+)?$/, hint: 'a media type such as "at+jwt", or "absent"' });
-const pem = string({ min: 1, describe: "The public key or certificate of the issuer, in PEM form." });
+const pem = string({ min: 1, references: "value", describe: "The public key or certificate of the issuer, in PEM form." });
 
 const fields = object(
   {

@@ -8,6 +8,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 
 export const TOKEN_PLACE = string({
+  references: "none",
   pattern: new RegExp(`^(header|(cookie|query):[${TOKEN_CHARACTERS}]+)$`),
   hint: '"header", "cookie:<name>" or "query:<name>"',
   describe: "A place to look for the token.",

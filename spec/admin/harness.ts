@@ -155,7 +155,7 @@ export const DRY_RUN: DryRun = {
   outcome: "accepted",
   issues: [],
   warnings: [],
-  tests: { passed: 2, failed: 0 },
+  tests: { passed: 2, failed: 0, notRun: 1 },
   untested: null,
   diff: {
     guardsLost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],

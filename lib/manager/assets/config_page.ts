@@ -255,8 +255,8 @@ function settingsCard(frame: Frame) {
 
   async function load(): Promise<void> {
     try {
-      const settings = await ask<Settings>("GET", "/gateway/config");
-      replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value)))));
+      const settings = await ask<Settings>("GET", "/gateway/config?secrets=masked");
+      replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame)))));
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) return frame.showError(error);
       replace(
@@ -268,7 +268,15 @@ function settingsCard(frame: Frame) {
   }
 }
 
-function settingValue(name: string, value: string): Child {
+function settingValue(name: string, value: string, frame: Frame): Child {
   if (value === "") return el("span", { class: "muted" }, "not set");
-  return name === "AdminPassword" && value !== MASK ? secretText(name, value) : el("span", { class: "mono" }, value);
+  if (value !== MASK) return el("span", { class: "mono" }, value);
+  return secretText(name, async () => {
+    try {
+      return (await ask<Settings>("GET", "/gateway/config"))[name] ?? "";
+    } catch (error) {
+      frame.showError(error);
+      return MASK;
+    }
+  });
 }
