@@ -92,6 +92,7 @@ describe("the request", () => {
     return body;
   };
   const lent = () => new LentBody(Buffer.from("body"), () => {});
+  const bodies: readonly [string, () => Readable | null][] = [["a stream", streamed], ["in memory", lent], ["none", () => null]];
 
   it.each(EARLY.flatMap(([what, act]) => ([["a stream", streamed], ["in memory", lent]] as const).map(([where, body]) => [where, what, body, act] as const)))(
     "a POST with a body (%s) on a kept connection that %s before the request is sent is sent over another connection",
@@ -106,13 +107,17 @@ describe("the request", () => {
     },
   );
 
-  it.each([["a stream", streamed], ["in memory", lent], ["none", () => null]] as const)("a POST with a body (%s) of which the system takes nothing on a kept connection is sent over another connection", async (where, body) => {
+  it.each(bodies)("a POST with a body (%s) of which the system takes nothing on a kept connection is sent over another connection", async (where, body) => {
     const { pool, heard, send, writeBatch, kept: before } = await kept();
     const second = send({ method: "POST", upstreamPath: "/2", body: body(), headers: ["Content-Length", where === "none" ? "0" : "4"] });
     before.resetAndDestroy();
     // At once: the event loop must not read the reset before the write meets it.
     writeBatch.now();
-    if (where === "a stream") return void (await expect(second).rejects.toBeInstanceOf(Stale));
+    const fault = second.then(() => null, (error: unknown) => error);
+    if (where === "a stream") {
+      expect(await fault).toBeInstanceOf(Stale);
+      return;
+    }
     await eventually(() => (writeBatch.now(), heard.length === 2), "the request");
     expect(String((await second).body)).toBe("2");
     expect([pool.leased, heard[1]!.endsWith("body")]).toEqual([0, where !== "none"]);
