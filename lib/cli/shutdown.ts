@@ -1,6 +1,7 @@
 /**
  * Waits for the signal that ends the program, SIGTERM, or SIGINT from a keyboard, and drains the gateway.
  */
+import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../gateway/gateway.ts";
@@ -52,5 +53,5 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, p
   await manager?.close(); // after the others, so that users can watch them drain
   await probes?.close(); // last: a supervisor has to be told "not ready" until the end
   if (outcome === "cut") log.warn("the grace period is over: requests still in flight were cut off");
-  setTimeout(() => process.exit(0), LINGER_MS).unref();
+  setTimeout(entry("the exit", () => process.exit(0)), LINGER_MS).unref();
 }

@@ -7,6 +7,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { Worker } from "node:worker_threads";
 import { waitAtMost } from "../base/clock.ts";
+import { entry, guarded } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
@@ -118,7 +119,7 @@ export class Supervisor implements Followers {
     configuration.followers = this;
     Atomics.store(this.#words, VERSION, configuration.bundle.version);
     // This interval keeps the program running while no worker does.
-    this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
+    this.#timers = [setInterval(entry("a look at the workers", () => this.#look()), BEAT_MS), setInterval(entry("a ticket key", () => this.#renewTicketKey()), TICKET_KEY_MS)];
     try {
       await new Promise<void>((resolve, reject) => {
         this.#start = { served: resolve, failed: reject };
@@ -197,7 +198,7 @@ export class Supervisor implements Followers {
     this.#isClosing = true;
     for (const { respawn } of this.#places) if (respawn !== null) clearTimeout(respawn);
     for (const place of this.#places) if (!takesRequests(place)) void place.worker?.terminate();
-    const late = setTimeout(() => this.#terminateAll(), graceMs + MOST_CLOSING_MS);
+    const late = setTimeout(entry("the end of the workers", () => this.#terminateAll()), graceMs + MOST_CLOSING_MS);
     const begunAt = performance.now();
     await waitAtMost(this.#stopAccepting(lingerOf(graceMs)), lingerOf(graceMs));
     this.#broadcast({ type: "close", graceMs: Math.max(0, graceMs - (performance.now() - begunAt)) });
@@ -238,9 +239,9 @@ export class Supervisor implements Followers {
     } catch (error) {
       // The system may refuse a further thread. Others serve on.
       place.reason = messageOf(error);
-      return void setImmediate(() => this.#ended(place, 1));
+      return void setImmediate(entry("a worker that does not start", () => this.#ended(place, 1)));
     }
-    worker.on("message", (posted: Partial<Posted> | null | undefined) => posted?.edgeGateway !== undefined && this.#receive(place, posted.edgeGateway));
+    guarded(worker).on("message", (posted: Partial<Posted> | null | undefined) => posted?.edgeGateway !== undefined && this.#receive(place, posted.edgeGateway));
     worker.on("error", (error) => (place.reason ??= messageOf(error, "stack")));
     worker.on("exit", (code) => this.#ended(place, code));
   }
@@ -329,7 +330,7 @@ export class Supervisor implements Followers {
     this.#options.logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
     this.restarts++;
     if (pauseMs === 0) this.#spawn(place);
-    else place.respawn = setTimeout(() => this.#spawn(place), pauseMs);
+    else place.respawn = setTimeout(entry("the start of a worker", () => this.#spawn(place)), pauseMs);
   }
 
   /** Ends workers that hang. */

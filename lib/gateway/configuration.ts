@@ -14,6 +14,7 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
 import { ConfigError, ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
+import { countFault } from "./faults.ts";
 import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
@@ -390,11 +391,10 @@ export class Configuration {
 
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
     logFault(this.#tools.log, call, error, link);
-    const { name, scope } = link;
-    const { key, id, level, service, route } = scope;
+    const { name, scope: { key, id, level, service, route } } = link;
+    countFault(this.#tools.metrics, name);
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
-    const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
-    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
+    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count: (this.pluginFaults.get(key)?.count ?? 0) + 1 });
   };
 }

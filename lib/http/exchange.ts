@@ -56,6 +56,8 @@ export interface RouteName {
    * Empty if no plugin of the route stores replies.
    */
   readonly audience?: string;
+  /** The request headers that plugins of the route set or remove, see `dashed`: upstreams get none of them as trailers. */
+  readonly ownHeaders?: ReadonlySet<string> | undefined;
 }
 
 export interface Exchange extends ExchangeParts {}

@@ -6,9 +6,11 @@ import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { FIELD_LINE, FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { BODILESS } from "../http/body.ts";
+import { CREDENTIAL_HEADERS } from "../http/redact.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
   connectionOptions,
+  dashed,
   endToEnd,
   hasToken,
   headerValue,
@@ -284,8 +286,18 @@ export function trailerFields(list: HeaderList): HeaderList {
   return kept;
 }
 
+/**
+ * The trailers of a request for its upstream: without fields that its plugins set or remove as headers, whether they have done so this time or
+ * not. For an upstream that merges the two, a client could otherwise replace what a plugin has checked.
+ */
+export function requestTrailers({ trailers, route: { ownHeaders } }: Exchange): HeaderList {
+  const given = trailerFields(trailers());
+  return ownHeaders === undefined ? given : given.filter((_text, i) => !ownHeaders.has(dashed(given[i & ~1]!)));
+}
+
 const NOT_IN_TRAILERS = nameSet([
   ...HOP_BY_HOP,
+  ...CREDENTIAL_HEADERS,
   "authorization",
   "cache-control",
   "content-encoding",
@@ -302,5 +314,6 @@ const NOT_IN_TRAILERS = nameSet([
   "set-cookie",
   "trailer",
   "via",
+  "x-real-ip",
   "x-request-id",
 ]);

@@ -2,6 +2,7 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
+import { entry, GuardedReadable } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
@@ -9,7 +10,7 @@ import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Connection, ConnectionUser, Pool } from "./pool.ts";
 import { faultCode, isIdempotent, Stale, UploadRefused } from "./faults.ts";
-import { fieldLines, headText, replyHeaders, replyOf, requestHead, switchHeaders, trailerFields } from "./heads.ts";
+import { fieldLines, headText, replyHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
 import type { RequestHead, ResponseHead } from "./heads.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, isUntouched, UpstreamRequest } from "./upstream_request.ts";
@@ -206,7 +207,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     }
     this.upload(body, this, this.#head, () => this.#endBody());
     // What has arrived of the body flows in the next tick, and is in the same write; the head does not wait for more.
-    process.nextTick(() => this.#flush());
+    process.nextTick(entry("the beginning of a body", () => this.#flush()));
   }
 
   #flush(): void {
@@ -228,7 +229,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (this.#head.framing === "chunked") {
       let last: string;
       try {
-        last = `0\r\n${fieldLines(trailerFields(this.attempt.exchange.trailers()))}\r\n`;
+        last = `0\r\n${fieldLines(requestTrailers(this.attempt.exchange))}\r\n`;
       } catch (error) {
         return this.fail(new Fault("internal", "the request's trailers could not be written", error));
       }
@@ -360,7 +361,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 }
 
 /** The body of a response while it is received. */
-class ResponseBody extends Readable {
+class ResponseBody extends GuardedReadable {
   readonly #connection: Connection;
   readonly #givenUp: () => void;
   #isComplete = false;

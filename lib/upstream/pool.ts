@@ -4,7 +4,7 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
-import { WriteBatch } from "../base/write_batch.ts";
+import { WriteBatch } from "../base/event_loop.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
 import { readyEvent } from "./connect.ts";

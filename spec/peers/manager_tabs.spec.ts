@@ -91,6 +91,16 @@ describe("a session in several tabs", () => {
     await page.getByText(/The cookie “token” is no session of this gateway.*set ADMIN_COOKIE_NAME/).waitFor();
     await heading(page, "Sign in");
   });
+
+  it("goes on beside a cookie “token” of another application where ADMIN_COOKIE_NAME names another one", async () => {
+    const { page, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port), { environment: { ADMIN_COOKIE_NAME: "gateway_session" } });
+    await page.context().addCookies([{ name: "token", value: "of-an-application", url: managerUrl! }]);
+    expect((await page.context().cookies()).map(({ name }) => name).sort()).toEqual(["gateway_session", "token"]);
+    await page.reload();
+    await heading(page, "Overview");
+    await page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
+    expect(errors).toEqual([]);
+  });
 });
 
 describe("Back", () => {

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { Socket } from "node:net";
 import { PassThrough, type Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { LentBody } from "../../lib/http/lent_body.ts";
