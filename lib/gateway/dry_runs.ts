@@ -2,8 +2,8 @@
  * Runs dry runs beside the traffic: in a thread, one at a time, within limits of time and memory.
  */
 import { once } from "node:events";
-import { Worker } from "node:worker_threads";
-import { Fault } from "../base/errors.ts";
+import { Worker, type WorkerOptions } from "node:worker_threads";
+import { Fault, messageOf, missingPermission } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import type { Configuration } from "./configuration.ts";
 import { ON_DEMAND } from "./parts.ts";
@@ -58,7 +58,7 @@ export class DryRuns {
     const { ms, megabytes } = this.#limits;
     // Together with the stack.
     const resourceLimits = { maxOldGenerationSizeMb: megabytes * 0.9, maxYoungGenerationSizeMb: megabytes * 0.09, stackSizeMb: 4 };
-    const worker = new Worker(entry, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
+    const worker = threadFor(entry, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
     const over = AbortSignal.any([closed, AbortSignal.timeout(ms)]);
     try {
       const [result] = (await Promise.race([once(worker, "message", { signal: over }), ended(worker)])) as [DryRun];
@@ -83,6 +83,15 @@ function inputOf({ options, snapshot, source }: Configuration, text: Buffer | nu
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";
+
+/** Node's permission model, or the system, may refuse a further thread. */
+function threadFor(entry: URL, options: WorkerOptions): Worker {
+  try {
+    return new Worker(entry, options);
+  } catch (error) {
+    throw new Fault("overloaded", `There is no thread for the dry run: ${missingPermission(error) ?? messageOf(error)}`);
+  }
+}
 
 async function ended(worker: Worker): Promise<never> {
   const [code] = (await once(worker, "exit")) as [number];
