@@ -2,7 +2,7 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
-import { entry, GuardedReadable } from "../base/event_loop.ts";
+import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
@@ -12,6 +12,7 @@ import type { Connection, ConnectionUser, Pool } from "./pool.ts";
 import { faultCode, isIdempotent, Stale, UploadRefused } from "./faults.ts";
 import { fieldLines, headText, replyHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
 import type { RequestHead, ResponseHead } from "./heads.ts";
+import { ResponseBody } from "./response_body.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, isUntouched, UpstreamRequest } from "./upstream_request.ts";
 import type { Try } from "./upstream_request.ts";
@@ -357,42 +358,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     const { pool } = this.attempt.to;
     pool.giveBack(this.#connection);
     pool.release();
-  }
-}
-
-/** The body of a response while it is received. */
-class ResponseBody extends GuardedReadable {
-  readonly #connection: Connection;
-  readonly #givenUp: () => void;
-  #isComplete = false;
-
-  constructor(connection: Connection, givenUp: () => void) {
-    super();
-    this.#connection = connection;
-    this.#givenUp = givenUp;
-    // An error that comes when no reader listens must not end the process.
-    this.on("error", ignore);
-  }
-
-  deliver(bytes: Buffer): void {
-    if (!this.push(bytes)) this.#connection.socket.pause();
-  }
-
-  complete(): void {
-    this.#isComplete = true;
-    this.push(null);
-  }
-
-  override _read(): void {
-    if (!this.#isComplete) this.#connection.socket.resume();
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (!this.#isComplete) {
-      this.#isComplete = true;
-      this.#givenUp();
-    }
-    done(error);
   }
 }
 
