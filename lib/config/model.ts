@@ -365,7 +365,7 @@ function pluginSchema(kinds: readonly PluginKind[]): s.Schema<PluginInstance, Pl
       const isOpen = checked === s.INVALID && certain.length === 0;
       if (isOpen) placeholders.unknown.push([...at, "config"]);
       const instance = isOpen ? unknown.check(node, at, context) : checked;
-      if (instance !== s.INVALID && placeholders.count > replaced) placeholders.unsure.add(instance.config as object);
+      if (instance !== s.INVALID && placeholders.count > replaced && Object(instance.config) === instance.config) placeholders.unsure.add(instance.config as object);
       return instance;
     },
     show: (node) => shapeOf(node).show(node),

@@ -2,6 +2,7 @@
  * Runs dry runs beside the traffic: in a thread, one at a time, within limits of time and memory.
  */
 import { once } from "node:events";
+import { setTimeout as wait } from "node:timers/promises";
 import { Worker, type WorkerOptions } from "node:worker_threads";
 import { Fault, messageOf, missingPermission } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
@@ -14,6 +15,7 @@ import type { RecentRequests } from "./serve.ts";
 const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("./proof/dry_run_thread.js", import.meta.url);
 
 const MOST_WAITING = 4;
+const MOST_ENDING_MS = 1000;
 
 /** Of one dry run. */
 export interface DryRunLimits {
@@ -70,7 +72,8 @@ export class DryRuns {
       if (code === "ERR_WORKER_OUT_OF_MEMORY") throw new Fault("overloaded", `The dry run needs more than ${megabytes} MB. ${ELSEWHERE}`);
       throw error;
     } finally {
-      await worker.terminate();
+      // A thread within a call of the system ends only with it.
+      await Promise.race([worker.terminate(), wait(MOST_ENDING_MS, undefined, { ref: false })]);
     }
   }
 }
