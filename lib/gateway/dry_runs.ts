@@ -2,8 +2,9 @@
  * Runs dry runs beside the traffic: in a thread, one at a time, within limits of time and memory.
  */
 import { once } from "node:events";
-import { Worker } from "node:worker_threads";
-import { Fault } from "../base/errors.ts";
+import { setTimeout as wait } from "node:timers/promises";
+import { Worker, type WorkerOptions } from "node:worker_threads";
+import { Fault, messageOf, missingPermission } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import type { Configuration } from "./configuration.ts";
 import { ON_DEMAND } from "./parts.ts";
@@ -14,6 +15,7 @@ import type { RecentRequests } from "./serve.ts";
 const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("./proof/dry_run_thread.js", import.meta.url);
 
 const MOST_WAITING = 4;
+const MOST_ENDING_MS = 1000;
 
 /** Of one dry run. */
 export interface DryRunLimits {
@@ -58,7 +60,7 @@ export class DryRuns {
     const { ms, megabytes } = this.#limits;
     // Together with the stack.
     const resourceLimits = { maxOldGenerationSizeMb: megabytes * 0.9, maxYoungGenerationSizeMb: megabytes * 0.09, stackSizeMb: 4 };
-    const worker = new Worker(entry, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
+    const worker = threadFor(entry, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
     const over = AbortSignal.any([closed, AbortSignal.timeout(ms)]);
     try {
       const [result] = (await Promise.race([once(worker, "message", { signal: over }), ended(worker)])) as [DryRun];
@@ -70,7 +72,8 @@ export class DryRuns {
       if (code === "ERR_WORKER_OUT_OF_MEMORY") throw new Fault("overloaded", `The dry run needs more than ${megabytes} MB. ${ELSEWHERE}`);
       throw error;
     } finally {
-      await worker.terminate();
+      // A thread within a call of the system ends only with it.
+      await Promise.race([worker.terminate(), wait(MOST_ENDING_MS, undefined, { ref: false })]);
     }
   }
 }
@@ -83,6 +86,15 @@ function inputOf({ options, snapshot, source }: Configuration, text: Buffer | nu
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";
+
+/** Node's permission model, or the system, may refuse a further thread. */
+function threadFor(entry: URL, options: WorkerOptions): Worker {
+  try {
+    return new Worker(entry, options);
+  } catch (error) {
+    throw new Fault("overloaded", `There is no thread for the dry run: ${missingPermission(error) ?? messageOf(error)}`);
+  }
+}
 
 async function ended(worker: Worker): Promise<never> {
   const [code] = (await once(worker, "exit")) as [number];
