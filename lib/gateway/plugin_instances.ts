@@ -50,6 +50,8 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];
+  /** A text with the secrets of the configuration masked. */
+  readonly concealed: (text: string) => string;
   readonly egress: Egress;
   readonly inUse: InUse;
   readonly plan: MetricsPlan;
@@ -80,7 +82,10 @@ export function createLinks(instances: readonly PluginInstance[], place: Place, 
     try {
       links.push(createLink(instance, nth, place, context));
     } catch (error) {
-      throw new Error(`plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`, { cause: error });
+      const message = `plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`;
+      // It may quote the configuration, and so may its cause.
+      const told = context.concealed(message);
+      throw new Error(told, told === message ? { cause: error } : {});
     }
   }
   return links;
@@ -108,6 +113,8 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts, secretParameters },
+    common: (what, make) => commonTo(name, what, make, runtime),
+    count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
@@ -124,6 +131,12 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
+}
+
+function commonTo<T>(kind: string, what: string, make: () => T, { common }: Runtime): T {
+  const key = `${kind}: ${what}`;
+  if (!common.has(key)) common.set(key, make());
+  return common.get(key) as T;
 }
 
 /** See `Tools.shared`; `key`: of the instance. */

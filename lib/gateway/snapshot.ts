@@ -70,7 +70,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
+  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, concealed: loaded.concealed, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, context));
   return Object.freeze({

@@ -102,6 +102,8 @@ type Reason = (typeof REASONS)[number];
 
 /** Time limit for a connection, TLS and AUTH included, unless `timeout_ms` is longer. */
 const CONNECT_MS = 1_000;
+/** A server is given up that has sent nothing for so many times `timeout_ms`. */
+const SILENT_FOR = 3;
 /** Redirections of one command in a Cluster. */
 const MOST_REDIRECTIONS = 5;
 
@@ -314,7 +316,7 @@ class Asked implements Command, HasDeadline {
     setImmediate(entry("a late reply of Redis", () => {
       if (this.#isSettled) return;
       this.#fail("timeout");
-      this.#connection?.giveUp(`no answer within ${this.#counters.settings.timeoutMs} ms`);
+      this.#connection?.giveUpAfter(SILENT_FOR * this.#counters.settings.timeoutMs);
     }));
   }
 
