@@ -14,7 +14,7 @@ import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
 import type { RunCommand } from "./arguments.ts";
 import { accepted, type ExitCode } from "./failure.ts";
-import { drain, LINGER_MS, untilStopped } from "./shutdown.ts";
+import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { passedSockets } from "./socket_activation.ts";
 import { start, type Started } from "./start.ts";
 import { createTlsRenewal, tlsPaths } from "./tls_files.ts";
@@ -70,7 +70,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
     const started = await starting;
     followFiles(started);
     // Signals are handled before the announcement, since readers of the announcement may send one.
-    const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
+    const stopped = untilStopped((signal) => drain(signal, started, settings, log), log, () => endAtOnce(started, log));
     announce(started, settings, log);
     const code = await stopped;
     await waitAtMost(output.close(), LINGER_MS);

@@ -1,8 +1,8 @@
 /**
  * The configuration in force: has it read, tested and compiled, and replaces it as a whole or not at all, in all threads of the program.
  */
-import { readFileSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import type { ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
@@ -80,7 +80,7 @@ export class Configuration {
   constructor(options: ConfigurationOptions, tools: ConfigurationTools, following: Following | null = null) {
     const bundle = following?.bundle;
     this.#tools = tools;
-    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : (path) => readFileSync(path));
+    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : readRegularFile);
     this.loadedAt = tools.clock.wall();
     this.#following = following;
     if (following !== null) this.#proven = Promise.resolve();

@@ -113,6 +113,8 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts, secretParameters },
+    common: (what, make) => commonTo(name, what, make, runtime),
+    count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
@@ -129,6 +131,12 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
   return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
+}
+
+function commonTo<T>(kind: string, what: string, make: () => T, { common }: Runtime): T {
+  const key = `${kind}: ${what}`;
+  if (!common.has(key)) common.set(key, make());
+  return common.get(key) as T;
 }
 
 /** See `Tools.shared`; `key`: of the instance. */

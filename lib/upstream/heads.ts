@@ -18,6 +18,7 @@ import {
   MOST_CONNECTION_OPTIONS,
   NameMap,
   nameSet,
+  withHeader,
   withoutHeader,
   withoutNamed,
   type HeaderList,
@@ -258,10 +259,15 @@ export function isBodiless(method: string, status: number): boolean {
 
 /** End-to-end headers, with our Via. A 204 or 205 has no Content-Length (RFC 9110 §8.6). */
 export function replyHeaders({ statusCode, httpVersion, rawHeaders }: ResponseHead, viaName: string): HeaderList {
-  const headers = endToEnd(rawHeaders);
+  let headers = endToEnd(rawHeaders);
+  const length = headerValue(headers, "content-length");
+  // `010` is eight to a reader of octal numbers.
+  if (length !== undefined && LEADING_ZERO.test(length)) headers = [...withHeader(headers, "Content-Length", String(Number(length)))];
   headers.push("Via", `${httpVersion} ${viaName}`);
   return statusCode === 204 || statusCode === 205 ? withoutHeader(headers, "content-length") : headers;
 }
+
+const LEADING_ZERO = /^0\d+$/;
 
 /** The head of a 101 to the client. It cannot have a body, whatever the upstream says. */
 export function switchHeaders(protocol: string, headers: HeaderList): HeaderList {

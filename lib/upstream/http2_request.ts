@@ -11,7 +11,7 @@ import { isClosed, keepOpenUntilRead, resetStream, detectTruncatedBody } from ".
 import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { Unsent } from "./faults.ts";
+import { Unsent, UploadRefused } from "./faults.ts";
 import { isBodiless, isWebsocketKey, replyHeaders, requestHead, requestTrailers, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
 import type { RequestHead, ResponseHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
@@ -295,7 +295,9 @@ class Http2Request extends UpstreamRequest<Sessions> {
     if (error instanceof Fault) return error;
     // Also if Node could not parse the response.
     const isInvalid = rstCode === NGHTTP2_PROTOCOL_ERROR || error?.code === "ERR_HTTP2_ERROR";
-    return new Fault(isInvalid ? "upstream_invalid" : "upstream_reset", why, error ?? undefined);
+    if (isInvalid) return new Fault("upstream_invalid", why, error ?? undefined);
+    const isUploading = this.phase === "sending" && exchange.body !== null;
+    return new (isUploading ? UploadRefused : Fault)("upstream_reset", why, error ?? undefined);
   }
 }
 
