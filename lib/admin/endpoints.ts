@@ -125,8 +125,8 @@ export class Endpoints {
     if (path === null) return problem(call, "bad_request");
     // Over TLS the certificate has proved the name to the browser.
     if (inbound.scheme === "http" && !this.#isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
-    const origin = headerValue(headers, "origin");
-    const isAllowed = headerValues(headers, "origin").every((each) => this.#origins.has(each));
+    const [origin, ...others] = headerValues(headers, "origin");
+    const isAllowed = origin !== undefined && others.length === 0 && this.#origins.has(origin);
     if (!SAFE.has(method) && !isAllowed && isForeign(inbound, inbound.authority)) {
       return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
@@ -134,7 +134,7 @@ export class Endpoints {
     if (methods === undefined) return problem(call, "route_not_found", { detail: "The admin interface has no such path." });
     const allow = Object.keys(methods).map((name) => (name === "GET" ? "GET, HEAD" : name)).concat("OPTIONS").join(", ");
     if (method === "OPTIONS") {
-      const preflight = origin !== undefined && isAllowed ? ["Access-Control-Allow-Methods", allow, ...PREFLIGHT] : [];
+      const preflight = isAllowed ? ["Access-Control-Allow-Methods", allow, ...PREFLIGHT] : [];
       return { status: 204, headers: ["Allow", allow, ...preflight], body: null };
     }
     const endpoint = methods[method === "HEAD" ? "GET" : method];

@@ -19,7 +19,13 @@ export interface Destination {
   readonly why: string;
 }
 
-/** The destinations of one configuration, or of one setting. It never changes: connections that belong to an older configuration keep theirs. */
+/** Begins to connect to one destination, over TLS unless `secure` is null. Holds nothing else of the configuration that it is from. */
+export type Dial = (options: Omit<TcpNetConnectOpts, "host" | "port">, secure: ConnectionOptions | null) => Socket;
+
+/**
+ * The destinations of one configuration, of one part of it, or of one setting. It never changes, so what outlives a configuration may only
+ * hold that of its own part, whose settings are in its key.
+ */
 export class Egress {
   readonly #permitted: ReadonlySet<string>;
 
@@ -36,10 +42,11 @@ export class Egress {
     if (!this.permits(to)) throw new Error(`no connection is opened to ${to.host} port ${to.port} (${to.why}): neither the configuration nor a setting names this server`);
   }
 
-  /** Begins to connect, over TLS unless `secure` is null. Throws for a destination that is not permitted. */
-  dial({ why, ...options }: Destination & Omit<TcpNetConnectOpts, "host">, secure: ConnectionOptions | null): Socket {
-    this.check({ host: options.host, port: options.port, why });
-    return secure === null ? net.connect(options) : tls.connect({ ...secure, ...options });
+  /** For connections to one destination. Throws here, not when it is used, if the destination is not permitted. */
+  dialer(to: Destination): Dial {
+    this.check(to);
+    const { host, port } = to;
+    return (options, secure) => (secure === null ? net.connect({ ...options, host, port }) : tls.connect({ ...secure, ...options, host, port }));
   }
 
   /** Keeps connections for `requestBy`, whose request fails for a destination that is not permitted. */

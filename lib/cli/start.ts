@@ -58,6 +58,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   if (tracing !== null) await modules.parts.loadPart("tracing");
   const supervisor = await openWorkers(settings, log);
   const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
+  // Before anything listens: to find the warnings of ten thousand routes takes a second.
+  await Gateway.partsOf(gateway).configuration.findWarnings();
   const tls = readTlsFiles(settings, log);
   const admin = await openAdmin(settings, { gateway, tls, reload, log });
   const probes = await openProbes(settings, gateway, log);

@@ -10,6 +10,7 @@ export const ACCEPTABLE_WARNINGS = [
   "cache_outside_guard",
   "limit_before_identity",
   "token_for_anyone",
+  "guard_fails_open",
   "plain_http_secret",
   "limit_by_any_header",
 ] as const;

@@ -108,6 +108,13 @@ export class Configuration {
     return (this.#warnings ??= configWarnings(this.snapshot));
   }
 
+  /** Computes the warnings in slices, beside the traffic. Until then those that are known stay, if there are any. */
+  async findWarnings(): Promise<void> {
+    const { snapshot } = this;
+    const warnings = await configWarningsInSlices(snapshot, createTimeSlices());
+    if (this.snapshot === snapshot) this.#warnings = warnings;
+  }
+
   /** See `Gateway.reload`. */
   reload(config: ConfigInput | undefined, by: ReloadCause): Promise<Reloaded> {
     // The last in the queue reads the same source, as it is by then.
@@ -215,7 +222,9 @@ export class Configuration {
   rereadFiles(): boolean {
     const reread = this.#reread();
     if (reread === null) return false;
+    const warnings = this.#warnings;
     this.#replaceAlone(reread);
+    this.#findWarningsLater(warnings);
     return true;
   }
 
@@ -225,11 +234,20 @@ export class Configuration {
     if (followers === null) return this.rereadFiles();
     const rereading = this.#queue.then(async () => {
       const reread = this.#reread();
-      if (reread !== null) await this.#replaceInAll(followers, reread);
-      return reread !== null;
+      if (reread === null) return false;
+      const warnings = this.#warnings;
+      await this.#replaceInAll(followers, reread);
+      this.#findWarningsLater(warnings);
+      return true;
     });
     this.#queue = rereading.catch(() => {});
     return rereading;
+  }
+
+  /** Only the content of files has changed: the warnings of before stay until the new ones are known. */
+  #findWarningsLater(before: readonly ConfigWarning[] | null): void {
+    this.#warnings = before;
+    if (before !== null) this.findWarnings().catch(() => (this.#warnings = null));
   }
 
   /** Null: no file has changed. */

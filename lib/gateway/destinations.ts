@@ -19,7 +19,7 @@ export function destinationsOf({ global, services }: Config, kinds: readonly Any
     ...ofPlugins(plugins),
     ...routes.flatMap((route) => ofPlugins(route.plugins)),
   ]);
-  return [...ofServices, ...ofPlugins(global.plugins), ...ofCounters(global.counters)];
+  return [...ofServices, ...ofPlugins(global.plugins), ...destinationsOfCounters(global.counters)];
 }
 
 /** The URLs that an instance with this configuration asks. Throws an `Error` where `dials` throws, or returns anything else than a list of URLs. */
@@ -41,7 +41,7 @@ export function whyOf({ name, dials }: AnyPlugin): string {
 }
 
 /** A Cluster names its other servers itself: they may have any host, and one of the ports that are configured. */
-function ofCounters(counters: Config["global"]["counters"]): readonly Destination[] {
+export function destinationsOfCounters(counters: Config["global"]["counters"]): readonly Destination[] {
   if (counters === undefined) return [];
   const named = [counters.url].flat().map(({ host, port }) => ({ host, port, why: "redis" }));
   return Array.isArray(counters.url) ? [...named, ...named.map(({ port }) => ({ host: "*", port, why: "redis" }))] : named;

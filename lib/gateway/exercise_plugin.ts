@@ -12,12 +12,14 @@ import type { Infer, InputOf, Schema } from "../config/schema.ts";
 import { HttpClient, type HttpClientOptions } from "../http/client.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import type { HeaderList } from "../http/headers.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { isReply } from "../plugins/chain.ts";
 import { kindProblem } from "../plugins/kit.ts";
+import { sendingValid } from "../plugins/sending_valid.ts";
 import type { KeptState, Plugin, Scope, Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
+import { statedLength } from "../server/client_reply.ts";
 import type { Inbound } from "../server/receive.ts";
 import { memoryCounters } from "../store/memory.ts";
 import { ConfigError } from "./config_reader.ts";
@@ -92,13 +94,14 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
   const kept = new Map<string, KeptState>();
   const { plugins, limits } = loadGlobal(plugin, config, options.environment);
   const egress = new Egress(urlsOf(plugin, plugins[0]!.config).map((url) => destinationOf(new URL(url), whyOf(plugin))));
-  const middleware = plugin.create(plugins[0]!.config as Infer<S>, toolsFor(options, { clock, lines, kept, egress, why: whyOf(plugin) }));
+  const middleware = sendingValid(plugin.create(plugins[0]!.config as Infer<S>, toolsFor(options, { clock, lines, kept, egress, why: whyOf(plugin) })));
   const tracks = new WeakMap<Call, Track>();
   const answer = upstreamOf(options.upstream);
   const handler = middleware((exchange) => {
     const track = tracks.get(exchange.call)!;
     track.forwarded = exchange;
-    return answer(exchange, track);
+    const reply = answer(exchange, track);
+    return reply instanceof Promise ? reply.then(frozen) : frozen(reply);
   });
   return {
     clock,
@@ -109,10 +112,11 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
       const track: Track = { forwarded: null, forwardedBody: Buffer.alloc(0) };
       tracks.set(call, track);
       try {
-        const returned = handler(exchangeOf(request, inbound));
+        const returned = handler(exchangeOf(request, frozen(inbound)));
         const reply = await returned;
         if (!isReply(reply)) throw new TypeError("the plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own");
         const response = await collected(inbound, reply);
+        checkLength(inbound.method, reply, response.body.length);
         return { ...response, ...track, code: call.notes.code, atOnce: returned === reply };
       } finally {
         call.close();
@@ -180,6 +184,18 @@ function exchangeOf({ params = {}, identity, claims, upgrade }: ExerciseRequest,
   const { path, query } = target;
   const added = { params, service: SERVICE, route: ROUTE, identity: identity ?? null, claims: claims ?? null, upgrade: upgrade ?? null };
   return new Exchange({ ...inbound, path, upstreamPath: path, query, ...added });
+}
+
+/** A plugin that changes a list in place, which is another plugin's as well, gets a TypeError. */
+function frozen<T extends { readonly headers: HeaderList }>(message: T): T {
+  return { ...message, headers: Object.freeze([...message.headers]) };
+}
+
+/** Throws a TypeError for a Content-Length that is not the length of the body: a plugin has changed the body only. */
+function checkLength(method: string, { status, headers }: Reply, bytes: number): void {
+  const stated = statedLength(headers);
+  if (stated === Infinity || stated === bytes || method === "HEAD" || status === 304) return;
+  throw new TypeError(`the reply has ${bytes} bytes, and its Content-Length is ${JSON.stringify(headerValue(headers, "content-length"))}`);
 }
 
 function upstreamOf(given: ExerciseOptions["upstream"] = {}): (exchange: Exchange, track: Track) => Reply | Promise<Reply> {

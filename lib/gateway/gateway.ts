@@ -1,10 +1,10 @@
 /**
  * The gateway as one object: starts, listens, drains and closes, and joins the parts that do the rest. The data path is `serve.ts`.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Duplex, Readable } from "node:stream";
-import { systemClock, type Clock } from "../base/clock.ts";
+import type { Readable } from "node:stream";
+import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
@@ -27,6 +27,7 @@ import { Configuration } from "./configuration.ts";
 import type { Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
+import { mounted, type Mounted } from "./mounted.ts";
 import type { DryRun } from "./proof/dry_run.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 import { ON_DEMAND, type Parts } from "./parts.ts";
@@ -64,10 +65,18 @@ export class Gateway {
   #hasPlain = false;
   #https: HttpsFacts | null = null;
 
-  /** For mounting in a host's own server: `http.createServer(gateway.handler)`. */
-  readonly handler: (request: IncomingMessage, response: ServerResponse) => void;
-  /** For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. */
-  readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+  /**
+   * For mounting in a host's own server: `http.createServer(gateway.handler)`, `app.use(gateway.handler)`. Given `next`, it passes on each
+   * request that no route takes; without it, the client gets 404. The path that the client sent counts, with a prefix under which it is mounted.
+   */
+  readonly handler: Mounted["handler"];
+  /**
+   * For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. An upgrade that no route takes goes to
+   * `next`, or to the other listeners of the event: nothing is written to its socket. Without either, and if no listener answers, it gets 404.
+   */
+  readonly upgrade: Mounted["upgrade"];
+  /** Whether a route takes the path, host and headers of the request; also one whose method is not allowed (405), or whose path is refused. */
+  readonly matches: Mounted["matches"];
 
   /**
    * `threads`: those of the program; `following`: the main thread's gateway, in a worker. Throws a `ConfigError` when the configuration is
@@ -94,8 +103,10 @@ export class Gateway {
     const reports = new WorkerReports(reporting);
     this.#reported = { ...reporting, requests: this.#requests, reports, startedAt: clock.now() };
     this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, process: this.#process, stats: this.#stats });
-    this.handler = this.#listener.onRequest;
-    this.upgrade = this.#listener.onUpgrade;
+    const { handler, upgrade, matches } = mounted(this.#listener, this.#configuration);
+    this.handler = handler;
+    this.upgrade = upgrade;
+    this.matches = matches;
   }
 
   /** What the threads of one program need of a gateway, besides its members, which are for programs that embed it. */
@@ -311,12 +322,15 @@ export class Gateway {
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   async inject(request: InjectRequest): Promise<InjectResponse> {
     const inbound = injected(request, this.#configuration.receiving);
+    // No client's connection keeps the process alive, as for other requests.
+    const held = setInterval(ignore, LONGEST_TIMER_MS);
     try {
       return await collected(inbound, await this.#requests.serve(inbound));
     } catch (error) {
       inbound.call.fail("upstream_reset", (error as Error).message);
       throw error;
     } finally {
+      clearInterval(held);
       inbound.call.close();
       inbound.body?.destroy();
       this.#requests.ended(inbound);

@@ -2,7 +2,7 @@
  * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains the instances of a route.
  */
 import { hash, randomUUID } from "node:crypto";
-import type { Egress } from "../base/egress.ts";
+import { destinationOf, Egress } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
@@ -11,6 +11,7 @@ import type { Handler, Middleware } from "../http/handler.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
+import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
@@ -91,22 +92,26 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
       return (store ?? runtime.counters).limiter(limiterKey, options, memoryOf(`limiter ${limiterKey}`, context));
     },
   };
+  const urls = urlsOf(kind, config);
+  const egress = new Egress(urls.map((url) => destinationOf(new URL(url), whyOf(kind))));
   const keep: Tools["keep"] = (what, settings, make) =>
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
-    runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urlsOf(kind, config)])), make, inUse);
+    runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urls])), make, inUse);
   const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
   const { clock, verdicts } = runtime;
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts },
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
-    client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress: context.egress, why: whyOf(kind) }),
+    client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
     isTrial: standIns !== undefined,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter.tally(String(result)),
   };
-  const middleware = kind.create(config, tools);
-  if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
+  const created = kind.create(config, tools);
+  if (typeof created !== "function") throw new TypeError('"create" gave no function');
+  // Ours send nothing else, and the check of every header of a reply costs half a microsecond.
+  const middleware = runtime.parts.kinds.includes(kind) ? created : sendingValid(created);
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;

@@ -4,6 +4,7 @@
  */
 import { randomFillSync } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
+import type { Dial } from "../base/egress.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import type { Log } from "../base/log.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
@@ -52,16 +53,18 @@ export interface UpstreamSetPlan {
   readonly members: readonly Member[];
   readonly breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null;
   /** Null: they are not probed. */
-  readonly checks: CheckSettings | null;
+  readonly checks: Checks | null;
   /** Default: requests are not divided among groups. */
   readonly split?: SplitPicker | null;
   /** Default: there are no sticky sessions. */
   readonly sticky?: Sticky | null;
 }
 
-export interface CheckSettings extends HealthCheckSettings {
-  /** The source of `expects`, so that two can be compared. */
-  readonly expectStatus: string;
+export interface Checks {
+  /** With the source of `expects`, so that two can be compared. */
+  readonly settings: HealthCheckSettings & { readonly expectStatus: string };
+  /** What may be connected to is this configuration's, as the pool of a peer may be an older one's. */
+  readonly dials: ReadonlyMap<Peer, Dial>;
 }
 
 /** Bound of all request bodies together that are kept for a retry. */
@@ -283,25 +286,25 @@ export class Runtime {
 
   /** Unchanged probes go on: their results so far, and when the next is due, stay. */
   #startChecks({ pools, upstreamSets, dnsTtlMs }: InUse): void {
-    const wanted = new Map<Peer, CheckSettings>();
-    for (const { members, checks } of upstreamSets.values()) if (checks !== null) for (const { peer } of members) wanted.set(peer, checks);
+    const wanted = new Map<Peer, Checks>();
+    for (const { checks } of upstreamSets.values()) for (const peer of checks?.dials.keys() ?? []) wanted.set(peer, checks!);
     const used = this.threads.place < 0 ? Array.from(wanted.keys(), ({ pool }) => pool) : Array.from(pools.values(), ({ pool }) => pool);
     this.#names.ttlMs = dnsTtlMs;
     this.#names.retain(used.map(({ options }) => options.host));
     for (const [peer, { check, settings }] of this.#checks) {
       const now = wanted.get(peer);
-      if (now !== undefined && describeChecks(now) === settings) wanted.delete(peer);
+      if (now !== undefined && describeChecks(now.settings) === settings) wanted.delete(peer);
       else {
         check.stop();
         this.#checks.delete(peer);
       }
     }
-    for (const [peer, settings] of wanted) {
+    for (const [peer, { settings, dials }] of wanted) {
       const { health } = peer;
       // In a worker: the main thread checks.
       if (!(health instanceof Health)) continue;
       const check = startHealthCheck({
-        target: { ...peer.pool.options, why: "health", authority: peer.authority },
+        target: { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority },
         settings,
         clock: this.clock,
         random: Math.random,
@@ -336,7 +339,7 @@ async function closed(value: KeptState): Promise<void> {
   }
 }
 
-function describeChecks({ path, intervalMs, timeoutMs, expectStatus }: CheckSettings): string {
+function describeChecks({ path, intervalMs, timeoutMs, expectStatus }: Checks["settings"]): string {
   return JSON.stringify([path, intervalMs, timeoutMs, expectStatus]);
 }
 

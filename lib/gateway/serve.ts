@@ -17,7 +17,7 @@ import type { Metrics } from "../observe/metrics.ts";
 import { withServerTiming } from "../observe/server_timing.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { stopPluginTime, type Link } from "../plugins/chain.ts";
-import { readTarget } from "../route/path.ts";
+import { readTarget, type Target } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
@@ -67,8 +67,7 @@ export class Requests {
   /** Answers a request. `ended` must be called when its reply was sent. */
   readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
     if (this.#state === "new") this.activate();
-    const { snapshot } = this.#tools.configuration;
-    const { clock, accessLog, tracer } = this.#tools;
+    const { clock, accessLog, tracer, configuration: { snapshot } } = this.#tools;
     const { maxRequestsInFlight: most } = snapshot.global.limits;
     const { call, body, upgrade } = inbound;
     const { notes } = call;
@@ -209,11 +208,9 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
 
   // 2. Find the route by host, path and method.
   const authority = target.authority ?? inbound.authority;
-  const { path, query, encodedSlash } = target;
+  const { path, query } = target;
   tools.recent?.add(method, authority, path);
-  const { headers } = inbound;
-  const preflight = method === "OPTIONS" ? findPreflight(headers, (asked, sent) => snapshot.table.find(authority, asked, path, encodedSlash, sent, query)) : null;
-  const found = preflight ?? snapshot.table.find(authority, method, path, encodedSlash, headers, query);
+  const found = findRoute(inbound, authority, target, snapshot.table);
   if (found.kind !== "route") return noRoute(call, found);
   const { params, upstreamPath } = found;
   const { service, route, pattern, handler, meter } = found.target;
@@ -227,7 +224,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
   notes.pattern = pattern;
 
   // 4. Describe the request to the plugins.
-  const { httpVersion, scheme, clientAddress, body, trailers, upgrade } = inbound;
+  const { httpVersion, scheme, clientAddress, headers, body, trailers, upgrade } = inbound;
   const exchange = new Exchange({
     call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
@@ -245,6 +242,14 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
 
 const NO_CONDITIONS = { detail: "No route of this path fits the headers, the query and the cookies of the request." };
 const NO_HOST = { detail: "The request target names no host with an optional port." };
+
+type Asked = Pick<Inbound, "method" | "headers">;
+
+/** The route that serves a request for the host `authority`. */
+export function findRoute({ method, headers }: Asked, authority: string, { path, query, encodedSlash }: Target, table: Snapshot["table"]): Found<RouteTarget> {
+  const preflight = method === "OPTIONS" ? findPreflight(headers, (asked, sent) => table.find(authority, asked, path, encodedSlash, sent, query)) : null;
+  return preflight ?? table.find(authority, method, path, encodedSlash, headers, query);
+}
 
 type Find = (method: string, headers: HeaderList) => Found<RouteTarget>;
 

@@ -2,19 +2,21 @@
  * Makes the counters of `global.counters`, which survive reloads while their settings stay the same.
  */
 import { hash } from "node:crypto";
-import type { Egress } from "../base/egress.ts";
+import { Egress } from "../base/egress.ts";
 import type { Config } from "../config/model.ts";
 import type { RedisCounters, RedisSettings } from "../store/redis.ts";
 import { connect, readyEvent, tlsOptions, upstreamTls } from "../upstream/connect.ts";
 import type { CompileTools } from "./plugin_instances.ts";
+import { destinationsOfCounters } from "./destinations.ts";
 import type { InUse } from "./runtime.ts";
 
 type CountersConfig = NonNullable<Config["global"]["counters"]>;
 
 /** The counters that a configuration shares with other gateways; null: it shares none. Nothing is connected before `start`. */
-export function sharedCounters(config: CountersConfig | undefined, inUse: InUse, egress: Egress, { runtime, log }: CompileTools): RedisCounters | null {
+export function sharedCounters(config: CountersConfig | undefined, inUse: InUse, { runtime, log }: CompileTools): RedisCounters | null {
   if (config === undefined) return null;
   const settings = settingsOf(config);
+  const egress = new Egress(destinationsOfCounters(config));
   const tls = [config.url].flat()[0]!.secure ? upstreamTls({ ...config.tls, verify: true }) : null;
   const { clock, counters: local, countersErrors: errors, writeBatch, parts, threads } = runtime;
   const { RedisCounters, SharedState } = parts.part("redis");
@@ -26,7 +28,7 @@ export function sharedCounters(config: CountersConfig | undefined, inUse: InUse,
     new RedisCounters(settings, {
       ...{ clock, log, local, errors, writeBatch, random: Math.random, shared },
       connect(server) {
-        const socket = connect({ ...server, egress, why: "redis" }, tls === null ? null : tlsOptions(server.host, tls), undefined);
+        const socket = connect({ ...server, dial: egress.dialer({ ...server, why: "redis" }) }, tls === null ? null : tlsOptions(server.host, tls), undefined);
         return { socket, ready: readyEvent(socket) };
       },
     });

@@ -63,7 +63,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const { global, services } = loaded.config;
   const { runtime, log } = tools;
   const egress = new Egress(destinationsOf(loaded.config, loaded.kinds));
-  inUse.shared = sharedCounters(global.counters, inUse, egress, tools);
+  inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };

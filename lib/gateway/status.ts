@@ -150,6 +150,7 @@ export type WarningCode =
   | "cache_outside_guard"
   | "limit_before_identity"
   | "token_for_anyone"
+  | "guard_fails_open"
   | "plain_http_secret"
   | "limit_by_any_header"
   | "stale_acceptance"

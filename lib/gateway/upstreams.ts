@@ -1,6 +1,7 @@
 /**
  * Compiles the upstreams of a service into the innermost handler of its routes.
  */
+import type { Egress } from "../base/egress.ts";
 import { statusRanges } from "../config/resilience.ts";
 import type { Service } from "../config/model.ts";
 import { compileConditions } from "../http/conditions.ts";
@@ -18,7 +19,7 @@ import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
 import type { Member, Peer } from "../upstream/upstream_set.ts";
 import type { PluginContext } from "./plugin_instances.ts";
-import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
+import type { Checks, InUse, Runtime } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
@@ -27,7 +28,8 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
   const members = service.upstreams.map(({ id, host, port, weight, group }): Member => {
-    const options = { protocol, host, port, why: "upstream", egress, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
+    const dial = egress.dialer({ host, port, why: "upstream" });
+    const options = { protocol, host, port, dial, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
     const memory = runtime.healthMemory(name, id, options, inUse);
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse), memory);
     return { peer, weight, group, health: healthSettings(service) };
@@ -39,7 +41,7 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
   const split = splitOf(service, members, pickerOf, runtime, inUse);
   const sticky = stickyOf(service, peers, runtime);
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service), split, sticky });
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checksOf(service, peers, egress), split, sticky });
   const isRetried = retries !== undefined && retries.attempts > 0;
   const picker = split ?? pickerOf(peers);
   const handler = attempts({
@@ -89,11 +91,12 @@ function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshol
 }
 
 /** Null: the upstreams are not probed. */
-function checkSettings({ health: { enabled, path, intervalMs, timeoutMs, expectStatus } }: Service): CheckSettings | null {
+function checksOf({ health: { enabled, path, intervalMs, timeoutMs, expectStatus } }: Service, peers: readonly Peer[], egress: Egress): Checks | null {
   if (!enabled) return null;
   const ranges = statusRanges(expectStatus);
   const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
-  return { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
+  const settings = { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
+  return { settings, dials: new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })])) };
 }
 
 function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): RetryPolicy {

@@ -65,9 +65,15 @@ export interface ClientAnswer {
   readonly body: Buffer;
 }
 
+/**
+ * "saturated": the time was over while or after the request waited for a connection of this client, or this machine cannot open one.
+ * "unsendable": HTTP cannot carry the request. These two and "cancelled" say nothing of the server.
+ */
+export type FailureKind = "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid" | "saturated" | "unsendable";
+
 /** Why there is no answer. The message is for logs: it contains nothing of the request. */
 export class ClientFailure extends Error {
-  readonly kind: "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid";
+  readonly kind: FailureKind;
   /** Status of an answer that had begun; null when none had. */
   readonly status: number | null;
   /** Headers of such an answer, or an empty list. */
@@ -75,13 +81,18 @@ export class ClientFailure extends Error {
   /** Node's code of the error, where it has one: "ECONNREFUSED". */
   readonly code: string | null;
 
-  constructor(kind: ClientFailure["kind"], message: string, head: IncomingMessage | null = null, code: string | null = null) {
+  constructor(kind: FailureKind, message: string, head: IncomingMessage | null = null, code: string | null = null) {
     super(message);
     this.name = "ClientFailure";
     this.kind = kind;
     this.status = head === null ? null : head.statusCode!;
     this.headers = head === null ? [] : head.rawHeaders;
     this.code = code;
+  }
+
+  /** Whether the server is to blame. What this side did not send or wait for must not count as its failure. */
+  get isOfServer(): boolean {
+    return this.kind !== "saturated" && this.kind !== "unsendable" && this.kind !== "cancelled";
   }
 }
 
@@ -131,6 +142,7 @@ export class HttpClient implements Client {
     let isOver = false;
     let head: IncomingMessage | null = null;
     let again = isRepeatable;
+    let waitedForConnection = false;
     const end = (): boolean => {
       if (isOver) return false;
       isOver = true;
@@ -138,22 +150,20 @@ export class HttpClient implements Client {
       signal?.removeEventListener("abort", cancel);
       return true;
     };
-    const fail = (kind: ClientFailure["kind"], message: string, code?: string) => {
+    const fail = (kind: FailureKind, message: string, code?: string) => {
       if (!end()) return;
       request?.destroy();
       reject(new ClientFailure(kind, message, head, code));
     };
     const cancel = () => fail("cancelled", "the request was given up");
-    const timer = this.#clock.after(timeoutMs, () => fail("timeout", `no answer within ${timeoutMs} ms`));
+    const expire = () => fail(waitedForConnection ? "saturated" : "timeout", `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`);
+    // An answer that has arrived while this process was busy is read first.
+    const timer = this.#clock.after(timeoutMs, () => void setImmediate(expire));
     if (signal?.aborted) return cancel();
     signal?.addEventListener("abort", cancel);
     const send = (): void => {
-      let asked: ClientRequest;
-      try {
-        asked = this.#request(options, url, method);
-      } catch (error) {
-        return fail("invalid", (error as Error).message); // headers that HTTP cannot carry
-      }
+      const asked = this.#request(options, url, method);
+      if (asked instanceof Error) return fail("unsendable", asked.message);
       request = asked;
       asked.on("response", (response) => {
         head = response;
@@ -176,32 +186,30 @@ export class HttpClient implements Client {
           this.#dropIdle();
           return send();
         }
-        fail(error.code?.startsWith("HPE_") ? "invalid" : "unreachable", connectFailure(error), error.code);
+        fail(kindOf(error), connectFailure(error), error.code);
       });
-      asked.on("close", () => {
-        if (asked === request) fail("unreachable", "the connection closed before an answer");
-      });
+      asked.on("close", () => void (asked === request && fail("unreachable", "the connection closed before an answer")));
       asked.end(options.body);
+      // Behind the tick in which Node gives the request its connection, where there is one.
+      process.nextTick(() => (waitedForConnection ||= asked.socket === null));
     };
     send();
   }
 
-  #request({ headers = [], body, target }: ClientRequestOptions, url: URL, method: string): ClientRequest {
+  /** Returns an error if HTTP cannot carry the headers. */
+  #request({ headers = [], body, target }: ClientRequestOptions, url: URL, method: string): ClientRequest | Error {
     const list = ["Host", url.host, ...headers];
     if (body !== undefined || !BODILESS.has(method)) list.push("Content-Length", String(body?.length ?? 0));
     const { host, port } = destinationOf(url, this.#why);
     const scheme = url.protocol === "https:" ? "https:" : "http:";
     const agent = (this.#agents[scheme] ??= this.#egress.agent(this.#why, scheme, scheme === "https:" ? { ...this.#options, ...agentTls(this.#tls) } : this.#options));
-    return requestBy(agent, {
-      method,
-      host,
-      port,
-      path: target ?? url.pathname + url.search,
+    const path = target ?? url.pathname + url.search;
+    try {
       // Flat, as node takes them too.
-      headers: list as unknown as OutgoingHttpHeaders,
-      setHost: false,
-      maxHeaderSize: MAX_HEAD_BYTES,
-    });
+      return requestBy(agent, { method, host, port, path, headers: list as unknown as OutgoingHttpHeaders, setHost: false, maxHeaderSize: MAX_HEAD_BYTES });
+    } catch (error) {
+      return error as Error;
+    }
   }
 
   #dropIdle(): void {
@@ -214,6 +222,14 @@ export class HttpClient implements Client {
     for (const agent of Object.values(this.#agents)) agent.destroy();
   }
 }
+
+function kindOf({ code = "" }: NodeJS.ErrnoException): FailureKind {
+  if (code.startsWith("HPE_")) return "invalid";
+  return OWN_SHORTAGE.has(code) ? "saturated" : "unreachable";
+}
+
+/** Files, ports and memory of this machine. */
+const OWN_SHORTAGE = new Set(["EMFILE", "ENFILE", "EADDRNOTAVAIL", "ENOBUFS", "ENOMEM"]);
 
 function agentTls(settings: ClientTls | undefined): TlsAgentOptions {
   // Set in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
@@ -234,7 +250,7 @@ function agentTls(settings: ClientTls | undefined): TlsAgentOptions {
 function receive(
   response: IncomingMessage,
   { maxBytes, discards }: { readonly maxBytes: number; readonly discards: boolean },
-  fail: (kind: ClientFailure["kind"], message: string) => void,
+  fail: (kind: FailureKind, message: string) => void,
   done: (answer: ClientAnswer) => void,
 ): void {
   const chunks: Buffer[] = [];

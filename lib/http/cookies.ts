@@ -27,3 +27,10 @@ export function findCookie<T>(headers: HeaderList, name: string, read: (value: s
   }
   return null;
 }
+
+/** The values of all cookies with this name. */
+export function cookieValues(headers: HeaderList, name: string): string[] {
+  const found: string[] = [];
+  findCookie(headers, name, (value) => (found.push(value), null));
+  return found;
+}

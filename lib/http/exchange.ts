@@ -4,7 +4,7 @@
 import { Readable } from "node:stream";
 import { messageOf, type ErrorCode } from "../base/errors.ts";
 import { byteStream } from "./body.ts";
-import { hasHeader, isWritable, type HeaderList } from "./headers.ts";
+import { hasHeader, headerProblem, isWritable, type HeaderList } from "./headers.ts";
 
 /** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call`. */
 export interface ExchangeParts {
@@ -84,8 +84,10 @@ export class Exchange {
     own.upgrade = parts.upgrade;
   }
 
-  /** A copy with some parts replaced: `next(exchange.with({ headers }))`. */
+  /** A copy with some parts replaced: `next(exchange.with({ headers }))`. Throws a `TypeError` for headers that cannot be sent. */
   with(changes: Partial<Omit<ExchangeParts, "call">>): Exchange {
+    const problem = changes.headers === undefined ? null : headerProblem(changes.headers, this.headers);
+    if (problem !== null) throw new TypeError(problem);
     // Assigned over a copy: spread into one, the parts are gathered twice, which takes three times as long.
     const copy = Object.assign(new Exchange(this), changes);
     // A body made by a plugin: all its readers expect bytes.

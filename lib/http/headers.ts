@@ -221,13 +221,25 @@ export function quotedString(text: string): string {
 
 /** Whether HTTP can carry the list: names are tokens, values Latin-1 text without control characters (RFC 9110 §5.5, §5.6.2). */
 export function isWritable(list: HeaderList): boolean {
-  if (!Array.isArray(list) || list.length % 2 !== 0) return false;
-  for (let i = 0; i < list.length; i += 2) {
-    const [name, value] = [list[i] as unknown, list[i + 1] as unknown];
-    if (typeof name !== "string" || typeof value !== "string" || !TOKEN.test(name) || !FIELD_VALUE.test(value)) return false;
-  }
-  return true;
+  return headerProblem(list) === null;
 }
+
+/** Why HTTP cannot carry the list, for who made it; null if it can. Headers that stand in `known`, in the same order, are not looked at again. */
+export function headerProblem(list: HeaderList, known: HeaderList = NO_HEADERS): string | null {
+  if (!Array.isArray(list) || list.length % 2 !== 0) return "the headers are no list of names and values in turn";
+  for (let i = 0, at = 0; i < list.length; i += 2, at += 2) {
+    const name: unknown = list[i];
+    const value: unknown = list[i + 1];
+    if (name === known[at] && value === known[at + 1]) continue;
+    // One has been removed.
+    if (name === known[at + 2] && value === known[at + 3] && name !== undefined) at += 2;
+    else if (typeof name !== "string" || !TOKEN.test(name)) return `${quotedString(String(name))} cannot be the name of a header`;
+    else if (typeof value !== "string" || !FIELD_VALUE.test(value)) return `the header ${name} has a value that HTTP cannot carry`;
+  }
+  return null;
+}
+
+const NO_HEADERS: HeaderList = [];
 
 /** Compares a name as received with one in lower case; most comparisons end at the length or at the first letter. */
 export function sameName(name: string, lower: string): boolean {

@@ -4,6 +4,12 @@
 
 export const REDACTED = "[redacted]";
 
+/** Headers that hold API keys and tokens by custom, in lower case; those of the standard are Authorization, Proxy-Authorization and Cookie. */
+export const CREDENTIAL_HEADERS = [
+  ...["apikey", "api-key", "x-api-key", "x-auth-token", "x-access-token", "x-csrf-token", "x-amz-security-token", "x-goog-api-key"],
+  ...["x-auth-key", "x-authorization", "x-session-token", "x-session-id", "x-user-token", "private-token", "x-gitlab-token", "x-vault-token"],
+];
+
 /**
  * A query, or a header with URLs (Referer, Location, Link, …), without the values of parameters that hold credentials, in a fragment
  * too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs.

@@ -1,6 +1,6 @@
 /**
  * The plugin kind `bot_protection`: refuses clients by their User-Agent (RFC 9110 §10.1.5), with 403 `bot_detected`. It stops only
- * clients that identify themselves: the header can be forged.
+ * clients that identify themselves: the header can be forged, so that the kind is no guard.
  */
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
@@ -30,7 +30,6 @@ const schema = object(
 export const botProtection = definePlugin({
   name: "bot_protection",
   schema,
-  guards: true,
   create({ blacklist, whitelist, allowEmpty }) {
     const lowerCase = (parts: readonly string[] = []) => parts.map((part) => part.toLowerCase());
     const good = lowerCase(whitelist);

@@ -8,7 +8,7 @@ import { CLIENT_TLS } from "../config/model.ts";
 import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
 import type { ClientAnswer, ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { endToEnd, nameSet, withoutHeaders, type HeaderList, type NameMap } from "../http/headers.ts";
+import { endToEnd, headerValues, nameSet, withHeader, withoutHeaders, type HeaderList, type NameMap } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { checkTls, clientTls, headerName, headerReplacer, httpUrl, originHeaders } from "./endpoint.ts";
 import { definePlugin } from "./plugin.ts";
@@ -54,16 +54,20 @@ export const forwardAuth = definePlugin({
       const fields = { plugin: tools.scope.key, host: url.host, requests, error };
       tools.log.warn("forward_auth admits requests because its server cannot be asked", fields);
     });
-    return (next) => async (exchange) => {
-      const { call } = exchange;
-      call.personal ||= only(exchange.headers, sent).length > 0;
+    return (next) => async (given) => {
+      const { call } = given;
+      const exchange = withOneCookie(given);
+      const shown = only(exchange.headers, sent);
+      const twice = repeated(shown);
+      if (twice !== undefined) return problem(call, "bad_request", { detail: `There is more than one header ${twice}.`, why: "forward_auth: repeated header" });
+      call.personal ||= shown.length > 0;
       let answer: ClientAnswer;
       try {
-        answer = await client.ask({ url, headers: authRequestHeaders(exchange, sent), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
+        answer = await client.ask({ url, headers: authRequestHeaders(exchange, shown), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
       } catch (error) {
-        const { message, status = null } = error as ClientFailure;
+        const { message, status = null, isOfServer } = error as ClientFailure;
         // An incomplete or too large refusal is still a refusal. A request whose client disconnected is not forwarded.
-        if (config.onError === "deny" || (status !== null && status >= 300) || call.aborted) {
+        if (config.onError === "deny" || !isOfServer || (status !== null && status >= 300) || call.aborted) {
           const detail = "Whether the request is allowed could not be checked. Try again shortly.";
           return problem(call, "auth_unavailable", { detail, why: `forward_auth: ${message}`, headers: ["Retry-After", "1"] });
         }
@@ -81,9 +85,9 @@ export const forwardAuth = definePlugin({
 const MAX_BYTES = 1024 * 1024;
 
 /** The headers of the GET. */
-function authRequestHeaders(exchange: Exchange, sent: NameMap<string>): HeaderList {
-  const { headers, method, path, query } = exchange;
-  return [...only(headers, sent), "X-Forwarded-Method", method, "X-Forwarded-Uri", path + query, ...originHeaders(exchange)];
+function authRequestHeaders(exchange: Exchange, shown: HeaderList): HeaderList {
+  const { method, path, query } = exchange;
+  return [...shown, "X-Forwarded-Method", method, "X-Forwarded-Uri", path + query, ...originHeaders(exchange)];
 }
 
 /** Only the headers of these names. */
@@ -91,6 +95,17 @@ function only(list: HeaderList, names: NameMap<string>): string[] {
   const found: string[] = [];
   for (let i = 0; i < list.length; i += 2) if (names.has(list[i]!)) found.push(list[i]!, list[i + 1]!);
   return found;
+}
+
+/** With several lines the server could judge one and the upstream read another. */
+function repeated(list: HeaderList): string | undefined {
+  return list.find((name, i) => i % 2 === 0 && headerValues(list, name.toLowerCase()).length > 1);
+}
+
+/** Several lines of Cookie are read as one by some servers, and only the first or last by others (RFC 6265 §5.4 allows one). */
+function withOneCookie(exchange: Exchange): Exchange {
+  const lines = headerValues(exchange.headers, "cookie");
+  return lines.length < 2 ? exchange : exchange.with({ headers: withHeader(exchange.headers, "Cookie", lines.join("; ")) });
 }
 
 const FRAMING = nameSet(["content-length", "trailer"]);

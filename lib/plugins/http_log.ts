@@ -11,7 +11,7 @@ import { integer, object, oneOf, optional, record, string, withDefault } from ".
 import { DeliveryQueue } from "../http/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import { REDACTED, redacted, redactedPath } from "../http/redact.ts";
+import { CREDENTIAL_HEADERS, REDACTED, redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
 import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
@@ -183,7 +183,4 @@ function shownHeaders(list: HeaderList): object {
   return Object.fromEntries(shown);
 }
 
-const SECRET_HEADERS = new Set([
-  ...["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "api-key", "x-api-key"],
-  ...["x-auth-token", "x-access-token", "x-csrf-token", "x-amz-security-token", "x-goog-api-key"],
-]);
+const SECRET_HEADERS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", ...CREDENTIAL_HEADERS]);

@@ -9,7 +9,7 @@ import { isTime, type JwtClaims } from "../base/jwt.ts";
 import type { MemoryPart } from "../base/shared_memory.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import { anyOf, array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
-import type { Client } from "../http/client.ts";
+import type { Client, ClientFailure } from "../http/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, holdsAll, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";
@@ -27,7 +27,7 @@ const schema = object(
   {
     url: httpUrl("The introspection endpoint of the authorization server."),
     ...CLIENT_FIELDS,
-    token_from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; of several places the first that has a token." }), "header"),
+    token_from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; different tokens in several places are refused." }), "header"),
     scopes: withDefault(array(scope, { describe: "Scopes that a token must have, all of them." }), []),
     ...CLAIM_FIELDS,
     leeway_s: withDefault(seconds(3600, "Allowed clock difference for exp and nbf, in seconds."), 0),
@@ -71,9 +71,9 @@ export const introspection = definePlugin({
       const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
         if (typeof verdict === "string") return refuse(exchange, verdict);
         if (!("error" in verdict)) return admit(next, exchange, verdict);
-        const { error } = verdict;
+        const { error, isOfServer } = verdict;
         // A request whose client disconnected is not forwarded.
-        if (config.onError === "deny" || exchange.call.aborted) {
+        if (config.onError === "deny" || !isOfServer || exchange.call.aborted) {
           const detail = "The access token could not be checked. Try again shortly.";
           return problem(exchange.call, "auth_unavailable", { detail, why: `introspection: ${error}`, headers: ["Retry-After", "1"] });
         }
@@ -103,8 +103,8 @@ const REFUSALS = {
 /** What an answer says of a token. */
 type Finding = Admitted | keyof typeof REFUSALS;
 
-/** `error`: why nothing is known of the token. */
-type Verdict = Finding | { readonly error: string };
+/** `error`: why nothing is known of the token; `isOfServer`: whether the server has failed, and not this side or the token. */
+type Verdict = Finding | { readonly error: string; readonly isOfServer: boolean };
 
 interface Remembered {
   readonly finding: Finding;
@@ -171,7 +171,7 @@ class Introspector implements KeptState {
     return new Promise((resolve, reject) => {
       question.verdict.then(resolve, reject);
       call.onAbort(() => {
-        resolve({ error: "the client has disconnected" });
+        resolve({ error: "the client has disconnected", isOfServer: false });
         if (--question.waiting > 0) return;
         this.#forget(key, question);
         question.controller.abort();
@@ -194,12 +194,14 @@ class Introspector implements KeptState {
     const { headers, fields } = this.#credentials();
     const form = new URLSearchParams({ token, token_type_hint: "access_token", ...fields });
     let answer: { readonly body: Buffer; readonly claims: JwtClaims };
+    let isOfServer = true;
     try {
       const request = { url: new URL(url), method: "POST", headers: [...FORM_HEADERS, ...headers], body: Buffer.from(form.toString()) };
       const { status, body } = await this.#client.ask({ ...request, isRepeatable: true, timeoutMs, maxBytes: MAX_BYTES, signal });
+      isOfServer = !OF_THE_TOKEN.has(status);
       answer = { body, claims: claimsOf(status, body) };
     } catch (error) {
-      return { error: messageOf(error) };
+      return { error: messageOf(error), isOfServer: (error as Partial<ClientFailure>).isOfServer ?? isOfServer };
     }
     const { claims, body } = answer;
     const bytes = freezeClaims(claims);
@@ -219,6 +221,8 @@ class Introspector implements KeptState {
 const VISIBLE = /^[\x20-\x7e]+$/;
 const FORM_HEADERS = ["Content-Type", "application/x-www-form-urlencoded", "Accept", "application/json"];
 const MAX_BYTES = 64 * 1024;
+/** Statuses by which a server refuses the question for what is in it: a client must not choose a token that cannot be asked about. */
+const OF_THE_TOKEN = new Set([400, 413, 414, 422, 431]);
 
 /** Throws for anything else than an answer of RFC 7662 §2.2. A member that is null counts as missing. */
 function claimsOf(status: number, body: Buffer): JwtClaims {

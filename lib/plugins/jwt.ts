@@ -46,7 +46,7 @@ const fields = object(
       anyOf([type, array(type, { min: 1 })], { describe: 'Accepted values of typ in the token header; "absent" accepts tokens without typ.' }),
       ["at+jwt", "JWT", "absent"],
     ),
-    from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; of several places the first that has a token." }), "header"),
+    from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; different tokens in several places are refused." }), "header"),
     ...CLAIM_FIELDS,
   },
   {

@@ -3,7 +3,7 @@
  */
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { string } from "../config/schema.ts";
-import { findCookie } from "../http/cookies.ts";
+import { cookieValues } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 
@@ -13,24 +13,27 @@ export const TOKEN_PLACE = string({
   describe: "A place to look for the token.",
 });
 
-/** Returns the token; undefined when there is none, null when there are different ones. */
+/** Returns the token; undefined when there is none, null when there are different ones, in one place or in several. */
 type TokenReader = (exchange: Exchange) => string | undefined | null;
 
 export function tokenReader(places: readonly string[]): TokenReader {
-  const readers = places.map(readerOf);
+  const [only, ...others] = places.map(readerOf);
+  if (others.length === 0) return only!;
   return (exchange) => {
-    for (const read of readers) {
+    let token = only!(exchange);
+    for (const read of others) {
+      if (token === null) return null;
       const found = read(exchange);
-      if (found !== undefined) return found;
+      if (found !== undefined) token = token === undefined || token === found ? found : null;
     }
-    return undefined;
+    return token;
   };
 }
 
 function readerOf(place: string): TokenReader {
   if (place === "header") return ({ headers }) => bearerToken(headers);
   const name = place.slice(place.indexOf(":") + 1);
-  if (place.startsWith("cookie:")) return ({ headers }) => onlyOne(cookies(headers, name));
+  if (place.startsWith("cookie:")) return ({ headers }) => onlyOne(cookieValues(headers, name));
   return ({ query }) => (query.includes(name) || query.includes("%") ? onlyOne(new URLSearchParams(query).getAll(name)) : undefined);
 }
 
@@ -45,10 +48,4 @@ function bearerToken(headers: HeaderList): string | undefined | null {
   if (value === undefined || value === null) return value;
   if (value.length < 8 || value.slice(0, 7).toLowerCase() !== "bearer ") return undefined;
   return value.slice(7).trim() || undefined;
-}
-
-function cookies(headers: HeaderList, name: string): string[] {
-  const found: string[] = [];
-  findCookie(headers, name, (value) => (found.push(value), null));
-  return found;
 }

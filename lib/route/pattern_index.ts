@@ -11,7 +11,7 @@ export interface Indexed {
   readonly segments: readonly Segment[];
 }
 
-interface Node<P> {
+export interface Node<P> {
   literals: Map<string, Node<P>> | null;
   one: Node<P> | null;
   /** The patterns that end here, and those that end in {name*} here: one for each host. */
@@ -50,6 +50,11 @@ export class PatternIndex<P extends Indexed> {
   on(key: string, segments: readonly Segment[], visit: Visit<P>): void {
     const node = this.#at.get(key);
     if (node !== undefined) walk(node, segments, 0, "whole", visit);
+  }
+
+  /** The patterns of the host and of the hosts above it, for each of `keysFrom(key)` that has some. */
+  rootsFrom(key: string): readonly Node<P>[] {
+    return keysFrom(key).flatMap((each) => this.#at.get(each) ?? []);
   }
 
   /** On all hosts below this one. */

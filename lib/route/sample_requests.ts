@@ -26,9 +26,7 @@ export const COMMON_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
  * A choice with which the route of a pattern gets the request; null if the others take all that it could get. `routes` are all routes of the
  * pattern. Where patterns of values overlap, that cannot always be told: then it may be one that another route takes. CONNECT is served to nobody.
  */
-export function choiceFor<T>(route: Route<T>, routes: readonly Route<T>[]): Choice | null {
-  const methods = [...COMMON_METHODS, ...route.methods.filter((each) => each !== "CONNECT")];
-  if (route.methods.length === 0) methods.push(unused("OTHER", new Set(methodsOf(routes))));
+export function choiceFor<T>(route: Route<T>, routes: readonly Route<T>[], methods = methodsFor(route, routes)): Choice | null {
   for (const method of methods) {
     const rivals = contenders(routes, method);
     if (!rivals.includes(route)) continue;
@@ -36,6 +34,12 @@ export function choiceFor<T>(route: Route<T>, routes: readonly Route<T>[]): Choi
     if (found !== null) return { method, ...found };
   }
   return null;
+}
+
+/** One of these methods is a choice's if there is a choice at all. */
+export function methodsFor<T>(route: Route<T>, routes: readonly Route<T>[]): readonly string[] {
+  const named = route.methods.filter((each) => each !== "CONNECT");
+  return [...COMMON_METHODS, ...(route.methods.length === 0 ? [unused("OTHER", new Set(methodsOf(routes)))] : named)];
 }
 
 /** Headers and query that fulfil the conditions of a route, whatever other routes do. */

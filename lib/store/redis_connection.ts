@@ -138,8 +138,8 @@ export class RedisConnection {
     this.#socket = socket;
     this.#greetings = greetings;
     this.#expectAnswer(connectMs);
-    // Firewalls drop silent connections.
-    socket.setKeepAlive(true, KEEP_ALIVE_MS);
+    // Firewalls drop silent connections. The clients of requests keep the process alive, not this connection.
+    socket.setKeepAlive(true, KEEP_ALIVE_MS).unref();
     socket.once(ready, () => socket.write(greetings.slice(0, -1).map(({ text }) => text).join("")));
     socket.on("data", (chunk: Buffer) => {
       if (!isOwn()) return;

@@ -5,26 +5,28 @@ import { createHash } from "node:crypto";
 import type { LookupAddress } from "node:dns";
 import { isIP, type LookupFunction, type Socket } from "node:net";
 import tls, { type ConnectionOptions, type PeerCertificate } from "node:tls";
-import type { Destination, Egress } from "../base/egress.ts";
+import type { Dial } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Address, Name } from "./addresses.ts";
 
-export interface ConnectTarget extends Destination {
-  readonly egress: Egress;
+export interface ConnectTarget {
+  readonly host: string;
+  readonly port: number;
+  /** Connects to `host` and `port`. */
+  readonly dial: Dial;
   /** The addresses of `host`, if it is a name. Default: Node looks the name up for every connection. */
   readonly name?: Name;
 }
 
 /**
  * Connects to the address `first`, and if that is unreachable to the other addresses of the name; without `first` it waits for the first
- * look-up. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used. Throws when the target's
- * egress does not permit it.
+ * look-up. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used.
  */
 export function connect(to: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more: object = {}): Socket {
-  const { host, port, why } = to;
-  const socket = to.egress.dial({ host, port, why, ...lookupOptions(to.name, first), ...more }, secure);
-  // Nagle's algorithm would hold back the last small segment of each message.
-  return socket.setNoDelay(true);
+  const socket = to.dial({ ...lookupOptions(to.name, first), ...more }, secure);
+  // Nagle's algorithm would hold back the last small segment of each message. A host's process lives as long as the client of a request, and not
+  // until an idle connection ends.
+  return socket.setNoDelay(true).unref();
 }
 
 export function readyEvent(socket: Socket): "connect" | "secureConnect" {

@@ -39,9 +39,8 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   protected limit: number;
   #unfollow: (() => void) | null = null;
 
-  /** Throws when the client certificate and its key do not fit, or when no connection may be opened. */
+  /** Throws when the client certificate and its key do not fit. */
   constructor(options: Options, maxConnections: number, clock: Clock) {
-    options.egress.check(options);
     const { protocol, host, tls } = options;
     this.options = options;
     this.clock = clock;

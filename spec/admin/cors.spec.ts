@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RIGHT, startAdmin, UI, type Got } from "./harness.ts";
+import { RIGHT, source, startAdmin, TAKEN, UI, type Got } from "./harness.ts";
 
 const FOREIGN = [
   "http://evil.example",
@@ -107,5 +107,22 @@ describe("a client without an Origin", () => {
     const got = await login();
     expect([got.status, corsHeaders(got), got.headers.vary]).toEqual([200, [], "Origin"]);
     expect(await ask("OPTIONS", "/gateway")).toMatchObject({ status: 204, headers: { allow: "GET, HEAD, OPTIONS" } });
+  });
+});
+
+describe("a request without Origin that another site has caused", () => {
+  it.each(["cross-site", "same-site", "near-site"])("a request with Sec-Fetch-Site: %s and no Origin changes nothing: 403, also with a session", async (site) => {
+    let reloads = 0;
+    const { ask, session } = await startAdmin({ source: { ...source, reload: () => (reloads++, Promise.resolve(TAKEN)) } });
+    const cookie = await session();
+    const headers = { cookie, "sec-fetch-site": site };
+    expect((await ask("POST", "/gateway/reload", { headers })).status).toBe(403);
+    expect((await ask("DELETE", "/logout", { headers })).status).toBe(403);
+    expect((await ask("POST", "/login", { headers: { authorization: RIGHT, "sec-fetch-site": site } })).status).toBe(403);
+    expect([reloads, (await ask("GET", "/gateway", { headers: { cookie } })).status]).toEqual([0, 200]);
+    // What reads is kept from other sites by SameSite=Strict and CORS.
+    expect((await ask("GET", "/gateway", { headers })).status).toBe(200);
+    expect((await ask("POST", "/gateway/reload", { headers: { cookie, "sec-fetch-site": "same-origin" } })).status).toBe(200);
+    expect((await ask("POST", "/gateway/reload", { headers: { cookie, origin: UI, "sec-fetch-site": site } })).status).toBe(200);
   });
 });

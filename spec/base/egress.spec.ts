@@ -23,7 +23,7 @@ describe("Egress", () => {
   it("opens a connection to a destination that it is given", async () => {
     const { port } = await listening();
     const egress = new Egress([{ host: "127.0.0.1", port, why: "upstream" }]);
-    const socket = egress.dial({ host: "127.0.0.1", port, why: "upstream" }, null);
+    const socket = egress.dialer({ host: "127.0.0.1", port, why: "upstream" })({}, null);
     await once(socket, "connect");
     socket.destroy();
   });
@@ -37,7 +37,7 @@ describe("Egress", () => {
     const { port, accepted } = await listening();
     const egress = new Egress([{ host: "127.0.0.1", port, why: "upstream" }]);
     const to = { host: "127.0.0.1", port, why: "upstream", ...change };
-    for (const secure of [null, {}]) expect(() => egress.dial(to, secure)).toThrow(REFUSED(to.host, to.port, to.why));
+    expect(() => egress.dialer(to)).toThrow(REFUSED(to.host, to.port, to.why));
     expect(accepted.count).toBe(0);
   });
 

@@ -3,6 +3,7 @@
  */
 import { proveRoutes } from "../../lib/route/overlaps.ts";
 import type { TableEntry } from "../../lib/route/table.ts";
+import type { Destination } from "../../lib/route/upstream_overlaps.ts";
 import { markdown, median, verdictTable } from "./figures.ts";
 
 const COUNT = 10_000;
@@ -10,10 +11,18 @@ const MAX_MS = 2_000;
 const SLICE_MS = 10;
 const ROUNDS = 3;
 
-type Entry = TableEntry<ReadonlySet<string>>;
+interface Target {
+  readonly guards: ReadonlySet<string>;
+  readonly to: Destination;
+}
+
+type Entry = TableEntry<Target>;
 
 const KEY: ReadonlySet<string> = new Set(["key"]);
 const OPEN: ReadonlySet<string> = new Set();
+/** Of all services that say nothing else. */
+const COMMON: Destination = { addresses: ["10.0.0.1:80"], preservesHost: false };
+const DESTINATIONS: readonly Destination[] = Array.from({ length: COUNT }, () => ({ ...COMMON }));
 
 /** Of the i-th of 10,000 routes. */
 const SHAPES: Readonly<Record<string, (i: number) => Entry>> = {
@@ -24,10 +33,13 @@ const SHAPES: Readonly<Record<string, (i: number) => Entry>> = {
   "all share placeholders, half accept %2F": (i) => entry(`/{a}/r${i}/{b}`, i % 3 === 0 ? OPEN : KEY, { encodedSlashes: i % 2 === 0 }),
   "every open route takes requests of every guarded one": (i) => (i % 2 === 0 ? entry(`/r${i}/{b}/{c}`, OPEN) : entry(`/{a}/{b}/r${i}`, KEY)),
   "five thousand hosts": (i) => entry(i % 2 === 0 ? "/public/{x*}" : "/{x*}", i % 2 === 0 ? OPEN : KEY, { hosts: [`t${i >> 1}.example.com`] }),
+  "ten thousand services, half of them open, with one upstream": (i) => entry("/{x*}", i % 2 === 0 ? OPEN : KEY, { basePath: `/s${i}` }, DESTINATIONS[i]),
+  "ten thousand services with guards of their own and one upstream": (i) => entry("/{x*}", new Set([`key ${i}`]), { basePath: `/s${i}` }, DESTINATIONS[i]),
+  "a thousand services with different routes and one upstream": (i) => entry(`/r${i}/{id}`, i % 3 === 0 ? OPEN : KEY, { basePath: `/s${Math.floor(i / 10)}` }, DESTINATIONS[Math.floor(i / 10)]),
 };
 
-function entry(path: string, target: ReadonlySet<string>, more: Partial<Entry> = {}): Entry {
-  return { basePath: "/", hosts: [], path, methods: ["GET"], encodedSlashes: false, pathParameters: false, target, ...more };
+function entry(path: string, guards: ReadonlySet<string>, more: Partial<Entry> = {}, to = COMMON): Entry {
+  return { basePath: "/", hosts: [], path, methods: ["GET"], encodedSlashes: false, pathParameters: false, target: { guards, to }, ...more };
 }
 
 /** Prints its figures; true when every shape is proved within two seconds of processor time. */
@@ -47,7 +59,7 @@ export async function overlaps(): Promise<boolean> {
 
 function proved(entries: readonly Entry[]) {
   const before = process.cpuUsage();
-  const steps = proveRoutes(entries, (guards) => guards);
+  const steps = proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: ({ to }) => to });
   let longestMs = 0;
   for (let sliceAt = performance.now(); ; ) {
     const { done, value } = steps.next();

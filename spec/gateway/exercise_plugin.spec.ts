@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ConfigError, definePlugin, discard, exercisePlugin, headerValue, problem, schema, withHeader } from "../../lib/index.ts";
+import { ConfigError, definePlugin, discard, exercisePlugin, headerValue, problem, schema, withHeader, type Middleware } from "../../lib/index.ts";
 import { keyAuth } from "../../lib/plugins/key_auth.ts";
 import { rateLimit } from "../../lib/plugins/rate_limit.ts";
 
@@ -102,5 +102,18 @@ describe("exercisePlugin", () => {
     const { send } = exercisePlugin(asking, {}, { answers: [{ url: "http://one.example/", body: "hello" }], verifiedClaims: { sub: "ada" } });
     const { forwarded } = await send();
     expect(forwarded!.headers).toEqual(["X-Texts", "200 hello, the test has no answer of http://two.example/x", "X-Sub", "ada"]);
+  });
+
+  it.each<[string, Middleware, RegExp]>([
+    ["adds a line break to a reply's headers", (next) => async (exchange) => ({ ...(await next(exchange)), headers: ["X-A", "b\nc"] }), /header X-A has a value/],
+    ["adds a line break to a request's headers", (next) => (exchange) => next(exchange.with({ headers: ["X-A", "b\nc"] })), /header X-A has a value/],
+    ["changes the reply's headers in place", (next) => async (exchange) => { const reply = await next(exchange); (reply.headers as string[]).push("X-A", "b"); return reply; }, /not extensible/],
+    ["changes the request's headers in place", (next) => (exchange) => { (exchange.headers as string[]).push("X-A", "b"); return next(exchange); }, /not extensible/],
+    ["changes a body and leaves its Content-Length", (next) => async (exchange) => ({ ...(await next(exchange)), body: Buffer.from("longer") }), /has 6 bytes, and its Content-Length is "2"/],
+    ["removes a body and leaves its Content-Length", (next) => async (exchange) => ({ ...(await next(exchange)), body: null }), /has 0 bytes, and its Content-Length is "2"/],
+  ])("exercisePlugin rejects for a plugin that %s", async (_what, middleware, message) => {
+    const faulty = definePlugin({ name: "faulty", schema: schema.object({}), create: () => middleware });
+    const { send } = exercisePlugin(faulty, {}, { upstream: { headers: { "Content-Length": "2" }, body: "ok" } });
+    await expect(send()).rejects.toThrow(message);
   });
 });

@@ -196,3 +196,39 @@ describe("plugin faults", () => {
     return asked.then(() => gateway.close(0));
   });
 });
+
+describe("a header of a plugin that cannot be sent", () => {
+  const UNSENDABLE: readonly [string, readonly string[]][] = [
+    ["a line break in its value", ["X-A", "b\r\nX-C: d"]],
+    ["a character beyond Latin-1", ["X-A", "\u65e5"]],
+    ["a name that is no token", ["X A", "b"]],
+    ["a name without a value", ["X-A"]],
+  ];
+
+  it.each(UNSENDABLE)("in a reply, %s: 500, logged and counted as a fault of that plugin, whatever is around it", async (_what, added) => {
+    const origin = await backend();
+    const { lines, log } = logged();
+    const faulty = plugin("faulty", (next) => async (exchange) => {
+      const reply = await next(exchange);
+      return { ...reply, headers: [...reply.headers, ...added] };
+    });
+    const plugins = ["changes", "faulty", "changes"].map((name) => ({ name }));
+    const { gateway, port } = await running(oneService(origin.port, { plugins }), { plugins: [...around, faulty], log });
+    expect((await ask(port, { path: "/a/b?x" })).status).toBe(500);
+    expect((await ask(port, { path: "/a/b" })).status).toBe(200);
+    expect(lines.map(({ fields }) => fields?.plugin)).toEqual(["faulty"]);
+    expect(gateway.status.pluginFaults).toMatchObject([{ plugin: "faulty", count: 1 }]);
+  });
+
+  it.each(UNSENDABLE)("in a request, %s: 500, logged and counted as a fault of that plugin, and nothing reaches the upstream", async (_what, added) => {
+    const origin = await backend();
+    const { lines, log } = logged();
+    const faulty = plugin("faulty", (next) => (exchange) => next(exchange.with({ headers: [...exchange.headers, ...added] })));
+    const plugins = ["looks", "faulty", "changes"].map((name) => ({ name }));
+    const { gateway, port } = await running(oneService(origin.port, { plugins }), { plugins: [...around, faulty], log });
+    expect((await ask(port, { path: "/a/b?x" })).status).toBe(500);
+    expect(lines.map(({ fields }) => fields?.plugin)).toEqual(["faulty"]);
+    expect(gateway.status.pluginFaults).toMatchObject([{ plugin: "faulty", count: 1 }]);
+    expect(origin.seen).toEqual([]);
+  });
+});

@@ -252,13 +252,13 @@ describe("the runtime of a program with workers", () => {
     const { start, lookups, clock } = shared();
     const activate = (runtime: Runtime) => {
       const inUse = runtime.inUse(1000);
-      const checks = { path: "/healthz", intervalMs: 1000, timeoutMs: 1000, expects: () => true, expectStatus: "200" };
+      const settings = { path: "/healthz", intervalMs: 1000, timeoutMs: 1000, expects: () => true, expectStatus: "200" };
       for (const [service, host] of [["checked", "checked.example"], ["other", "other.example"]] as const) {
         const upstreamSet = runtime.upstreamSet(service);
         const options = { ...OPTIONS, host, port };
         const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, inUse), runtime.healthMemory(service, "u", options, inUse));
         const health = { active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { maxFailures: 2, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } };
-        inUse.upstreamSets.set(service, { upstreamSet, members: [{ peer, weight: 1, health }], breaker: null, checks: service === "checked" ? checks : null });
+        inUse.upstreamSets.set(service, { upstreamSet, members: [{ peer, weight: 1, health }], breaker: null, checks: service === "checked" ? { settings, dials: new Map([[peer, ANYWHERE.egress.dialer({ host, port, why: "health" })]]) } : null });
       }
       runtime.adopt(inUse);
       runtime.activate();

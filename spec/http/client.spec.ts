@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { Agent, type ServerResponse } from "node:http";
 import https from "node:https";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -200,7 +201,43 @@ describe("a request that fails", () => {
 
   it("a request that fails rejects when its headers cannot be sent", async () => {
     const origin = await backend();
-    expect(await failure(client().ask(to(origin.port, { headers: ["X-A", "a\r\nb"] })))).toBe("invalid");
+    expect(await failure(client().ask(to(origin.port, { headers: ["X-A", "a\r\nb"] })))).toBe("unsendable");
+  });
+
+  it("a request that fails while or after it waits for a connection of the client is not the server's failure", async () => {
+    const clock = manualClock();
+    const answers: ServerResponse[] = [];
+    const origin = await rawBackend((_request, response) => void answers.push(response));
+    const asking = client({ clock, maxConnections: 1 });
+    const all = Array.from({ length: 3 }, () => asking.ask(to(origin.port, { timeoutMs: 1_000 })).then(() => null, (reason: ClientFailure) => reason));
+    await eventually(() => answers.length === 1, "the first request");
+    clock.advance(900);
+    answers[0]!.end();
+    expect(await all[0]).toBeNull();
+    await eventually(() => answers.length === 2, "the second request, which has waited");
+    clock.advance(100);
+    const [, second, third] = await Promise.all(all);
+    expect([second, third].map((each) => [each!.kind, each!.isOfServer])).toEqual([["saturated", false], ["saturated", false]]);
+  });
+
+  it("a request that fails because this machine has no file descriptor or port left is not the server's failure", async () => {
+    for (const code of ["EMFILE", "EADDRNOTAVAIL"]) {
+      const agent = (): Agent => Object.assign(new Agent(), { createConnection: (_to: unknown, done: (error: Error) => void) => void process.nextTick(done, Object.assign(new Error(code), { code })) });
+      const egress = Object.assign(Object.create(ANYWHERE.egress) as typeof ANYWHERE.egress, { agent });
+      expect(await failure(client({ egress }).ask(to(1)))).toBe("saturated");
+    }
+  });
+
+  it("a request that fails by its time does not fail if its answer has arrived while the process was busy", async () => {
+    const clock = manualClock();
+    const late = () => {
+      setTimeout(() => clock.advance(1_000), 1);
+      // The timer is due before the next round of reads.
+      for (const until = performance.now() + 5; performance.now() < until; );
+    };
+    const origin = await rawBackend((_request, response) => void response.end("late, but there", late));
+    const asked = client({ clock }).ask(to(origin.port, { timeoutMs: 1_000 }));
+    expect((await asked).status).toBe(200);
   });
 });
 

@@ -21,7 +21,7 @@ describe("an exchange", () => {
     const exchange = madeUpExchange();
     for (const key of Object.keys(exchange) as (keyof Exchange)[]) {
       if (key === "call") continue;
-      const mark = `new ${key}`;
+      const mark = key === "headers" ? ["new", key] : `new ${key}`;
       expect(exchange.with({ [key]: mark })[key]).toBe(mark);
     }
   });

@@ -35,7 +35,6 @@ describe("a cache at the global level and a guard of the route", () => {
     ["basic_auth", { name: "basic_auth", config: { username: "ann", password: "pw" } }, { Authorization: `Basic ${btoa("ann:pw")}` }, {}, 401],
     ["jwt", { name: "jwt", config: { alg: "HS256", secret: SECRET } }, { Authorization: `Bearer ${token()}` }, {}, 401],
     ["acl", { name: "acl", config: { whitelist: ["192.0.2.1"] } }, { "X-Forwarded-For": "192.0.2.1" }, { "X-Forwarded-For": "192.0.2.2" }, 403],
-    ["bot_protection", bot, {}, { "User-Agent": "a crawler" }, 403],
   ])("refuses a client that %s rejects, and answers a client that it admits from the cache", async (_name, guard, admitted, refused, status) => {
     const origin = await counting();
     const config = onRoute(origin.port, [guard], [CACHE]);
@@ -96,15 +95,18 @@ describe("a cache at the global level and a guard of the route", () => {
 describe("a reload that changes the guards of a route", () => {
   it("serves no stored response to a client that the new guard refuses, nor any response stored before the guard was added", async () => {
     const origin = await counting();
-    const { gateway, port } = await running(onRoute(origin.port, [], [CACHE]));
-    const first = await get(port, { "User-Agent": "a crawler" });
+    const trusting = (plugins: Plugins) => ({ ...onRoute(origin.port, plugins, [CACHE]), global: { plugins: [CACHE], trusted_proxies: ["127.0.0.1"] } });
+    const acl = (...blacklist: string[]) => ({ name: "acl", config: { blacklist } });
+    const { gateway, port } = await running(trusting([]));
+    const stranger = { "X-Forwarded-For": "192.0.2.9" };
+    const first = await get(port, stranger);
     expect(await get(port)).toEqual({ ...first, isHit: true });
-    await gateway.reload(onRoute(origin.port, [bot], [CACHE]));
-    expect(await get(port, { "User-Agent": "a crawler" })).toMatchObject({ status: 403, isHit: false });
+    await gateway.reload(trusting([acl("192.0.2.9")]));
+    expect(await get(port, stranger)).toMatchObject({ status: 403, isHit: false });
     const guarded = await get(port);
     expect(guarded).toMatchObject({ status: 200, isHit: false });
     expect(guarded.body).not.toBe(first.body);
-    await gateway.reload(onRoute(origin.port, [{ ...bot, config: { blacklist: ["crawler", "spider"] } }], [CACHE]));
+    await gateway.reload(trusting([acl("192.0.2.9", "192.0.2.10")]));
     expect(await get(port)).toMatchObject({ status: 200, isHit: false });
   });
 
@@ -139,5 +141,13 @@ it("explain lists a cache where it runs: behind the last guard", async () => {
   const config = onRoute(9, [bot, { name: "rate_limit", config: { limit_min: 5 } }], [CACHE, { name: "key_auth", config: { key: "k" } }]);
   const { gateway } = await running(config);
   const { plugins } = await gateway.explain({ method: "GET", url: "/a/x" });
-  expect(plugins.map(({ name }) => name)).toEqual(["key_auth", "bot_protection", "response_cache", "rate_limit"]);
+  expect(plugins.map(({ name }) => name)).toEqual(["key_auth", "response_cache", "bot_protection", "rate_limit"]);
+});
+
+it("bot_protection is no guard: it refuses a client before a cache that is written behind it, and after one that is written before it", async () => {
+  const crawler = { "User-Agent": "a crawler" };
+  for (const [plugins, status] of [[[bot, CACHE], 403], [[CACHE, bot], 200]] as const) {
+    const { port } = await running(onRoute((await counting()).port, plugins, []));
+    expect([(await get(port, crawler)).status, (await get(port)).status, (await get(port, crawler)).status]).toEqual([403, 200, status]);
+  }
 });

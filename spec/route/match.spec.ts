@@ -167,7 +167,7 @@ describe("checkRoutes", () => {
 });
 
 function proofOf(entries: readonly Entry[]): Proof<Target> {
-  const steps = proveRoutes(entries, ({ guards }) => guards);
+  const steps = proveRoutes(entries, { guardsOf: ({ guards }) => guards });
   for (;;) {
     const { done, value } = steps.next();
     if (done) return value;
@@ -178,7 +178,10 @@ describe("proveRoutes", () => {
   const unreachable = (...entries: Entry[]) => proofOf(entries).unreachable.map(({ target, takers }) => [target.name, ...takers.map(({ name }) => name)]);
   const bypasses = (...entries: Entry[]) =>
     proofOf(entries).bypasses.flatMap(({ target, takers }) =>
-      takers.map(({ target: { name }, reason, request: { method, path, query, headers } }) => [target.name, name, reason, `${method} ${path}${query} ${headers.join(": ")}`.trim()]),
+      takers.map(({ target: { name }, reason, request }) => {
+        const { method, path, query, headers } = request!;
+        return [target.name, name, reason, `${method} ${path}${query} ${headers.join(": ")}`.trim()];
+      }),
     );
 
   it("a route is unreachable if a longer base_path takes all that its conditions let through", () => {
@@ -327,7 +330,7 @@ describe("comparison with a reading of the rules that tries every route and ever
       expect(unreachable.map(({ target }) => target.name).sort(), said).toEqual(entries.map(({ target }) => target.name).filter((name) => !reached.has(name)).sort());
       const found = bypasses.flatMap(({ target, takers }) => takers.map((each) => `${target.name} < ${each.target.name}`));
       expect(found.sort(), said).toEqual([...pairs].sort());
-      const requests = [...samples].concat(bypasses.flatMap(({ takers }) => takers.map(({ target, request }) => [target, request] as [Target, typeof request])));
+      const requests = [...samples].concat(bypasses.flatMap(({ takers }) => takers.map(({ target, request }) => [target, request!] as const)));
       for (const [{ name }, { method, path, headers, query }] of requests) {
         expect(table.find("", method, path, false, headers, query), `${said}: ${JSON.stringify({ method, path, headers, query })}`).toMatchObject({ target: { name } });
       }

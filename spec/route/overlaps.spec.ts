@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { comparable, readTarget } from "../../lib/route/path.ts";
 import { proveRoutes, type Proof } from "../../lib/route/overlaps.ts";
+import { MOST_STEPS_IN_ALL } from "../../lib/route/spellings.ts";
 import { compileTable, type TableEntry } from "../../lib/route/table.ts";
+import type { Destination } from "../../lib/route/upstream_overlaps.ts";
 import { random, type Random } from "../support/random.ts";
 
 interface Target {
@@ -27,8 +29,8 @@ function entry(text: string): Entry {
   };
 }
 
-function proofOf(entries: readonly Entry[]): Proof<Target> {
-  const steps = proveRoutes(entries, ({ guards }) => guards);
+function proofOf(entries: readonly Entry[], destinationOf: (target: Target) => Destination | null = () => null): Proof<Target> {
+  const steps = proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf });
   for (;;) {
     const { done, value } = steps.next();
     if (done) return value;
@@ -39,7 +41,7 @@ const unreachable = (...texts: string[]) => proofOf(texts.map(entry)).unreachabl
 const bypasses = (...texts: string[]) =>
   proofOf(texts.map(entry)).bypasses.flatMap(({ target, takers }) =>
     takers.map((taker) => {
-      const { method, host, path } = taker.request;
+      const { method, host, path } = taker.request!;
       return [target.name, taker.target.name, taker.reason, `${method} ${host}${path}`];
     }),
   );
@@ -104,7 +106,7 @@ describe("proveRoutes", () => {
 
   it("finds the same routes as all requests that can be spelt, sent through the route table", () => {
     const r = random(16);
-    const found = { unreachable: 0, method: 0, base_path: 0, host: 0, specificity: 0, "%2F": 0, match: Infinity };
+    const found = { unreachable: 0, method: 0, base_path: 0, host: 0, specificity: 0, "%2F": 0, match: Infinity, upstream: Infinity };
     for (let round = 0; round < ROUNDS; round++) {
       const entries = someEntries(r);
       const expected = tryAll(entries);
@@ -118,14 +120,95 @@ describe("proveRoutes", () => {
       for (const { target, takers } of bypasses) {
         for (const { target: taker, reason, request } of takers) {
           found[reason]++;
-          const answer = request.path === "" ? null : answerOf(table, request.method, request.host, request.path);
+          const answer = request === null ? null : answerOf(table, request.method, request.host, request.path);
           expect(answer?.name, `${said}: ${JSON.stringify(request)} of ${target.name}`).toBe(taker.name);
         }
       }
     }
     for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 50);
   }, 60_000);
+
+  const open: Destination = { addresses: ["10.0.0.1:80"], preservesHost: false };
+  it.each<[string, string[], Destination[], string[][]]>([
+    ["another base_path", ["GET /shop+/admin/{rest*} | key", "GET /legacy+/{rest*}"], [open, { ...open }], [["GET localhost/legacy/admin/x"]]],
+    ["one address of several", ["GET /a+/x | key", "GET /b+/x"], [{ ...open, addresses: ["10.0.0.2:80", "10.0.0.1:80"] }, open], [["GET localhost/b/x"]]],
+    ["a method that both accept", ["GET,PUT /a+/x | key", "POST,PUT /b+/x"], [open, { ...open }], [["PUT localhost/b/x"]]],
+    ["a length that both win", ["GET /a+/{x*} | key", "GET /b+/{x*}", "GET /a+/{x}", "GET /b+/{x}/{y} | key"], [open, { ...open }, open, { ...open }], [["GET localhost/b/x/x/x"]]],
+    ["the root", ["GET /a+/ | key", "GET /b+/"], [open, { ...open }], [["GET localhost/b"]]],
+    ["a less specific pattern below a placeholder", ["GET /a+/x | key", "GET /{t}+/x"], [open, { ...open }], [["GET localhost/x2/x"]]],
+    ["a Host that both services take and pass on", ["GET /a+/x a.test,b.test | key", "GET /b+/x *.test"], [{ ...open, preservesHost: true }, { ...open, preservesHost: true }], [["GET a.test/b/x"]]],
+    ["nothing with different Hosts that both services pass on", ["GET /x a.test | key", "GET /x b.test"], [{ ...open, preservesHost: true }, { ...open, preservesHost: true }], []],
+    ["nothing at another address", ["GET /a+/x | key", "GET /b+/x"], [open, { ...open, addresses: ["10.0.0.1:81"] }], []],
+    ["nothing with another path", ["GET /a+/x | key", "GET /b+/health"], [open, { ...open }], []],
+    ["nothing with other methods", ["GET /a+/x | key", "PUT /b+/x"], [open, { ...open }], []],
+    ["nothing with the same guards", ["GET /a+/x | key", "GET /b+/x | key"], [open, { ...open }], []],
+    ["nothing where a third route with the guard takes all such requests", ["GET /a+/x | key", "GET /b+/{y}", "GET /b+/x | key"], [open, { ...open }, { ...open }], []],
+    ["nothing where the guarded route gets none of them", ["GET /a+/{x*} | key", "GET /b+/x", "GET /a+/x"], [open, { ...open }, open], []],
+  ])("finds routes that lead to the same place of an upstream: %s", (_title, texts, destinations, expected) => {
+    const entries = texts.map(entry);
+    const proof = proofOf(entries, (target) => destinations[entries.findIndex((each) => each.target === target)] ?? null);
+    const takers = proof.bypasses.find(({ target }) => target === entries[0]!.target)?.takers ?? [];
+    expect(takers.filter(({ reason }) => reason === "upstream").map(({ request }) => [`${request!.method} ${request!.host}${request!.path}`])).toEqual(expected);
+  });
+
+  it("finds the same routes to one place of an upstream as all requests that can be spelt, sent through the route table", () => {
+    const r = random(26);
+    let count = 0;
+    for (let round = 0; round < ROUNDS; round++) {
+      const entries = someEntries(r);
+      const services = new Map<string, Destination>();
+      const destinations = new Map(
+        entries.map(({ basePath, hosts, target }) => {
+          const name = `${basePath} ${hosts.join()} ${r.chance(0.2)}`;
+          const made = { addresses: r.pick([["u"], ["u"], ["v"], ["u", "v"]]), preservesHost: r.chance(0.3) };
+          services.set(name, services.get(name) ?? made);
+          return [target, services.get(name)!] as const;
+        }),
+      );
+      const destinationOf = (target: Target) => destinations.get(target)!;
+      const said = `round ${round}: ${entries.map(({ target }) => `${target.name} ${JSON.stringify(destinationOf(target))}`).join("; ")}`;
+      const { bypasses } = proofOf(entries, destinationOf);
+      const otherwise = new Set(tryAll(entries).pairs);
+      const table = compileTable(entries);
+      const pairs: string[] = [];
+      for (const { target, takers } of bypasses) {
+        for (const { target: taker, reason, request } of takers) {
+          if (reason !== "upstream") continue;
+          pairs.push(`${target.name} < ${taker.name}`);
+          expect(answerOf(table, request!.method, request!.host, request!.path)?.name, said).toBe(taker.name);
+        }
+      }
+      expect(pairs.sort(), said).toEqual([...tryPlaces(entries, destinationOf)].filter((pair) => !otherwise.has(pair)).sort());
+      count += pairs.length;
+    }
+    expect(count).toBeGreaterThan(ROUNDS / 10);
+  }, 60_000);
+
+  it("tries few spellings with %2F for forty routes with eight placeholders each, none of which is bypassed", () => {
+    const open = Array.from({ length: 20 }, (_, i) => entry(`%GET ${"/{}/x".repeat(8).replace(/\{\}/g, named())}${"/x".repeat(i)}/t`));
+    const guarded = Array.from({ length: 20 }, (_, i) => entry(`%GET ${"/{}".repeat(8).replace(/\{\}/g, named())}${"/x".repeat(12 + i)}/m/t | key`));
+    const { bypasses, steps } = proofOf([...open, ...guarded]);
+    expect(bypasses).toEqual([]);
+    expect(steps).toBeLessThan(200_000);
+  });
+
+  it("reports a bypass without an example where it cannot try all spellings with %2F", () => {
+    // Eight x have to be placed among 24 segments, no two of them where a guarded route of another pattern wins.
+    const pair = (i: number, j: number) => Array.from({ length: 24 }, (_, at) => (at === i || at === j ? "/x" : `/{p${at}}`)).join("");
+    const pairs = Array.from({ length: 24 }, (_, i) => Array.from({ length: 24 }, (_, j) => (j > i && (i * 7 + j * 11) % 5 < 3 ? pair(i, j) : null))).flat();
+    const others = pairs.flatMap((path) => (path === null ? [] : entry(`GET ${path} | key`)));
+    const guarded = entry(`%GET ${"/{}".repeat(24).replace(/\{\}/g, named())} | key`);
+    const taking = entry(`%GET ${"/{}/x".repeat(8).replace(/\{\}/g, named())}`);
+    const { bypasses, steps } = proofOf([guarded, taking, ...others]);
+    expect(bypasses.find(({ target }) => target === guarded.target)?.takers).toEqual([{ target: taking.target, reason: "%2F", request: null }]);
+    expect(steps).toBeLessThanOrEqual(MOST_STEPS_IN_ALL);
+  });
 });
+
+function named(): () => string {
+  let count = 0;
+  return () => `{p${count++}}`;
+}
 
 const ROUNDS = Number(process.env["ROUNDS"] ?? 80);
 
@@ -214,6 +297,37 @@ function tryAll(entries: readonly Entry[]) {
     }
   }
   return { unreachable: entries.map(({ target }) => target).filter((each) => !reached.has(each)).map(({ name }) => name).sort(), pairs: [...pairs].sort() };
+}
+
+/** All paths of up to five segments, of a, b and c, without %2F. */
+const PLAIN = [0, 1, 2, 3, 4, 5].flatMap((length) => Array.from({ length: 3 ** length }, (_, i) => "/" + Array.from({ length }, (_, at) => "abc"[Math.floor(i / 3 ** at) % 3]).join("/")));
+
+/** For each pair of routes of different services: whether a request for the one and one for the other lead to the same place. */
+function tryPlaces(entries: readonly Entry[], destinationOf: (target: Target) => Destination): Set<string> {
+  const table = compileTable(entries);
+  const places = new Map<Target, Set<string>>();
+  for (const method of METHODS) {
+    for (const host of HOSTS) {
+      for (const path of PLAIN) {
+        const found = table.find(host, method, path, false);
+        if (found.kind !== "route") continue;
+        const { addresses } = destinationOf(found.target);
+        const known = places.get(found.target) ?? new Set();
+        for (const address of addresses) for (const named of [host, "any"]) known.add(`${method} ${address} ${named} ${found.upstreamPath}`);
+        places.set(found.target, known);
+      }
+    }
+  }
+  const pairs = new Set<string>();
+  for (const [a, reached] of places) {
+    for (const [b, others] of places) {
+      const [to, other] = [destinationOf(a), destinationOf(b)];
+      if (to === other || ![...a.guards].some((guard) => !b.guards.has(guard))) continue;
+      const isHostTold = to.preservesHost && other.preservesHost;
+      if ([...reached].some((place) => others.has(place) && (isHostTold ? !place.includes(" any ") : place.includes(" any ")))) pairs.add(`${a.name} < ${b.name}`);
+    }
+  }
+  return pairs;
 }
 
 function meet(a: readonly string[], b: readonly string[]): boolean {

@@ -1,4 +1,5 @@
-import { Egress } from "../../lib/base/egress.ts";
+import type { Socket } from "node:net";
+import { Egress, type Dial } from "../../lib/base/egress.ts";
 
 /** For specs of what is built upon an `Egress`: it permits every destination. */
 export class Anywhere extends Egress {
@@ -11,5 +12,11 @@ export class Anywhere extends Egress {
   }
 }
 
-/** For connection pools and clients. */
-export const ANYWHERE = { egress: new Anywhere(), why: "spec" };
+/** For connection pools, whose `host` and `port` may be added later, and for clients. */
+export const ANYWHERE = {
+  egress: new Anywhere(),
+  why: "spec",
+  dial(this: { readonly host: string; readonly port: number }, ...[options, secure]: Parameters<Dial>): Socket {
+    return new Anywhere().dialer({ host: this.host, port: this.port, why: "spec" })(options, secure);
+  },
+};

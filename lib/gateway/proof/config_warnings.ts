@@ -9,7 +9,7 @@ import { entryOf, type Loaded } from "../snapshot.ts";
 import type { ConfigWarning } from "../status.ts";
 import { isLoopback, ofPlugins } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
-import { written } from "./written.ts";
+import { destinations, written } from "./written.ts";
 
 /** Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names. With 10,000 routes it takes a second. */
 export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
@@ -37,7 +37,8 @@ export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTime
 
 function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
   const { routes, plugins } = yield* written(loaded);
-  const proof = yield* proveRoutes(routes.map((each) => entryOf(each.service, each.route, each)), ({ guards }) => guards);
+  const entries = routes.map((each) => entryOf(each.service, each.route, each));
+  const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
   const warnings = [...ofCounters(loaded), ...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.

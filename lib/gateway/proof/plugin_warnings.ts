@@ -37,10 +37,18 @@ function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
     const message = `Faults are injected by ${nameOf(plugin)}: ${String(percent)} % of its requests${match === undefined ? "" : " that match"} ${effects.join(" and ")}.`;
     yield { code: "faults_injected", message, remedy: 'Remove the plugin, or set its "enabled" to false, when the trial is over.' };
   }
-  const claims = { ...config, ...(config["claims"] as object | undefined) } as Readonly<Record<string, unknown>>;
-  if (kind.name === "jwt" && claims["iss"] === undefined && claims["aud"] === undefined) {
-    const message = `${which(plugin)} accepts every token that its keys verify, also one that was issued for another service.`;
-    yield { code: "token_for_anyone", message, remedy: 'Set "aud" to the name of this service at the issuer, and "iss" to the issuer.' };
+  const claims = { ...(config["claims"] as object | undefined) };
+  if (kind.name === "jwt" && config["aud"] === undefined && !("aud" in claims)) {
+    const message = `${which(plugin)} accepts every token that its keys verify${config["iss"] === undefined ? "" : " and its issuer has issued"}, also one that was issued for another service.`;
+    yield { code: "token_for_anyone", message, remedy: 'Set "aud" to the name of this service at the issuer.' };
+  }
+  if (kind.name === "introspection" && Object.keys(claims).length === 0 && (config["scopes"] as readonly string[]).length === 0) {
+    const message = `${which(plugin)} accepts every token that its server calls active, also one that was issued for another service.`;
+    yield { code: "token_for_anyone", message, remedy: 'Set "scopes", or "claims" with the "aud" of this service.' };
+  }
+  if (kind.guards === true && config["onError"] === "allow") {
+    const message = `${which(plugin)} admits every request, also one without credentials, while its server cannot be asked ("on_error": "allow").`;
+    yield { code: "guard_fails_open", message, remedy: 'Set "on_error" to "deny", or accept the warning if nothing behind the guard needs protection.' };
   }
   const [field, use] = REMOTES[kind.name] ?? [];
   const url = field === undefined ? undefined : config[field];

@@ -19,16 +19,35 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
       return warning("route_unreachable", target, message, request, "Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes");
     }),
     ...bypasses.map(({ target, takers }) => {
-      const named = takers.slice(0, MOST_NAMED).map((taker) => `${nameOf(taker.target)} takes some without ${missing(target, taker)} (${REASONS[taker.reason]})`);
-      const more = takers.length - named.length;
-      const others = more > 0 ? [`${takers.length === MOST_TAKERS ? "at least " : ""}${more} more ${more === 1 ? "route does" : "routes do"} the same`] : [];
-      const message = `Requests that match the path of ${nameOf(target)} can avoid its guards: ${[...named, ...others].join(", ")}.`;
-      return warning("guard_bypassed", target, message, takers[0]!.request, "Give the other route the same guards, or refuse such requests there with request_termination");
+      const beside = takers.filter(({ reason }) => reason === "upstream");
+      const within = takers.filter(({ reason }) => reason !== "upstream");
+      const isMore = takers.length === MOST_TAKERS;
+      const message = [
+        ...sentence(`Requests that match the path of ${nameOf(target)} can avoid its guards`, within.map((taker) => phrase(target, taker)), isMore && beside.length === 0),
+        ...sentence(`What ${nameOf(target)} leads to can be reached without its guards`, beside.map((taker) => phrase(target, taker)), isMore),
+      ].join(" ");
+      const request = takers.find((taker) => taker.request !== null)?.request ?? null;
+      return warning("guard_bypassed", target, message, request, "Give the other route the same guards, or refuse such requests there with request_termination");
     }),
   ];
 }
 
-const REASONS: Readonly<Record<BypassReason, string>> = {
+/** None without phrases. "isMore": there may be further ones. */
+function sentence(begin: string, phrases: readonly string[], isMore: boolean): string[] {
+  const more = phrases.length - MOST_NAMED;
+  const others = more > 0 ? [`${isMore ? "at least " : ""}${more} more ${more === 1 ? "route does" : "routes do"} the same`] : [];
+  return phrases.length === 0 ? [] : [`${begin}: ${[...phrases.slice(0, MOST_NAMED), ...others].join(", ")}.`];
+}
+
+function phrase(target: WrittenRoute, taker: Taker<WrittenRoute>): string {
+  const { reason, request } = taker;
+  const [name, guards] = [nameOf(taker.target), missing(target, taker)];
+  if (reason === "upstream") return `${name} leads to the same path of the same upstream without ${guards}`;
+  if (request === null) return `${name} may take some without ${guards} (${REASONS[reason]}; there are too many ways to spell them to try them all)`;
+  return `${name} takes some without ${guards} (${REASONS[reason]})`;
+}
+
+const REASONS: Readonly<Record<Exclude<BypassReason, "upstream">, string>> = {
   method: "those with another method",
   base_path: "its base_path is longer",
   match: "those that other headers, cookies or another query select",

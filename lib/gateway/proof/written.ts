@@ -3,11 +3,12 @@
  */
 import { hash, randomUUID } from "node:crypto";
 import type { Path } from "../../config/json.ts";
-import type { PluginInstance, Route, Service } from "../../config/model.ts";
+import type { PluginInstance, Route, Service, Upstream } from "../../config/model.ts";
 import type { NamedFile } from "../../config/schema.ts";
 import { pairs } from "../../http/headers.ts";
 import type { AnyPlugin } from "../../plugins/plugin.ts";
 import type { SampleRequest } from "../../route/sample_requests.ts";
+import type { Destination } from "../../route/upstream_overlaps.ts";
 import type { Loaded } from "../snapshot.ts";
 
 /** An enabled plugin instance. */
@@ -96,6 +97,25 @@ function guardOf(name: string, config: unknown): string {
 function isFile(value: unknown): value is NamedFile {
   if (typeof value !== "object" || value === null || Object.keys(value).join() !== "path,content") return false;
   return Buffer.isBuffer((value as NamedFile).content);
+}
+
+/** Where the services lead, addresses in one spelling, names not resolved. Routes that answer every request themselves lead nowhere. */
+export function destinations(): (route: WrittenRoute) => Destination | null {
+  const known = new Map<Service, Destination>();
+  return ({ service, plugins }) => {
+    if (plugins.some(({ kind }) => ANSWERING.has(kind.name))) return null;
+    const { upstreams, preserveHost } = service;
+    const found = known.get(service) ?? { addresses: upstreams.map(spelt), preservesHost: preserveHost };
+    known.set(service, found);
+    return found;
+  };
+}
+
+const ANSWERING: ReadonlySet<string> = new Set(["redirect", "request_termination"]);
+
+function spelt({ host, port }: Upstream): string {
+  const name = new URL(`http://${host.includes(":") ? `[${host}]` : host}`).hostname.replace(/\.$/, "");
+  return `${/^(127\.0\.0\.1|\[::1\])$/.test(name) ? "localhost" : name}:${port}`;
 }
 
 /** "GET http://shop.example.com/items/x?a=1 (x-version: 2)" */

@@ -13,7 +13,7 @@ import { Recorder, recordOf } from "./recorder.ts";
 import * as rules from "./rules.ts";
 import type { CacheRequest, Storable, Timing } from "./rules.ts";
 import { variantOf, type CacheStore, type Entry } from "./store.ts";
-import { audienceOf, keyOf, keyOfReference, keyShown } from "./target.ts";
+import { audienceOf, keyOf, keyOfReference, keyShown, targetUri, type VaryBy } from "./target.ts";
 
 export interface CacheSettings {
   readonly clock: Clock;
@@ -22,6 +22,7 @@ export interface CacheSettings {
   readonly maxObjectBytes: number;
   /** In milliseconds; 0: none. */
   readonly defaultTtl: number;
+  readonly varyBy: VaryBy;
 }
 
 /** What survives reloads. */
@@ -82,7 +83,8 @@ export class Cache {
     }
     // Headers that Connection names do not reach the upstream, so its reply must not be selected by them.
     const exchange = hasHeader(headers, "connection") ? given.with({ headers: endToEnd(headers) }) : given;
-    const request = rules.cacheRequestOf(exchange.headers, identity !== null || claims !== null || isPersonal(call));
+    const known = identity !== null || claims !== null || isPersonal(call);
+    const request = rules.cacheRequestOf(exchange.headers, { known, trusted: call.trustedRemote, covered: this.#settings.varyBy.covered });
     if (request.bypass || exchange.body !== null) {
       call.notes.cache ??= "bypass";
       return this.#forward(exchange, "fwd=bypass", null);
@@ -92,7 +94,7 @@ export class Cache {
 
   #lookUp(exchange: Exchange, request: CacheRequest): Reply | Promise<Reply> {
     const now = this.#clock.now();
-    const key = keyOf(exchange);
+    const key = keyOf(exchange, request.keyed, this.#settings.varyBy);
     const audience = audienceOf(exchange);
     const changes = this.#store.changesOf(key);
     const entry = this.#store.find(key, audience, exchange.headers);
@@ -180,11 +182,11 @@ export class Cache {
     fetch.copyNotes("answered");
     discard(reply);
     const headers = rules.updated(entry.headers, reply.headers);
-    const kept = rules.storable(entry.status, headers, request.authorised || isPersonal(fetch.call), timing, this.#settings.defaultTtl);
+    const kept = rules.storable(entry.status, headers, request.authorised || isPersonal(fetch.call), timing, this.#impliedFor(request));
     const status = `fwd=${lookup.fwd}; fwd-status=304`;
     if (kept === null) {
       // A 304 to a request with credentials does not apply to other clients.
-      if (!request.authorised) this.#store.remove(entry);
+      if (speaksFor(request, entry)) this.#store.remove(entry);
       this.#unshared(fetch);
       const once = { ...entry, headers: withoutHeader(headers, "age"), terms: { ...entry.terms, ageThen: 0 }, cameAt: timing.cameAt };
       return this.#answer(once, exchange, request, status);
@@ -213,11 +215,11 @@ export class Cache {
     const expected = length === undefined ? null : Number(length);
     const authorised = request.authorised || isPersonal(fetch.call);
     const mayStore = !isOwnError && !fetch.isOutdated && rules.fits(reply, expected, this.#settings.maxObjectBytes);
-    const kept = mayStore ? rules.storable(status, headers, authorised, timing, this.#settings.defaultTtl) : null;
+    const kept = mayStore ? rules.storable(status, headers, authorised, timing, this.#impliedFor(request)) : null;
     if (kept === null) {
       if (status >= 500) fetch.end("failed");
       else this.#unshared(fetch);
-      if (entry !== null && !authorised && !isOwnError && rules.supersedes(status)) this.#store.remove(entry);
+      if (entry !== null && !authorised && speaksFor(request, entry) && !isOwnError && rules.supersedes(status)) this.#store.remove(entry);
       return this.#withStatus(reply, missOf(lookup));
     }
     const ttl = Math.floor((kept.terms.lifetime - kept.terms.ageThen) / 1_000);
@@ -267,11 +269,11 @@ export class Cache {
   /** A reply to HEAD shows whether the stored reply to GET is still valid (RFC 9111 §4.3.5). */
   #compare(lookup: Lookup, reply: Reply): void {
     const { exchange, entry, request } = lookup;
-    if (entry === null || request.authorised || isPersonal(exchange.call) || reply.status !== 200 || entry.status !== 200) return;
+    if (entry === null || !speaksFor(request, entry) || isPersonal(exchange.call) || reply.status !== 200 || entry.status !== 200) return;
     if (!this.#store.holds(entry)) return;
     if (!rules.describes(reply.headers, entry.headers, entry.body?.length ?? 0)) return this.#store.remove(entry);
     const timing = this.#timing(this.#clock.now());
-    const kept = rules.storable(entry.status, rules.updated(entry.headers, reply.headers), false, timing, this.#settings.defaultTtl);
+    const kept = rules.storable(entry.status, rules.updated(entry.headers, reply.headers), false, timing, this.#impliedFor(request));
     if (kept === null) this.#store.remove(entry);
     else this.#store.put(entryOf(lookup, kept, timing, entry, entry.body), exchange.headers);
   }
@@ -280,11 +282,11 @@ export class Cache {
   #invalidate(exchange: Exchange, { status, headers }: Reply): void {
     if (status < 200 || status > 399) return;
     const references = ["location", "content-location"].map((name) => keyOfReference(exchange, headerValue(headers, name)));
-    for (const key of [keyOf(exchange), ...references]) {
-      if (key === null) continue;
+    for (const target of [targetUri(exchange), ...references]) {
+      if (target === null) continue;
       for (const { store, fetches } of this.#all) {
-        store.change(key);
-        fetches.outdate(key);
+        store.change(target);
+        fetches.outdate(target);
       }
     }
   }
@@ -343,6 +345,11 @@ export class Cache {
     return `${key}\n${audience}\n${variantOf(this.#store.varyOf(key, audience) ?? [], exchange.headers)}`;
   }
 
+  /** See `storable`. */
+  #impliedFor({ mayImply }: CacheRequest): number | null {
+    return mayImply ? this.#settings.defaultTtl : null;
+  }
+
   #timing(askedAt: number): Timing {
     return { askedAt, cameAt: this.#clock.now(), wall: this.#clock.wall() };
   }
@@ -357,6 +364,11 @@ function resultOf(status: string): CacheResult {
 
 function missOf({ fwd, exchange }: Lookup): string {
   return `fwd=${fwd}; key=${keyShown(exchange)}`;
+}
+
+/** Whether a reply to this request tells that a stored one is outdated: one to a request with credentials may be for it alone. */
+function speaksFor({ authorised, mayImply }: CacheRequest, { terms }: Entry): boolean {
+  return !authorised && (mayImply || !terms.isImplied);
 }
 
 /** Whether waiting requests could use the reply. */

@@ -2,6 +2,7 @@
  * Requests to upstreams that fill the cache: each has its own call, so that one client may disconnect while other clients wait for the reply.
  */
 import { Call } from "../../http/exchange.ts";
+import { targetOf } from "./store.ts";
 
 /** The outcome for waiting clients: the reply is in the store; it cannot be shared; the upstream failed. */
 export type Outcome = "stored" | "unshared" | "failed";
@@ -21,7 +22,7 @@ export interface FetchOptions {
 
 export class Fetches {
   readonly #awaited = new Map<string, Fetch>();
-  readonly #byKey = new Map<string, Set<Fetch>>();
+  readonly #byTarget = new Map<string, Set<Fetch>>();
 
   awaited(name: string): Fetch | undefined {
     return this.#awaited.get(name);
@@ -30,8 +31,9 @@ export class Fetches {
   add(fetch: Fetch): void {
     const { key, awaitedAs } = fetch.options;
     if (awaitedAs !== null) this.#awaited.set(awaitedAs, fetch);
-    const others = this.#byKey.get(key);
-    if (others === undefined) this.#byKey.set(key, new Set([fetch]));
+    const target = targetOf(key);
+    const others = this.#byTarget.get(target);
+    if (others === undefined) this.#byTarget.set(target, new Set([fetch]));
     else others.add(fetch);
   }
 
@@ -43,14 +45,14 @@ export class Fetches {
 
   remove(fetch: Fetch): void {
     this.hide(fetch);
-    const { key } = fetch.options;
-    const others = this.#byKey.get(key);
-    if (others?.delete(fetch) === true && others.size === 0) this.#byKey.delete(key);
+    const target = targetOf(fetch.options.key);
+    const others = this.#byTarget.get(target);
+    if (others?.delete(fetch) === true && others.size === 0) this.#byTarget.delete(target);
   }
 
   /** A reply in flight may be older than a change to its target: only requests that arrived before may use it. */
-  outdate(key: string): void {
-    for (const fetch of this.#byKey.get(key) ?? []) {
+  outdate(target: string): void {
+    for (const fetch of this.#byTarget.get(target) ?? []) {
       fetch.isOutdated = true;
       this.hide(fetch);
     }
@@ -58,8 +60,8 @@ export class Fetches {
 
   /** Stops storing replies; fetches without waiting clients end. */
   close(): void {
-    for (const [key, fetches] of [...this.#byKey]) {
-      this.outdate(key);
+    for (const [target, fetches] of [...this.#byTarget]) {
+      this.outdate(target);
       for (const fetch of [...fetches]) if (fetch.options.isBackground && !fetch.isShared) fetch.call.abort();
     }
   }

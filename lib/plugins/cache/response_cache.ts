@@ -7,45 +7,67 @@
  * nothing is stored, else with the upstream's reply. Upstreams may use CDN-Cache-Control (RFC 9213) in place of Cache-Control. Also from
  * RFC 5861: stale-while-revalidate, stale-if-error.
  */
-import { integer, object, withDefault } from "../../config/schema.ts";
+import { TOKEN_CHARACTERS } from "../../base/http_grammar.ts";
+import { array, integer, object, string, withDefault } from "../../config/schema.ts";
 import { definePlugin, type KeptState } from "../plugin.ts";
 import { Cache, type CacheState } from "./cache.ts";
 import { Changes, CHANGES_BYTES } from "./changes.ts";
 import { Fetches } from "./fetches.ts";
 import { CacheStore } from "./store.ts";
-import { nameShown } from "./target.ts";
+import { nameShown, varyingBy } from "./target.ts";
 
 const MIB = 1024 * 1024;
+
+const PLACE = string({
+  pattern: new RegExp(`^(?:cookie|header):[${TOKEN_CHARACTERS}]+$`),
+  hint: '"cookie:<name>" or "header:<name>"',
+  describe: "A cookie or a header.",
+});
+
+/** In the key of every request, or of a meaning to caches. */
+const UNVARYING = /^header:(?:host|cache-control|pragma|range|if-[a-z-]+|connection|te|transfer-encoding|upgrade|keep-alive|expect)$/i;
 
 const schema = object(
   {
     max_bytes: withDefault(integer({ min: 65_536, describe: "Memory for all stored replies, bodies and headers, in bytes." }), 64 * MIB),
     max_object_bytes: withDefault(integer({ min: 1, describe: "The longest body that is stored, in bytes." }), MIB),
     default_ttl_s: withDefault(
-      integer({ min: 0, max: 31_536_000, describe: "Freshness lifetime of replies without one; 0: a tenth of their age since Last-Modified." }),
+      integer({ min: 0, max: 31_536_000, describe: "Freshness lifetime of replies without one; 0: a tenth of their age since Last-Modified. Neither applies to credentials outside of vary_by." }),
       0,
     ),
+    vary_by: withDefault(array(PLACE, { describe: "Cookies and headers whose values are part of the key." }), []),
   },
   {
     describe: "Answers from memory what RFC 9111 allows a shared cache to store.",
     refine(value, report) {
+      value.varyBy.forEach((place, i) => {
+        const first = value.varyBy.findIndex((other) => samePlace(other, place));
+        if (UNVARYING.test(place)) report("is evaluated by the cache itself", "vary_by", i);
+        if (first < i) report(`is the same as vary_by[${first}]`, "vary_by", i);
+      });
       if (value.maxObjectBytes > value.maxBytes) report('must not be more than "max_bytes"', "max_object_bytes");
     },
   },
 );
 
+/** Names of cookies compare with case, of headers without. */
+function samePlace(one: string, other: string): boolean {
+  return one === other || (one.startsWith("header:") && one.toLowerCase() === other.toLowerCase());
+}
+
 export const responseCache = definePlugin({
   name: "response_cache",
   schema,
   stores: true,
-  create({ maxBytes, maxObjectBytes, defaultTtlS }, { clock, gatewayName, keep, shared }) {
+  create({ maxBytes, maxObjectBytes, defaultTtlS, varyBy: places }, { clock, gatewayName, keep, shared }) {
     // Asked for each time: memory that a configuration does not ask for is released.
     const memory = shared("changes", CHANGES_BYTES);
     const { all } = keep("states", null, () => ({ all: new Set<CacheState>(), close: () => {} }));
-    const state = keep("cache", { maxBytes, defaultTtlS }, () => stateOf(maxBytes, memory, all));
+    const state = keep("cache", { maxBytes, defaultTtlS, places }, () => stateOf(maxBytes, memory, all));
     const name = nameShown(gatewayName);
+    const varyBy = varyingBy(places);
     return (next) => {
-      const cache = new Cache(next, state, { clock, name, maxObjectBytes, defaultTtl: defaultTtlS * 1_000 });
+      const cache = new Cache(next, state, { clock, name, maxObjectBytes, defaultTtl: defaultTtlS * 1_000, varyBy });
       return (exchange) => cache.handle(exchange);
     };
   },

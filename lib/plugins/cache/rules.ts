@@ -3,44 +3,68 @@
  * changes.
  */
 import { httpDate } from "../../http/date.ts";
+import { CREDENTIAL_HEADERS } from "../../http/redact.ts";
 import { hasHeader, headerValue, headerValues, NameMap, nameSet, tokens, withoutHeaders, type HeaderList } from "../../http/headers.ts";
 import type { Reply } from "../../http/reply.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./store.ts";
 import { targetedDirectives } from "./targeted_control.ts";
+import { influenceOf } from "./unkeyed_headers.ts";
+
+/** What a cache has to know of the sender of a request and of its own settings. */
+export interface Sender {
+  /** An auth plugin knows the caller. */
+  readonly known: boolean;
+  readonly trusted: boolean;
+  /** Headers in lower case whose values are in the key, by `vary_by`. */
+  readonly covered: ReadonlySet<string>;
+}
 
 /**
  * The cache-related parts of a request (§5.2.1): its directives, in milliseconds, its Range header or null, and whether it has credentials
- * (`known`: an auth plugin knows the caller), conditions that a stored reply can answer, or a header that only the origin can evaluate.
+ * (`authorised`), conditions that a stored reply can answer, or a header that only the origin can evaluate. `mayImply`: whether lifetimes
+ * that the origin has not stated apply. `keyed`: the lines of headers that are part of the key.
  */
-export function cacheRequestOf(headers: HeaderList, known: boolean) {
-  const has = { authorised: known, conditional: false, bypass: false, directed: false, ranged: false };
+export function cacheRequestOf(headers: HeaderList, { known, trusted, covered }: Sender) {
+  const has = { authorised: known, credential: false, conditional: false, bypass: false, directed: false, ranged: false };
+  let mayImply = true;
+  let keyed = "";
   for (let i = 0; i < headers.length; i += 2) {
-    const kind = RELEVANT.get(headers[i]!);
+    const name = headers[i]!;
+    const kind = RELEVANT.get(name);
     if (kind !== undefined) has[kind] = true;
+    if (kind === "authorised" || kind === "credential") mayImply &&= covered.has(name.toLowerCase());
+    if (kind !== undefined || PLAIN.has(name)) continue;
+    const lower = name.toLowerCase();
+    const influence = influenceOf(lower);
+    if (influence === undefined || (influence === "client" && trusted)) continue;
+    if (influence === "key" || (influence === "target" && trusted)) keyed += `\n${lower}: ${headers[i + 1]!}`;
+    else has.bypass = true;
   }
   const { authorised, conditional, directed } = has;
   const range = has.ranged ? headerValues(headers, "range").join() : null;
   const bypass = has.bypass || (range !== null && !BYTES.test(range));
-  return { ...(directed ? requestDirectives(headers) : NO_DIRECTIVES), authorised, conditional, bypass, range };
+  return { ...(directed ? requestDirectives(headers) : NO_DIRECTIVES), authorised, mayImply, keyed, conditional, bypass, range };
 }
 
 export type CacheRequest = Readonly<ReturnType<typeof cacheRequestOf>>;
 
 /** Other units are the origin's business (RFC 9110 §14.1). */
 const BYTES = /^bytes=/i;
-/** A cache does not evaluate these conditions (§4.3.2). */
-const BYPASSING = ["if-match", "if-unmodified-since"];
-const OVERRIDING = ["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"];
-const RELEVANT = new NameMap<"authorised" | "conditional" | "bypass" | "directed" | "ranged">([
+const RELEVANT = new NameMap<"authorised" | "credential" | "conditional" | "bypass" | "directed" | "ranged">([
   ["authorization", "authorised"],
+  ...["cookie", "proxy-authorization", ...CREDENTIAL_HEADERS].map((name) => [name, "credential"] as const),
   ["if-none-match", "conditional"],
   ["if-modified-since", "conditional"],
   ["cache-control", "directed"],
   ["pragma", "directed"],
   ["range", "ranged"],
-  ...[...BYPASSING, ...OVERRIDING].map((name) => [name, "bypass"] as const),
+  // A cache does not evaluate these conditions (§4.3.2).
+  ["if-match", "bypass"],
+  ["if-unmodified-since", "bypass"],
 ]);
+/** Of nearly every request, and of no influence by itself: Vary names them where they matter. */
+const PLAIN = nameSet(["host", "user-agent", "accept", "accept-encoding", "accept-language", "connection", "referer", "if-range", "te", "dnt", "priority"]);
 
 const NO_DIRECTIVES = { noStore: false, noCache: false, onlyIfCached: false, maxAge: Infinity, minFresh: 0, maxStale: 0, staleIfError: 0 };
 
@@ -82,8 +106,11 @@ export function fits({ headers, body }: Reply, expected: number | null, most: nu
 
 const EVENTS = /^text\/event-stream/i;
 
-/** How a reply to GET may be stored; null if it may not (§3) or could never be used. */
-export function storable(status: number, given: HeaderList, authorised: boolean, timing: Timing, defaultTtl: number): Storable | null {
+/**
+ * How a reply to GET may be stored; null if it may not (§3) or could never be used. `implied`: the lifetime of replies that state none, in
+ * milliseconds, 0 for a heuristic one (§4.2.2); null if such a reply must not be stored.
+ */
+export function storable(status: number, given: HeaderList, authorised: boolean, timing: Timing, implied: number | null): Storable | null {
   const targeted = targetedDirectives(given);
   const all = targeted ?? directives(given, "cache-control");
   if (status < 200 || status === 206 || status === 304) return null;
@@ -100,10 +127,14 @@ export function storable(status: number, given: HeaderList, authorised: boolean,
   // A targeted header also replaces Expires and Pragma (RFC 9213 §2.2).
   const explicit = lifetimeIn(all) ?? (targeted === null ? lifetimeByExpires(given, timing.wall) : undefined);
   if (explicit === undefined && !all.has("public") && !HEURISTIC.has(status)) return null;
+  const noCache = all.get("no-cache") === null || (all.size === 0 && directives(given, "pragma").has("no-cache"));
+  const isImplied = explicit === undefined && !noCache;
+  if (isImplied && implied === null) return null;
   const terms: Terms = {
-    lifetime: explicit ?? (defaultTtl > 0 ? defaultTtl : heuristicLifetime(headers, timing.wall)),
+    lifetime: explicit ?? (implied || heuristicLifetime(headers, timing.wall)),
+    isImplied,
     ageThen: ageThen(given, timing),
-    noCache: all.get("no-cache") === null || (all.size === 0 && directives(given, "pragma").has("no-cache")),
+    noCache,
     neverStale: all.has("must-revalidate") || all.has("proxy-revalidate") || all.has("s-maxage"),
     staleWhileRevalidate: milliseconds(all, "stale-while-revalidate") || 0,
     staleIfError: milliseconds(all, "stale-if-error") || 0,
@@ -184,17 +215,23 @@ export function judge(entry: Entry, request: CacheRequest, now: number): Verdict
   const age = ageOf(entry, now);
   const left = terms.lifetime - age;
   if (terms.noCache) return "stale";
-  const mayUse = !request.noCache && age <= request.maxAge && (!request.authorised || terms.forAuthorised);
+  if (!mayAnswer(entry, request)) return "request";
+  const mayUse = !request.noCache && age <= request.maxAge;
   if (left > 0) return mayUse && left >= request.minFresh ? "use" : "request";
   if (!mayUse || terms.neverStale || request.minFresh > 0) return "stale";
   if (isWithin(-left, request.maxStale)) return "use stale";
   return isWithin(-left, terms.staleWhileRevalidate) ? "use and renew" : "stale";
 }
 
+/** Whether the stored reply may answer a request with these credentials at all (§3.5). */
+function mayAnswer({ terms }: Entry, { authorised, mayImply }: CacheRequest): boolean {
+  return (!authorised || terms.forAuthorised) && (!terms.isImplied || mayImply);
+}
+
 /** Whether the stored reply may be used in place of an error of the upstream (RFC 5861 §4). */
 export function replacesErrors(entry: Entry, request: CacheRequest, now: number): boolean {
   const { terms } = entry;
-  if (terms.noCache || terms.neverStale || request.noCache || (request.authorised && !terms.forAuthorised)) return false;
+  if (terms.noCache || terms.neverStale || request.noCache || !mayAnswer(entry, request)) return false;
   return isWithin(ageOf(entry, now) - terms.lifetime, Math.max(terms.staleIfError, request.staleIfError));
 }
 

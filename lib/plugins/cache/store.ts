@@ -8,6 +8,8 @@ import type { Changes } from "./changes.ts";
 export interface Terms {
   /** How old a reply may become before it is stale (§4.2.1). */
   readonly lifetime: number;
+  /** Whether the origin has stated no lifetime. */
+  readonly isImplied: boolean;
   /** How old it was when it was received (§4.2.3). */
   readonly ageThen: number;
   /** Must be validated before each use. */
@@ -60,6 +62,8 @@ export class CacheStore {
   readonly #bodies = new Map<Buffer, { entries: number; readers: number }>();
   /** Entries by key, the newest first. */
   readonly #groups = new Map<string, Item[]>();
+  /** Keys that are longer than their target, by target. */
+  readonly #longKeys = new Map<string, Set<string>>();
   /** All entries, the least recently used first. */
   readonly #order = new Set<Item>();
   #closed = false;
@@ -101,7 +105,7 @@ export class CacheStore {
 
   /** How often a target has changed, in all workers. */
   changesOf(key: string): number {
-    return this.#changes === null ? 0 : this.#changes.of(key);
+    return this.#changes === null ? 0 : this.#changes.of(targetOf(key));
   }
 
   /** Replaces the entries that match these request headers. False if there is no room, or if the target has changed meanwhile. */
@@ -120,10 +124,10 @@ export class CacheStore {
     this.#dropWhere(entry.key, (other) => other === entry);
   }
 
-  /** The target has changed: drops its entries and notes, and outdates its entries in all other workers. */
-  change(key: string): void {
-    this.#changes?.add(key);
-    this.#dropWhere(key, () => true);
+  /** The target has changed: drops its entries and notes under all keys, and outdates its entries in all other workers. */
+  change(target: string): void {
+    this.#changes?.add(target);
+    for (const key of [target, ...(this.#longKeys.get(target) ?? [])]) this.#dropWhere(key, () => true);
   }
 
   /** Notes that requests for this target should not wait for one another. */
@@ -177,7 +181,7 @@ export class CacheStore {
     this.#used += item.bytes;
     if (body !== null) this.#count(body, "entries", 1);
     const group = this.#groups.get(item.key);
-    if (group === undefined) this.#groups.set(item.key, [item]);
+    if (group === undefined) this.#addGroup(item);
     else {
       group.unshift(item);
       if (group.length > MOST_VARIANTS) this.#drop(group.at(-1)!);
@@ -200,8 +204,25 @@ export class CacheStore {
     this.#used -= item.bytes;
     if (item.entry !== null && item.entry.body !== null) this.#count(item.entry.body, "entries", -1);
     const group = this.#groups.get(item.key)!;
-    if (group.length === 1) this.#groups.delete(item.key);
+    if (group.length === 1) this.#removeGroup(item.key);
     else group.splice(group.indexOf(item), 1);
+  }
+
+  #addGroup(item: Item): void {
+    const { key } = item;
+    this.#groups.set(key, [item]);
+    const target = targetOf(key);
+    if (target === key) return;
+    const keys = this.#longKeys.get(target);
+    if (keys === undefined) this.#longKeys.set(target, new Set([key]));
+    else keys.add(key);
+  }
+
+  #removeGroup(key: string): void {
+    this.#groups.delete(key);
+    const target = targetOf(key);
+    const keys = target === key ? undefined : this.#longKeys.get(target);
+    if (keys?.delete(key) === true && keys.size === 0) this.#longKeys.delete(target);
   }
 
   #count(body: Buffer, whose: "entries" | "readers", change: 1 | -1): void {
@@ -227,6 +248,14 @@ const MOST_VARIANTS = 32;
 /** Generous estimates of the overhead in bytes of an entry and of a header line. */
 const OVERHEAD = 512;
 const LINE_OVERHEAD = 64;
+
+/** In a key, between its target and what else selects the reply. No header and no target can contain it. */
+export const END_OF_TARGET = "\0";
+
+export function targetOf(key: string): string {
+  const end = key.indexOf(END_OF_TARGET);
+  return end < 0 ? key : key.slice(0, end);
+}
 
 export function bytesOf({ key, variant, headers, body }: Pick<Entry, "key" | "variant" | "headers" | "body">): number {
   let bytes = OVERHEAD + key.length + variant.length + (body?.length ?? 0) + (headers.length / 2) * LINE_OVERHEAD;

@@ -3,12 +3,20 @@
  */
 import { hash } from "node:crypto";
 import { TOKEN_CHARACTERS } from "../../base/http_grammar.ts";
+import { cookieValues } from "../../http/cookies.ts";
 import type { Exchange } from "../../http/exchange.ts";
-import { headerValue, quotedString } from "../../http/headers.ts";
+import { headerValue, headerValues, quotedString, type HeaderList } from "../../http/headers.ts";
+import { END_OF_TARGET } from "./store.ts";
 
 /** The target as a URI, whatever the method. */
-export function keyOf(exchange: Exchange): string {
+export function targetUri(exchange: Exchange): string {
   return originOf(exchange) + exchange.path + exchange.query + forwardedAs(exchange);
+}
+
+/** The target, and behind `END_OF_TARGET` what else selects the reply: `keyed`, and the values of `vary_by`. */
+export function keyOf(exchange: Exchange, keyed: string, varyBy: VaryBy): string {
+  const more = keyed + varyBy.valuesOf(exchange.headers);
+  return more === "" ? targetUri(exchange) : targetUri(exchange) + END_OF_TARGET + more;
 }
 
 /** The target as reported by a trusted proxy: upstreams use it in links. */
@@ -19,7 +27,34 @@ function forwardedAs({ call, headers }: Exchange): string {
     const value = headerValue(headers, name);
     if (value !== undefined) text += `\n${name}: ${value}`;
   }
+  // Without the members that name clients and proxies (RFC 7239 §5).
+  for (const value of headerValues(headers, "forwarded")) text += `\nforwarded: ${value.replace(FOR_AND_BY, "")}`;
   return text;
+}
+
+const FOR_AND_BY = /(?<=^|[;,\s])(?:for|by)=(?:"(?:[^"\\]|\\.)*"|[^;,\s"]*)/gi;
+
+/** What `vary_by` adds to the key. */
+export interface VaryBy {
+  /** Headers in lower case whose values are in the key. */
+  readonly covered: ReadonlySet<string>;
+  valuesOf(headers: HeaderList): string;
+}
+
+/** `places`: "cookie:NAME" or "header:NAME". */
+export function varyingBy(places: readonly string[]): VaryBy {
+  const parts = places.map((place) => {
+    const name = place.slice(place.indexOf(":") + 1);
+    return place.startsWith("cookie:") ? { header: "cookie", cookie: name } : { header: name.toLowerCase(), cookie: null };
+  });
+  const valuesOf = (headers: HeaderList) => {
+    let text = "";
+    for (const { header, cookie } of parts) {
+      for (const value of cookie === null ? headerValues(headers, header) : cookieValues(headers, cookie)) text += `\n${header} ${cookie ?? ""}: ${value}`;
+    }
+    return text;
+  };
+  return { covered: new Set(parts.map(({ header }) => header)), valuesOf };
 }
 
 function originOf({ scheme, authority }: Exchange): string {
@@ -28,7 +63,7 @@ function originOf({ scheme, authority }: Exchange): string {
   return `${scheme}://${lower.endsWith(defaultPort) ? lower.slice(0, -defaultPort.length) : lower}`;
 }
 
-/** The key of a URI in a reply; null unless there is one of the same origin. */
+/** The target of a URI in a reply; null unless there is one of the same origin. */
 export function keyOfReference(exchange: Exchange, reference: string | undefined): string | null {
   const origin = originOf(exchange);
   if (reference === undefined || !URL.canParse(exchange.path, origin)) return null;

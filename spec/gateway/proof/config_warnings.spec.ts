@@ -5,6 +5,7 @@ import type { ConfigInput } from "../../../lib/config/model.ts";
 import { createTimeSlices } from "../../../lib/base/time_slices.ts";
 import { loadConfig } from "../../../lib/config/load.ts";
 import { configWarnings, configWarningsInSlices } from "../../../lib/gateway/proof/config_warnings.ts";
+import { Gateway } from "../../../lib/gateway/gateway.ts";
 import type { Loaded } from "../../../lib/gateway/snapshot.ts";
 import type { ConfigWarning } from "../../../lib/gateway/status.ts";
 import { definePlugin, schema } from "../../../lib/index.ts";
@@ -12,8 +13,9 @@ import { builtinPlugins } from "../../../lib/plugins/builtin.ts";
 import type { AnyPlugin } from "../../../lib/plugins/plugin.ts";
 import { checkRoutes } from "../../../lib/route/checks.ts";
 import { document } from "../../support/documents.ts";
-import { oneService, running } from "../../support/gateway.ts";
+import { backend, oneService, running } from "../../support/gateway.ts";
 import { emptyFolder } from "../../support/process.ts";
+import { ask } from "../../support/raw_client.ts";
 
 function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
   const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes });
@@ -94,12 +96,12 @@ describe("configWarnings", () => {
 
   it("a guarded route has one warning, which names up to three routes with the guards that they lack, and how many more there are", () => {
     const others = ["b", "c", "d", "e", "f"].map((name) => [name, `/a/${name}`] as const);
-    const [warning, ...more] = warningsOf(configOf([["guarded", "/a/{x}", key(), { name: "bot_protection", config: { blacklist: ["x"] } }], ...others]));
+    const [warning, ...more] = warningsOf(configOf([["guarded", "/a/{x}", key(), { name: "acl", config: { blacklist: ["10.0.0.1"] } }], ...others]));
     expect(more).toEqual([]);
     expect(warning).toMatchObject({ code: "guard_bypassed", path: "services.s.routes.guarded", example: "GET http://localhost/a/b", at: ["services", 0, "routes", 0, "path"] });
     expect(warning!.message).toBe(
       'Requests that match the path of route "guarded" of service "s" can avoid its guards: ' +
-        ["b", "c", "d"].map((name) => `route "${name}" of service "s" takes some without key_auth and bot_protection (its path is more specific), `).join("") +
+        ["b", "c", "d"].map((name) => `route "${name}" of service "s" takes some without key_auth and acl (its path is more specific), `).join("") +
         "2 more routes do the same.",
     );
     const many = Array.from({ length: 30 }, (_, i) => [`r${i}`, `/a/r${i}`] as const);
@@ -127,9 +129,8 @@ describe("configWarnings", () => {
     ["jwt", { ...HMAC, aud: "a" }],
     ["mtls", {}],
     ["forward_auth", { url: "http://127.0.0.1:1/" }],
-    ["introspection", { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s" }],
+    ["introspection", { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s", scopes: ["x"] }],
     ["acl", { whitelist: ["10.0.0.0/8"] }],
-    ["bot_protection", { blacklist: ["x"] }],
     ["request_termination", {}],
   ])("two guards of the kind %s with one configuration are the same, and one alone can be bypassed", (name, config) => {
     expect(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b", { name, config }]]))).toEqual([]);
@@ -244,19 +245,43 @@ describe("configWarnings", () => {
     expect(warningsOf(configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]))).toEqual([]);
   });
 
-  it("a jwt needs iss or aud", () => {
+  it("a jwt needs aud, also beside iss", () => {
     const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "jwt", config: { ...HMAC, ...more } }]])));
-    expect(told({})).toEqual(["token_for_anyone:services.s.routes.a.plugins.jwt"]);
-    expect(told({ iss: "https://issuer.example.com" })).toEqual([]);
-    expect(told({ aud: "shop" })).toEqual([]);
-    expect(told({ claims: { aud: "shop" } })).toEqual([]);
-    expect(told({ claims: { iss: "https://issuer.example.com" } })).toEqual([]);
-    expect(told({ claims: { role: "admin" } })).toEqual(["token_for_anyone:services.s.routes.a.plugins.jwt"]);
+    const warning = ["token_for_anyone:services.s.routes.a.plugins.jwt"];
+    for (const more of [{}, { iss: "https://issuer.example.com" }, { claims: { iss: "https://issuer.example.com" } }, { claims: { role: "admin" } }]) expect(told(more)).toEqual(warning);
+    for (const more of [{ aud: "shop" }, { claims: { aud: "shop" } }]) expect(told(more)).toEqual([]);
+  });
+
+  it("an introspection needs scopes or claims", () => {
+    const server = { url: "http://127.0.0.1:1/", client_id: "a", client_secret: "s" };
+    const told = (more: object) => pathsOf(warningsOf(configOf([["a", "/a", { name: "introspection", config: { ...server, ...more } }]])));
+    for (const more of [{}, { claims: {} }, { claims_to_headers: { sub: "X-User" } }]) expect(told(more)).toEqual(["token_for_anyone:services.s.routes.a.plugins.introspection"]);
+    for (const more of [{ scopes: ["orders"] }, { claims: { aud: "shop" } }, { claims: { client_id: "app" } }]) expect(told(more)).toEqual([]);
+  });
+
+  it("a guard must not fail open, and the warning can be accepted", () => {
+    const url = "http://127.0.0.1:1/";
+    const plugins = [
+      { name: "forward_auth", config: { url, on_error: "allow" } },
+      { name: "introspection", config: { url, client_id: "a", client_secret: "s", scopes: ["x"], on_error: "allow" } },
+      { name: "forward_auth", id: "safe", config: { url, on_error: "deny" } },
+    ];
+    const [first, second, ...more] = warningsOf(configOf([["a", "/a", ...plugins]]));
+    expect(pathsOf([first!, second!])).toEqual(["guard_fails_open:services.s.routes.a.plugins.forward_auth", "guard_fails_open:services.s.routes.a.plugins.introspection"]);
+    expect([first!.example, more]).toEqual(["GET http://localhost/a", []]);
+    expect(warningsOf(configOf([["a", "/a", ...plugins]], {}, { accept_warnings: ["guard_fails_open:services.s.routes.a"] }))).toEqual([]);
+  });
+
+  it("a limit by a header needs a guard before it; bot_protection is none", () => {
+    const bot = { name: "bot_protection", config: { blacklist: ["x"] } };
+    const told = (...before: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...before, limit("header:X-Tenant")]])));
+    expect([told(bot), told(key())]).toEqual([["limit_by_any_header:services.s.routes.a.plugins.rate_limit"], []]);
+    expect(warningsOf(configOf([["guarded", "/a/{x}", bot], ["b", "/a/b"]]))).toEqual([]);
   });
 
   it.each([
     [{ name: "forward_auth", config: { url: "URL" } }],
-    [{ name: "introspection", config: { url: "URL", client_id: "a", client_secret: "s" } }],
+    [{ name: "introspection", config: { url: "URL", client_id: "a", client_secret: "s", scopes: ["x"] } }],
     [{ name: "http_log", config: { http_endpoint: "URL" } }],
     [{ name: "mirror", config: { url: "URL" } }],
     [{ name: "jwt", config: { jwks_uri: "URL", alg: "RS256", aud: "a" } }],
@@ -350,6 +375,57 @@ class Hidden {
 }
 
 describe("the gateway's configWarnings", () => {
+  it("name an open route by which a request reaches the same path of the same upstream as by a guarded one", async () => {
+    const { port: upstream, seen } = await backend();
+    const service = (name: string, path: string, more: object = {}) => ({ name, base_path: `/${name}`, upstreams: [{ host: "127.0.0.1", port: upstream }], routes: [{ name: "all", path, ...more }] });
+    const { gateway, port } = await running({ services: [service("shop", "/admin/{rest*}", { plugins: [key()] }), service("legacy", "/{rest*}")] } as never);
+    expect(gateway.configWarnings).toMatchObject([
+      {
+        code: "guard_bypassed",
+        path: "services.shop.routes.all",
+        message: 'What route "all" of service "shop" leads to can be reached without its guards: route "all" of service "legacy" leads to the same path of the same upstream without key_auth.',
+        example: "GET http://localhost/legacy/admin/x",
+      },
+    ]);
+    expect((await ask(port, { path: "/shop/admin/x" })).status).toBe(401);
+    expect((await ask(port, { path: "/legacy/admin/x" })).status).toBe(200);
+    expect((await ask(port, { path: "/shop/admin/x?apiKey=k" })).status).toBe(200);
+    expect(seen.map(({ url }) => url.replace(/\?.*/, ""))).toEqual(["/admin/x", "/admin/x"]);
+  });
+
+  it("know one upstream by another spelling of its address, and leave out routes that answer every request themselves", () => {
+    const service = (name: string, host: string, plugins: object[], port = 80) => ({ name, base_path: `/${name}`, upstreams: [{ host, port }], routes: [{ name: "r", path: "/x", plugins }] });
+    const told = (...others: object[]) => pathsOf(warningsOf({ services: [service("a", "127.0.0.1", [key()]), ...others] }));
+    const bypassed = ["guard_bypassed:services.a.routes.r"];
+    for (const host of ["127.0.0.1", "localhost", "LOCALHOST.", "::1", "0:0:0:0:0:0:0:1"]) expect(told(service("b", host, [])), host).toEqual(bypassed);
+    for (const host of ["127.0.0.2", "localhost.example.com", "::2"]) expect(told(service("b", host, [])), host).toEqual([]);
+    expect(told(service("b", "127.0.0.1", [], 81))).toEqual([]);
+    expect(told(service("b", "localhost", [{ name: "redirect", config: { location: "/" } }]))).toEqual([]);
+    expect(told(service("b", "localhost", [{ name: "request_termination" }]))).toEqual([]);
+  });
+
+  it("say that a route may take requests of a guarded one where they cannot all be tried", () => {
+    const named = (path: string) => path.replace(/\{\}/g, (() => { let i = 0; return () => `{p${i++}}`; })());
+    const pairs = Array.from({ length: 24 }, (_, i) => Array.from({ length: 24 }, (_, j) => [i, j] as const)).flat().filter(([i, j]) => j > i && (i * 7 + j * 11) % 5 < 3);
+    const others = pairs.map(([i, j], n) => ({ name: `p${n}`, path: named(Array.from({ length: 24 }, (_, at) => (at === i || at === j ? "/x" : "/{}")).join("")), plugins: [key()] }));
+    const parts = { base_path: "/", upstreams: [{ host: "127.0.0.1", port: 80 }] };
+    const accepting = { ...parts, name: "s", encoded_slashes: "allow", routes: [{ name: "guarded", path: named("/{}".repeat(24)), plugins: [key()] }, { name: "open", path: named("/{}/x".repeat(8)) }] };
+    const warning = warningsOf({ services: [accepting, { ...parts, name: "t", routes: others }] }).find(({ path }) => path === "services.s.routes.guarded");
+    expect(warning).toMatchObject({ code: "guard_bypassed", example: null });
+    expect(warning!.message).toMatch(/route "open" of service "s" may take some without key_auth \(those with %2F, .*; there are too many ways to spell them to try them all\)\.$/);
+  });
+
+  it("can be found in slices, between which requests are served", async () => {
+    const config = configOf(Array.from({ length: 3_000 }, (_, i) => [`r${i}`, i % 2 === 0 ? `/{a}/{b}/r${i}` : `/r${i}/{b}/{c}`, ...(i % 2 === 0 ? [key()] : [])] as const));
+    const { configuration } = Gateway.partsOf((await running(config)).gateway);
+    let turns = 0;
+    const counting = setInterval(() => turns++, 0);
+    await configuration.findWarnings();
+    clearInterval(counting);
+    expect(turns).toBeGreaterThan(1);
+    expect(configuration.configWarnings).toHaveLength(1_500);
+  });
+
   it("are those of the configuration in force, are in the status behind those of the moment, and change with a reload", async () => {
     const { gateway } = await running(configOf([["x", "/x", limit()]], {}, { certificates: [] }));
     expect(pathsOf(gateway.configWarnings)).toEqual(["limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);

@@ -566,10 +566,16 @@ describe("bodies", () => {
 
 describe("configuration", () => {
   it("response_cache has defaults for every field", () => {
-    expect(checked(responseCache.schema, {}).value).toEqual({ maxBytes: 67_108_864, maxObjectBytes: 1_048_576, defaultTtlS: 0 });
+    expect(checked(responseCache.schema, {}).value).toEqual({ maxBytes: 67_108_864, maxObjectBytes: 1_048_576, defaultTtlS: 0, varyBy: [] });
   });
 
   it.each<[object, RegExp]>([
+    [{ vary_by: "cookie:a" }, /vary_by: expected an array/],
+    [{ vary_by: ["session"] }, /vary_by\[0\]: expected "cookie:<name>" or "header:<name>"/],
+    [{ vary_by: ["cookie:"] }, /vary_by\[0\]: expected "cookie:<name>" or "header:<name>"/],
+    [{ vary_by: ["query:a"] }, /vary_by\[0\]: expected "cookie:<name>" or "header:<name>"/],
+    [{ vary_by: ["header:Cache-Control"] }, /vary_by\[0\]: is evaluated by the cache itself/],
+    [{ vary_by: ["header:X-A", "cookie:a", "header:x-a"] }, /vary_by\[2\]: is the same as vary_by\[0\]/],
     [{ max_bytes: 1000 }, /max_bytes: expected an integer/],
     [{ max_object_bytes: 0 }, /max_object_bytes: expected an integer/],
     [{ max_bytes: 100_000, max_object_bytes: 100_001 }, /max_object_bytes: must not be more than "max_bytes"/],
@@ -583,7 +589,7 @@ describe("configuration", () => {
 });
 
 describe("what is kept over reloads", () => {
-  it("depends on max_bytes and default_ttl_s; once closed it stores nothing and aborts fetches in the background", async () => {
+  it("depends on max_bytes, default_ttl_s and vary_by; once closed it stores nothing and aborts fetches in the background", async () => {
     const kept: { settings: unknown; value: { close(): void | Promise<void> } }[] = [];
     const clock = manualClock();
     const tools = madeUpTools({
@@ -599,7 +605,7 @@ describe("what is kept over reloads", () => {
       asked.push(exchange);
       return asked.length === 2 ? new Promise<Reply>(() => {}) : ok({ "Cache-Control": "max-age=1, stale-while-revalidate=60" });
     });
-    expect(kept.map(({ settings }) => settings)).toEqual([null, { maxBytes: 67_108_864, defaultTtlS: 5 }]);
+    expect(kept.map(({ settings }) => settings)).toEqual([null, { maxBytes: 67_108_864, defaultTtlS: 5, places: [] }]);
     await handle(anExchange());
     clock.advance(2_000);
     await handle(anExchange());

@@ -4,7 +4,7 @@ import { bytesOf, CacheStore, variantOf, type Entry } from "../../../lib/plugins
 import { random } from "../../support/random.ts";
 
 function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
-  const terms = { lifetime: 1, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
+  const terms = { lifetime: 1, isImplied: false, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
   return { key, audience: "", vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, changes: 0, ...parts };
 }
 

@@ -1,0 +1,157 @@
+/**
+ * Finds the requests with `%2F` in their paths by which a route takes what a guarded route is for, once a backend reads each `%2F` as "/".
+ */
+import { literalAt, type Segment } from "./pattern.ts";
+import { isCovered, keysFrom, PatternIndex, type Indexed } from "./pattern_index.ts";
+import { choiceOf, lacks, type Pattern, type Placed, type PlacedRoutes } from "./placed_routes.ts";
+import type { SampleRequest } from "./sample_requests.ts";
+import { findSpelling, type Steps } from "./spellings.ts";
+
+/** Patterns with `%2F` on one host that begin with the same literals. */
+interface Heads<T> extends Indexed {
+  /** All hosts of the routes. */
+  readonly keys: readonly string[];
+  readonly rank: string;
+  /** By the literal at the end; "": other ends. */
+  readonly byTail: Map<string, Set<Pattern<T>>>;
+}
+
+export interface Asked<T> {
+  /** Of the patterns that can win a path of the guarded route: the least rank, and whether one of them accepts `%2F`. */
+  readonly leastRank: string;
+  readonly acceptsSlashes: boolean;
+  /** Routes that are known to take requests of the guarded one need not be looked at. */
+  readonly isKnown: (route: Placed<T>) => boolean;
+}
+
+export interface FoundTaker<T> {
+  readonly route: Placed<T>;
+  /** Null: a bound was reached before one was found. */
+  readonly request: SampleRequest | null;
+}
+
+export class DecodedOverlaps<T> {
+  readonly steps: Steps = { taken: 0 };
+  readonly #placed: PlacedRoutes<T>;
+  readonly #heads: PatternIndex<Heads<T>>;
+
+  constructor(placed: PlacedRoutes<T>) {
+    this.#placed = placed;
+    this.#heads = new PatternIndex(placed.keys);
+  }
+
+  /** To be run before anything is asked. */
+  *prepare(): Generator<undefined, void, undefined> {
+    const heads = new Map<string, Heads<T>>();
+    for (const route of this.#placed.routes) {
+      if (!route.entry.encodedSlashes) continue;
+      yield;
+      for (const pattern of route.patterns) this.#addHead(heads, route, pattern);
+    }
+  }
+
+  #addHead(heads: Map<string, Heads<T>>, { keys, rank }: Placed<T>, pattern: Pattern<T>): void {
+    const { key, segments } = pattern;
+    const end = segments.findIndex(({ kind }) => kind !== "literal");
+    if (end < 0) return;
+    const literals = segments.slice(0, end);
+    const name = JSON.stringify([key, keys, rank, literals]);
+    let head = heads.get(name);
+    if (head === undefined) {
+      heads.set(name, (head = { key, keys, rank, segments: literals, byTail: new Map<string, Set<Pattern<T>>>() }));
+      this.#heads.add(head);
+    }
+    const tail = literalAt(segments, segments.length - 1) ?? "";
+    const patterns = head.byTail.get(tail) ?? new Set();
+    head.byTail.set(tail, patterns.add(pattern));
+  }
+
+  /** The routes that lack a guard of this one and take such a request. */
+  *takers(guarded: Placed<T>, { leastRank, acceptsSlashes, isKnown }: Asked<T>): Generator<undefined | FoundTaker<T>, void, undefined> {
+    const { keys, segments, guards } = guarded;
+    const heads: Heads<T>[] = [];
+    this.#heads.meeting(keys, segments, "prefixes", (head) => heads.push(head) > 0);
+    const openers = new Map<string, readonly (Pattern<T> | null)[]>();
+    for (const head of heads) {
+      yield;
+      // Where the guarded route is for all hosts of the head, `acceptsSlashes` and `leastRank` are of all patterns that can win.
+      if (!acceptsSlashes && leastRank >= head.rank && head.keys.every((key) => isCovered(key, keys))) continue;
+      for (const route of endingLike(segments, head)) {
+        if (route === guarded || !route.entry.encodedSlashes || !lacks(route.guards, guards) || isKnown(route)) continue;
+        const request = yield* this.#request(guarded, route, openers);
+        if (request !== undefined) yield { route, request };
+      }
+    }
+  }
+
+  /**
+   * A request for the route; undefined if there is none. `find` refuses most paths (see `decodedReading` in `table.ts`): the pattern that wins
+   * the decoded path has to accept `%2F` or be less specific than the route's, or none may match it. `openers` has the patterns that can win,
+   * by host.
+   */
+  *#request(guarded: Placed<T>, route: Placed<T>, openers: Map<string, readonly (Pattern<T> | null)[]>): Generator<undefined, SampleRequest | null | undefined, undefined> {
+    const placed = this.#placed;
+    let isUndecided = false;
+    for (const pattern of route.patterns) {
+      const { key, segments, routes } = pattern;
+      let list = openers.get(key);
+      if (list === undefined) openers.set(key, (list = this.#openers(guarded, key)));
+      const choice = choiceOf(route, pattern);
+      if (choice === null) continue;
+      for (const opener of list) {
+        if (opener !== null && !this.#isOpener(opener, pattern)) break;
+        yield;
+        const from = opener !== null && keysFrom(opener.key).includes(key) ? opener.key : key;
+        const host = placed.hostOf(from);
+        // With `%2F` in all its placeholders, which no literal equals.
+        const length = placed.lengthWonBy(pattern, segments, host);
+        if (length === null) continue;
+        const found = findSpelling<Pattern<T>>(segments, opener === null ? [guarded.segments] : [guarded.segments, opener.segments], {
+          length,
+          longest: placed.longest,
+          unused: placed.segment,
+          start: placed.pathsOn(from),
+          steps: this.steps,
+          accepts: (winner, { path, decoded }) => {
+            if (winner !== null && !this.#isOpener(winner, pattern)) return false;
+            return (winner === null || !placed.isRefused(host, decoded, winner.routes)) && !placed.isRefused(host, path, routes) ? true : "refused";
+          },
+        });
+        if (found === "undecided") isUndecided = true;
+        else if (found !== null) return { ...choice, host, path: found.path };
+      }
+    }
+    return isUndecided ? null : undefined;
+  }
+
+  #isOpener(winner: Pattern<T>, pattern: Pattern<T>): boolean {
+    return winner === pattern || winner.rank < pattern.rank || this.#placed.acceptsSlashes(winner);
+  }
+
+  /**
+   * The patterns that may win a path of the guarded route for a request whose own path is found on the host `key`: first those that accept
+   * `%2F`, then the others by rank. Null stands for none.
+   */
+  #openers(guarded: Placed<T>, key: string): readonly (Pattern<T> | null)[] {
+    const { keys, segments, rank } = guarded;
+    const { index } = this.#placed;
+    const found: Pattern<T>[] = [];
+    const chain = keysFrom(key);
+    const own = chain.find((each) => keys.includes(each));
+    for (const each of chain) {
+      index.on(each, segments, (pattern) => (each !== own || pattern.rank >= rank) && found.push(pattern) > 0);
+      if (each === own) break;
+    }
+    index.below(key, segments, (pattern) => (pattern.rank < rank && keys.includes(pattern.key)) || found.push(pattern) > 0);
+    const [accepting, others] = [true, false].map((accepts) => found.filter((each) => this.#placed.acceptsSlashes(each) === accepts));
+    others!.sort((a, b) => (a.rank < b.rank ? -1 : 1));
+    return [...(own === undefined ? [null] : []), ...accepting!, ...others!];
+  }
+}
+
+/** The routes whose patterns can end in the same segment as the given one. */
+function* endingLike<T>(segments: readonly Segment[], { byTail }: Heads<T>): Generator<Placed<T>> {
+  const tail = literalAt(segments, segments.length - 1);
+  const lists = tail === undefined ? byTail.values() : [byTail.get(tail) ?? [], byTail.get("") ?? []];
+  for (const patterns of lists) for (const { routes } of patterns) yield* routes;
+}

@@ -1,0 +1,145 @@
+/**
+ * The routes of a table in their places: each on each of its hosts, with the routes that share its pattern there, and with look-ups of the paths
+ * that the fewest other patterns match.
+ */
+import { isOpen, literalAt, type Segment } from "./pattern.ts";
+import { PathStates, type PathState, type Ranked } from "./path_states.ts";
+import { keysFrom, PatternIndex } from "./pattern_index.ts";
+import { choiceFor, unused, type Choice } from "./sample_requests.ts";
+import { otherReading, rankOf, reachable, type Route } from "./table.ts";
+import { hostKeys, HostTrees } from "./tree.ts";
+
+/** A route with its place on each of its hosts. */
+export interface Placed<T> extends Route<T> {
+  readonly keys: readonly string[];
+  readonly guards: ReadonlySet<string>;
+  readonly rank: string;
+  readonly patterns: Pattern<T>[];
+}
+
+/** A pattern on one host: the routes are the very list that `HostTrees.find` returns. Of two patterns that share a path, the one with the greater rank wins it. */
+export interface Pattern<T> extends Ranked {
+  readonly routes: readonly Placed<T>[];
+  /** All hosts of its routes; null where they differ. */
+  keys: readonly string[] | null;
+  /** Whether all its routes accept %2F; found out when it is needed first. */
+  acceptsSlashes: boolean | undefined;
+  /** See `choiceFor`; found out when they are needed first. */
+  readonly choices: Map<Placed<T>, Choice | null>;
+}
+
+export class PlacedRoutes<T> {
+  readonly routes: readonly Placed<T>[];
+  readonly trees = new HostTrees<Placed<T>>();
+  readonly patterns = new Map<readonly Placed<T>[], Pattern<T>>();
+  readonly index: PatternIndex<Pattern<T>>;
+  /** All hosts. */
+  readonly keys: ReadonlySet<string>;
+  /** Of the longest pattern, in segments. */
+  readonly longest: number;
+  /** The guards that every route has. */
+  readonly commonGuards: ReadonlySet<string>;
+  readonly haveSameHosts: boolean;
+  /** A segment, a host, and the first label of a host, that occur nowhere. */
+  segment = "";
+  readonly #host: string;
+  readonly #label: string;
+  readonly #states = new Map<string, PathStates<Pattern<T>>>();
+
+  constructor(routes: readonly Route<T>[], guardsOf: (target: T) => ReadonlySet<string>) {
+    const keysOf = new Map<string, readonly string[]>();
+    this.routes = routes.map((route) => {
+      const hosts = route.entry.hosts.join();
+      const keys = keysOf.get(hosts) ?? hostKeys(route.entry.hosts);
+      keysOf.set(hosts, keys);
+      return { ...route, keys, guards: guardsOf(route.target), rank: rankOf(route), patterns: [] };
+    });
+    this.keys = new Set([...keysOf.values()].flat());
+    this.index = new PatternIndex(this.keys);
+    this.haveSameHosts = keysOf.size === 1;
+    this.#host = unused("localhost", this.keys);
+    // As short as possible: no name is longer than 253.
+    this.#label = unused("x", new Set([...this.keys].map((key) => key.split(".", 1)[0]!)));
+    this.longest = routes.reduce((longest, { segments }) => Math.max(longest, segments.length), 0);
+    const common = new Set(this.routes[0]?.guards);
+    for (const { guards } of this.routes) for (const guard of common) if (!guards.has(guard)) common.delete(guard);
+    this.commonGuards = common;
+  }
+
+  /** To be run before anything is asked. */
+  *prepare(): Generator<undefined, void, undefined> {
+    const literals = new Set<string>();
+    for (const route of this.routes) {
+      yield;
+      for (const segment of route.segments) if (segment.kind === "literal") literals.add(segment.text);
+      this.trees.routesAt(route.entry.hosts, route.segments).forEach((routes, i) => {
+        routes.push(route);
+        let pattern = this.patterns.get(routes);
+        if (pattern === undefined) {
+          pattern = { key: route.keys[i]!, segments: route.segments, rank: route.rank, routes, keys: route.keys, acceptsSlashes: undefined, choices: new Map() };
+          this.patterns.set(routes, pattern);
+          this.index.add(pattern);
+        }
+        if (pattern.keys !== route.keys) pattern.keys = null;
+        route.patterns.push(pattern);
+      });
+    }
+    this.segment = unused("x", literals);
+  }
+
+  /** In front of a path, for a name that is found under this key first. */
+  pathsOn(key: string): PathState<Pattern<T>> {
+    let states = this.#states.get(key);
+    if (states === undefined) this.#states.set(key, (states = new PathStates(keysFrom(key), this.index.rootsFrom(key))));
+    return states.start;
+  }
+
+  /** The least length at which the first of two patterns wins their shared path, for this host, in segments; null if it wins none. */
+  lengthWonBy({ routes, segments }: Pattern<T>, other: readonly Segment[], host: string): number | null {
+    const areOpen = isOpen(segments) && isOpen(other);
+    const least = areOpen ? Math.max(segments.length, other.length) : isOpen(segments) ? other.length : segments.length;
+    const most = areOpen ? this.longest + 1 : least;
+    for (let length = least; length <= most; length++) {
+      const path = this.sharedPath(segments, other, length);
+      const winners = this.trees.find(host, path)!;
+      if (winners === routes && !this.isRefused(host, path, routes)) return length;
+      // It wins all longer paths, too.
+      if (winners !== routes && isOpen(winners[0]!.segments)) break;
+    }
+    return null;
+  }
+
+  acceptsSlashes(pattern: Pattern<T>): boolean {
+    return (pattern.acceptsSlashes ??= reachable(pattern.routes).every(({ entry }) => entry.encodedSlashes));
+  }
+
+  /** Whether `find` refuses the path because it has another reading without its path parameters. */
+  isRefused(host: string, path: string, winners: readonly Placed<T>[]): boolean {
+    return path.includes(";") && otherReading(this.trees, host, path, winners).length > 0;
+  }
+
+  /** The path of this length that both patterns match, with unused texts where neither has a literal. */
+  sharedPath(a: readonly Segment[], b: readonly Segment[], length: number): string {
+    let path = "";
+    for (let i = 0; i < length; i++) path += "/" + (literalAt(a, i) ?? literalAt(b, i) ?? this.segment);
+    return path === "" ? "/" : path;
+  }
+
+  /** A name that is found under this key first. */
+  hostOf(key: string): string {
+    return key === "" ? this.#host : key.startsWith(".") ? this.#label + key : key;
+  }
+}
+
+/** See `choiceFor`. */
+export function choiceOf<T>(route: Placed<T>, { routes, choices }: Pattern<T>): Choice | null {
+  let choice = choices.get(route);
+  if (choice === undefined) choices.set(route, (choice = choiceFor(route, routes)));
+  return choice;
+}
+
+/** Whether a route with these guards lacks one of the others. */
+export function lacks(guards: ReadonlySet<string>, needed: ReadonlySet<string>): boolean {
+  if (guards !== needed) for (const guard of needed) if (!guards.has(guard)) return true;
+  return false;
+}

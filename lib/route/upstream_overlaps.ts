@@ -1,0 +1,144 @@
+/**
+ * Finds the routes that lead to the same path of the same upstream as a guarded route, by a path of their own.
+ */
+import type { FoundTaker } from "./decoded_overlaps.ts";
+import { isOpen, type Segment } from "./pattern.ts";
+import { PatternIndex, type Indexed } from "./pattern_index.ts";
+import { lacks, type Placed, type PlacedRoutes } from "./placed_routes.ts";
+import { choiceFor, methodsFor, type SampleRequest } from "./sample_requests.ts";
+
+/** Where the routes of a service lead. */
+export interface Destination {
+  /** Host and port of each upstream, in one spelling. */
+  readonly addresses: readonly string[];
+  /** Whether upstreams get the Host of the client. */
+  readonly preservesHost: boolean;
+}
+
+/** The routes that have a pattern below base_path in common, of all services with the same addresses. */
+interface Below<T> extends Indexed {
+  readonly byGuards: Map<ReadonlySet<string>, Placed<T>[]>;
+}
+
+/** Services with the same addresses. */
+interface AddressSet<T> {
+  /** Of the index: no host name, so that no key is above another one. */
+  readonly key: string;
+  readonly addresses: readonly string[];
+  readonly services: Set<Destination>;
+  readonly below: Map<string, Below<T>>;
+}
+
+export class UpstreamOverlaps<T> {
+  readonly #placed: PlacedRoutes<T>;
+  readonly #destinations: ReadonlyMap<Placed<T>, Destination>;
+  readonly #sets = new Map<Destination, AddressSet<T>>();
+  readonly #index: PatternIndex<Below<T>>;
+  /** Of each address. */
+  readonly #at = new Map<string, Set<AddressSet<T>>>();
+
+  constructor(placed: PlacedRoutes<T>, destinationOf: (target: T) => Destination | null) {
+    this.#placed = placed;
+    const destinations = placed.routes.map((route) => [route, destinationOf(route.target)] as const);
+    this.#destinations = new Map(destinations.flatMap(([route, to]) => (to === null ? [] : [[route, to] as const])));
+    const sets = new Map<string, AddressSet<T>>();
+    for (const to of new Set(this.#destinations.values())) {
+      const addresses = [...new Set(to.addresses)].sort();
+      const name = addresses.join();
+      const set = sets.get(name) ?? { key: `#${sets.size}`, addresses, services: new Set(), below: new Map<string, Below<T>>() };
+      sets.set(name, set);
+      this.#sets.set(to, set);
+      set.services.add(to);
+      for (const address of addresses) this.#at.set(address, (this.#at.get(address) ?? new Set()).add(set));
+    }
+    this.#index = new PatternIndex(new Set([...sets.values()].map(({ key }) => key)));
+  }
+
+  /** To be run before anything is asked. */
+  *prepare(): Generator<undefined, void, undefined> {
+    for (const [route, to] of this.#destinations) {
+      const { key, below } = this.#sets.get(to)!;
+      if (this.#meeting(to).length === 0) continue;
+      yield;
+      const segments = belowBase(route);
+      const name = JSON.stringify(segments.map((segment) => (segment.kind === "literal" ? segment.text : [segment.kind])));
+      let group = below.get(name);
+      if (group === undefined) {
+        below.set(name, (group = { key, segments, byGuards: new Map<ReadonlySet<string>, Placed<T>[]>() }));
+        this.#index.add(group);
+      }
+      group.byGuards.set(route.guards, [...(group.byGuards.get(route.guards) ?? []), route]);
+    }
+  }
+
+  /** The routes that lack a guard of this one, and by which a request reaches what this one leads to. */
+  *takers(guarded: Placed<T>): Generator<undefined | FoundTaker<T>, void, undefined> {
+    const to = this.#destinations.get(guarded);
+    const found: Below<T>[] = [];
+    for (const { key } of to === undefined ? [] : this.#meeting(to)) this.#index.on(key, belowBase(guarded), (below) => found.push(below) > 0);
+    for (const { byGuards } of found) {
+      for (const [guards, routes] of byGuards) {
+        if (!lacks(guards, guarded.guards)) continue;
+        for (const route of routes) {
+          yield;
+          // Of one service, what leads to the same path matches the same path.
+          const request = this.#destinations.get(route) === to ? null : this.#request(guarded, route);
+          if (request !== null) yield { route, request };
+        }
+      }
+    }
+  }
+
+  /** The sets that share an address with that of a service; none if all of them are of this service. */
+  #meeting(to: Destination): readonly AddressSet<T>[] {
+    const sets = new Set(this.#sets.get(to)!.addresses.flatMap((address) => [...this.#at.get(address)!]));
+    return [...sets].some(({ services }) => services.size > 1 || !services.has(to)) ? [...sets] : [];
+  }
+
+  /** A request for the other route that leads where one for the guarded route leads, with the same method. */
+  #request(guarded: Placed<T>, route: Placed<T>): SampleRequest | null {
+    const [wanted, own] = [belowBase(guarded), belowBase(route)];
+    const areOpen = isOpen(wanted) && isOpen(own);
+    const least = areOpen ? Math.max(wanted.length, own.length) : isOpen(own) ? wanted.length : own.length;
+    const most = areOpen ? this.#placed.longest + 1 : least;
+    const isSameHost = [guarded, route].every((each) => this.#destinations.get(each)!.preservesHost);
+    const [hosts, guardedHosts] = isSameHost ? [[...route.keys, ...guarded.keys], [...route.keys, ...guarded.keys]] : [route.keys, guarded.keys];
+    for (let length = least; length <= most; length++) {
+      const path = this.#placed.sharedPath(wanted, own, length);
+      const guardedWays = this.#ways(guarded, path, guardedHosts);
+      for (const way of guardedWays.length === 0 ? [] : this.#ways(route, path, hosts)) {
+        for (const guardedWay of guardedWays) {
+          if (isSameHost && way.host !== guardedWay.host) continue;
+          const methods = new Set([...methodsFor(route, way.routes), ...methodsFor(guarded, guardedWay.routes)]);
+          for (const method of methods) {
+            const choice = choiceFor(route, way.routes, [method]);
+            if (choice !== null && choiceFor(guarded, guardedWay.routes, [method]) !== null) return { ...choice, host: way.host, path: way.path };
+          }
+        }
+      }
+    }
+    return null;
+  }
+
+  /** On which of the hosts a pattern of the route wins the path that leads to this one. */
+  #ways(route: Placed<T>, below: string, keys: readonly string[]): readonly Way<T>[] {
+    const base = this.#placed.sharedPath(route.segments, [], route.baseLength);
+    const path = base === "/" ? below : below === "/" ? base : base + below;
+    return keys.flatMap((key) => {
+      const host = this.#placed.hostOf(key);
+      const routes = this.#placed.trees.find(host, path);
+      return routes?.includes(route) === true && !this.#placed.isRefused(host, path, routes) ? [{ host, path, routes }] : [];
+    });
+  }
+}
+
+interface Way<T> {
+  readonly host: string;
+  readonly path: string;
+  /** All routes of the pattern. */
+  readonly routes: readonly Placed<T>[];
+}
+
+function belowBase<T>({ segments, baseLength }: Placed<T>): readonly Segment[] {
+  return segments.slice(baseLength);
+}

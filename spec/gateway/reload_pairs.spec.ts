@@ -1,0 +1,184 @@
+import { createHash } from "node:crypto";
+import http from "node:http";
+import http2 from "node:http2";
+import https from "node:https";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { configJsonSchema, type ConfigInput } from "../../lib/config/model.ts";
+import type { JsonSchema } from "../../lib/config/schema.ts";
+import { withAllParts } from "../../lib/gateway/all_parts.ts";
+import type { Gateway } from "../../lib/index.ts";
+import { builtinPlugins } from "../../lib/plugins/builtin.ts";
+import { CA, CLIENT, SERVER } from "../support/certs.ts";
+import { manualClock } from "../support/clock.ts";
+import { together } from "../support/following.ts";
+import { backend, running } from "../support/gateway.ts";
+import { closedPort } from "../support/origin.ts";
+import { fileWith } from "../support/process.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+
+/** The port of a server of this kind that answers every request with 200, closed with the test. */
+async function answering(server: https.Server | http2.Http2Server): Promise<number> {
+  const sessions = new Set<http2.Http2Session>();
+  server.on("session", (session) => sessions.add(session));
+  server.on("request", (_request, response: http.ServerResponse) => void response.end("ok"));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    for (const session of sessions) session.destroy();
+    if (server instanceof https.Server) server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+const GROUPED = [{ id: "old", group: "old" }, { id: "new", group: "new", weight: 3 }] as const;
+const PASSIVE = { max_failures: 3, window_ms: 2000, eject_ms: 2000, statuses: [503], slow_start_ms: 100 };
+const HEALTH = { enabled: true, path: "/up", interval_ms: 100, timeout_ms: 60_000, healthy_threshold: 1, unhealthy_threshold: 2, expect_status: [200], passive: PASSIVE };
+const MODULE = 'export default (kit) => kit.definePlugin({ name: "foreign", schema: kit.schema.object({}), create: () => (next) => (exchange) => next(exchange) });';
+
+/** Each serves GET /a/x with the header apiKey: k. Together they have every field of the configuration. */
+async function configurations(): Promise<readonly ConfigInput[]> {
+  const { port } = await backend();
+  const secure = await answering(https.createServer({ cert: SERVER.cert, key: SERVER.key }));
+  const http2Port = await answering(http2.createServer());
+  const [cert, key, ca] = [fileWith(SERVER.cert), fileWith(SERVER.key), fileWith(CA.cert)];
+  const [clientCert, clientKey] = [fileWith(CLIENT.cert), fileWith(CLIENT.key)];
+  const log = fileWith("");
+  const module = { path: fileWith(MODULE), sha256: createHash("sha256").update(MODULE).digest("hex") };
+  const upstreams = [{ host: "127.0.0.1", port }];
+  const routes = [{ path: "/{rest*}" }];
+  const of = (parts: object, global: ConfigInput["global"] = {}, more: object = {}): ConfigInput => {
+    return { global, services: [{ name: "s", base_path: "/a", upstreams, routes, ...parts }], ...more };
+  };
+  const limits = {
+    ...{ headers_timeout_ms: 50_000, request_timeout_ms: 50_000, min_body_bytes_per_s: 10, max_header_bytes: 20_000, max_headers: 150, max_uri_bytes: 9000 },
+    ...{ max_body_bytes: 1_000_000, max_connections: 500, max_connections_per_ip: 400, max_requests_in_flight: 300 },
+  };
+  const access_log = { enabled: true, format: "combined", sample: 0.5, exclude: ["/b/*"], file: log } as const;
+  const tests = [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }];
+  const counters = { store: "redis", url: `rediss://127.0.0.1:${await closedPort()}`, tls: { ca, cert: clientCert, key: clientKey, servername: "localhost" }, timeout_ms: 50, on_error: "local", prefix: "p" } as const;
+  return [
+    of({}),
+    of({ health: { ...HEALTH, enabled: true }, circuit_breaker: { error_ratio: 0.9, min_requests: 5, window_ms: 1000, open_ms: 10, probes: 2 } }),
+    of({
+      upstreams: GROUPED.map((each) => ({ ...each, host: "localhost", port })),
+      split: [{ group: "new", percent: 100, match: { headers: { "X-Beta": "1" } } }, { group: "old", percent: 40, hash_on: "client_ip" }, { group: "new", percent: 60, hash_on: "client_ip" }],
+      retries: { attempts: 1, on: ["connect", 503], per_try_ms: 50_000, budget_ratio: 0.5, max_replay_bytes: 100 },
+      health: { ...HEALTH, interval_ms: 200 },
+    }),
+    of({
+      ...{ load_balancing_strategy: "hash", hash_on: "header:apiKey", hash_balance_factor: 150 },
+      ...{ pool: { max_connections: 9, keepalive_idle_ms: 1500 }, timeouts: { connect_ms: 50_000, response_ms: 50_000, idle_ms: 50_000, total_ms: 55_000 } },
+      sticky: { cookie: "c", ttl_s: 60, secret: "0123456789abcdef0123456789abcdef" },
+    }),
+    of({
+      ...{ protocol: "https", upstreams: [{ host: "127.0.0.1", port: secure }] },
+      tls: { ca, cert: clientCert, key: clientKey, servername: "localhost", verify: true },
+      health: { ...HEALTH, path: "/" },
+    }, { certificates: [{ hosts: ["localhost"], cert, key }] }),
+    of({ protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH }, { h2c: true }),
+    of(
+      { hosts: ["127.0.0.1"], encoded_slashes: "allow", path_parameters: "allow", preserve_host: true, upstream_client: "node" },
+      { name: "seven", http1: "node", limits, access_log, server_timing: true, trusted_proxies: ["10.0.0.0/8"], underscore_headers: "allow", dns_ttl_ms: 200 },
+    ),
+    of(
+      {
+        plugins: [{ name: "key_auth", config: { key: "k" } }, { name: "bot_protection", enabled: false }],
+        routes: [{ name: "r", path: "/{rest*}", methods: ["GET"], match: { headers: { apiKey: "k" } }, plugins: [{ id: "one", name: "rate_limit", config: { limit_hour: 1_000_000 } }, { name: "foreign" }] }],
+      },
+      { counters, plugins: [{ name: "cors", config: { allow_origins: ["https://example.com"] } }], plugin_modules: [module], accept_warnings: ["plain_http_secret:services.s.routes.r"] },
+      { $schema: "x", tests: tests.map((each) => ({ ...each, request: { ...each.request, headers: { apiKey: "k" } } })), test_files: [fileWith("[]")] },
+    ),
+  ] as readonly ConfigInput[];
+}
+
+/** Every ordered pair of 0 … n-1 stands in it side by side. */
+function walk(n: number): readonly number[] {
+  return Array.from({ length: n }, (_, i) => [i, ...Array.from({ length: n - i - 1 }, (_, j) => [i + 1 + j, i]).flat()]).flat();
+}
+
+/** Sends requests without a pause, on new connections and on a kept one; `served` waits for one more answer. */
+function load(ports: readonly number[]) {
+  const agent = new http.Agent({ keepAlive: true });
+  const statuses: (number | string)[] = [];
+  let isOver = false;
+  const clients = ports.flatMap((port) => [undefined, agent].map(async (kept) => {
+    while (!isOver) statuses.push(await ask(port, { path: "/a/x", headers: { apiKey: "k" }, ...(kept && { agent: kept }) }).then(({ status }) => status, String));
+  }));
+  const served = async () => {
+    const { length } = statuses;
+    while (statuses.length === length) await new Promise(setImmediate);
+  };
+  onTestFinished(() => {
+    isOver = true;
+    agent.destroy();
+  });
+  const end = async () => {
+    isOver = true;
+    await Promise.all(clients);
+    return new Set(statuses);
+  };
+  return { served, end };
+}
+
+/** Reloads between all pairs, and past the first probes of each configuration. */
+async function reloadAll(configs: readonly ConfigInput[], gateway: Gateway, advance: (ms: number) => void, served: () => Promise<void>): Promise<void> {
+  for (const i of walk(configs.length).slice(1)) {
+    await gateway.loadModules(configs[i]!);
+    await gateway.reload(configs[i]!);
+    for (let n = 0; n < 4; n++) {
+      advance(300);
+      await served();
+    }
+  }
+}
+
+describe("reloads between every two of a set of configurations that have every field", () => {
+  it("serves all requests, and every timer of what survives a reload may act under the configuration in force", async () => {
+    const configs = await configurations();
+    const clock = manualClock();
+    const { gateway, port } = await running(configs[0]!, { clock, modules: withAllParts() });
+    const { served, end } = load([port]);
+    await reloadAll(configs, gateway, (ms) => clock.advance(ms), served);
+    expect(await end()).toEqual(new Set([200]));
+    await gateway.reload(configs[1]!);
+    await eventually(() => {
+      clock.advance(100);
+      return gateway.health.services[0]!.upstreams[0]!.state === "healthy";
+    }, "a probe has passed");
+  }, 60_000);
+
+  it("serves all requests also with workers", async () => {
+    const configs = await configurations();
+    const clock = manualClock();
+    const { main, ports } = await together({ config: configs[0]!, clock });
+    const { served, end } = load(ports);
+    await reloadAll(configs, main, (ms) => clock.advance(ms), served);
+    expect(await end()).toEqual(new Set([200]));
+  }, 60_000);
+});
+
+/** The fields of a JSON Schema, as "services[].health.enabled"; without the settings of plugins and what is in a test, which is none of the gateway's. */
+function fieldsOf(schema: JsonSchema, definitions: Readonly<Record<string, JsonSchema>>, at = ""): readonly string[] {
+  const { $ref, properties = {}, items, anyOf = [] } = schema as { $ref?: string; properties?: Record<string, JsonSchema>; items?: JsonSchema; anyOf?: readonly JsonSchema[] };
+  if (/\.plugins\[\]\.config$|^tests$|\.match$|\.hash_on$/.test(at)) return [];
+  if ($ref !== undefined) return fieldsOf(definitions[$ref.replace("#/$defs/", "")]!, definitions, at);
+  const own = Object.entries(properties).flatMap(([name, field]) => [`${at}${at === "" ? "" : "."}${name}`, ...fieldsOf(field, definitions, `${at}${at === "" ? "" : "."}${name}`)]);
+  return [...own, ...(items === undefined ? [] : fieldsOf(items, definitions, `${at}[]`)), ...anyOf.flatMap((each) => fieldsOf(each, definitions, at))];
+}
+
+function writtenIn(value: unknown, at = ""): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap((each) => writtenIn(each, `${at}[]`));
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([name, field]) => [`${at}${at === "" ? "" : "."}${name}`, ...writtenIn(field, `${at}${at === "" ? "" : "."}${name}`)]);
+}
+
+it("the set of configurations between which this file reloads has every field of the configuration", async () => {
+  // The levels of plugins have the same fields.
+  const anyLevel = (field: string) => field.replace(/^.*\.plugins\[\]/, "plugins[]");
+  const written = new Set((await configurations()).flatMap((config) => writtenIn(config)).map(anyLevel));
+  const schema = configJsonSchema(builtinPlugins) as JsonSchema & { $defs: Record<string, JsonSchema> };
+  expect([...new Set(fieldsOf(schema, schema.$defs).map(anyLevel))].filter((field) => !written.has(field))).toEqual([]);
+});
