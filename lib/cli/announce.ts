@@ -58,15 +58,17 @@ export function logWarnings(log: Log, warnings: readonly Warning[]): void {
   if (more > 0) log.warn(`${more} more warnings: edge-gateway validate lists all of them`);
 }
 
-/** The first nghttp2 whose process HTTP/2 clients cannot abort (CVE-2026-27135). */
+/** The first nghttp2 whose process its peers cannot abort (CVE-2026-27135). */
 const FIXED_NGHTTP2 = "1.68.1";
 
-/** Logs a warning if clients may use HTTP/2 and the nghttp2 of this Node ("1.61.0") is older than the fixed one. */
+/** Logs a warning if clients or upstreams use HTTP/2 and the nghttp2 of this Node ("1.61.0") is older than the fixed one. */
 export function warnOfNode({ gateway, https }: Pick<Started, "gateway" | "https">, log: Log, nghttp2 = process.versions.nghttp2): void {
-  const { h2c } = (gateway.shownConfig as { readonly global: { readonly h2c: boolean } }).global;
-  if (nghttp2 === undefined || (https.length === 0 && !h2c)) return;
+  const { global, services } = gateway.shownConfig as { readonly global: { readonly h2c: boolean }; readonly services: readonly { readonly protocol: string }[] };
+  const peers = https.length > 0 || global.h2c ? ["clients"] : [];
+  if (services.some(({ protocol }) => protocol === "h2" || protocol === "h2c")) peers.push("upstreams");
+  if (nghttp2 === undefined || peers.length === 0) return;
   if (nghttp2.localeCompare(FIXED_NGHTTP2, "en", { numeric: true }) >= 0) return;
   const remedy = "run the gateway with Node 24 or the newest Node 22";
-  const message = `HTTP/2 clients can abort this process: the nghttp2 of this Node is older than ${FIXED_NGHTTP2} (CVE-2026-27135); ${remedy}`;
+  const message = `HTTP/2 ${peers.join(" and ")} can abort this process: the nghttp2 of this Node is older than ${FIXED_NGHTTP2} (CVE-2026-27135); ${remedy}`;
   log.warn(message, { node: process.version, nghttp2 });
 }

@@ -1,7 +1,8 @@
 /**
  * Keeps node from presenting a truncated HTTP/2 body as a whole one, in both directions.
  */
-import type { ClientHttp2Stream, Http2Stream } from "node:http2";
+import type { ClientHttp2Stream, Http2Session, Http2Stream } from "node:http2";
+import type { Socket } from "node:net";
 
 /**
  * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if it were complete (probed with Node
@@ -54,4 +55,13 @@ const CLOSED_WHEN_READ: PropertyDescriptor & ThisType<ClientHttp2Stream> = {
 /** Node's own `closed`. */
 export function isClosed(stream: Http2Stream): boolean {
   return Reflect.get(Object.getPrototypeOf(stream) as object, "closed", stream) as boolean;
+}
+
+/**
+ * Whether nghttp2 holds output back although the socket is empty: such output is never sent, because a violation of the protocol has ended
+ * the session. Output for a peer that reads slowly waits in the socket.
+ */
+export function holdsOutputBack(session: Http2Session, socket: Socket): boolean {
+  const { _handle: handle } = socket as { _handle?: { readonly writeQueueSize?: number } | null };
+  return handle?.writeQueueSize === 0 && (session.state.outboundQueueSize ?? 0) > 0;
 }

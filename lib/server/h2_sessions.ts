@@ -6,6 +6,7 @@ import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { holdsOutputBack } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
 import type { Sweep } from "./sweep.ts";
@@ -231,7 +232,7 @@ class Session {
     this.#silentMs = hasReceived ? 0 : silentBefore + elapsed;
     if (this.#session.destroyed) return;
     const stuckBefore = this.#stuckAt;
-    this.#stuckAt = this.#isStuck() ? this.#socket.bytesWritten : -1;
+    this.#stuckAt = holdsOutputBack(this.#session, this.#socket) ? this.#socket.bytesWritten : -1;
     // A blocked process may run two checks in one turn, and flushes output only at its end: check again after the flush.
     if (this.#stuckAt >= 0 && this.#stuckAt === stuckBefore) setImmediate(this.#endIfStuck);
     if (silentBefore < h2.SILENCE_MS && this.#silentMs >= h2.SILENCE_MS) this.#session.ping(ignore);
@@ -239,15 +240,9 @@ class Session {
   }
 
   readonly #endIfStuck = (): void => {
-    if (this.#session.destroyed || !this.#isStuck() || this.#socket.bytesWritten !== this.#stuckAt) return;
+    if (this.#session.destroyed || !holdsOutputBack(this.#session, this.#socket) || this.#socket.bytesWritten !== this.#stuckAt) return;
     this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   };
-
-  /** Whether nghttp2 holds output back although the socket is empty: such output is never sent. Output for a slow client waits in the socket. */
-  #isStuck(): boolean {
-    const { _handle: handle } = this.#socket as { _handle?: { readonly writeQueueSize?: number } | null };
-    return handle?.writeQueueSize === 0 && (this.#session.state.outboundQueueSize ?? 0) > 0;
-  }
 
   #spend(allowance: h2.Allowance, what: string): void {
     const session = this.#session;

@@ -112,6 +112,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   #trailers: HeaderList = [];
   /** Bytes that had arrived from the upstream when the whole request was sent; -1 if that is of no use. */
   #bytesRead = -1;
+  #hasLease = true;
 
   constructor(
     attempt: Try<Sessions>,
@@ -131,6 +132,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const { body } = exchange;
     const stream = this.#stream;
     detectTruncatedBody(stream);
+    this.#endWithReset();
     stream.setTimeout(options.idleMs);
     stream.on("timeout", () => this.silent());
     stream.once("finish", () => this.awaitResponse());
@@ -177,7 +179,10 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const { exchange, options } = this.attempt;
     const { method, upgrade, body, call } = exchange;
     const stream = this.#stream;
-    const head: ResponseHead = { statusCode: Number(raw[1]), httpVersion: "2.0", rawHeaders: raw.slice(2) };
+    const status = Number(raw[1]);
+    // nghttp2 wants three digits, `099` among them.
+    if (status < 200) return this.fail(new Fault("upstream_invalid", `the upstream answered with status ${raw[1]}`));
+    const head: ResponseHead = { statusCode: status, httpVersion: "2.0", rawHeaders: raw.slice(2) };
     const headers = replyHeaders(head, options.viaName);
     // A body that is destroyed cancels the request: Node would send NO_ERROR.
     cancelWhenDestroyed(stream, () => this.finish());
@@ -194,11 +199,11 @@ class Http2Request extends UpstreamRequest<Sessions> {
     }
     call.onEnd(() => this.#watchUnread());
     this.given = stream;
-    const isEmpty = (flags & NGHTTP2_FLAG_END_STREAM) !== 0 || isBodiless(method, head.statusCode!);
+    const isEmpty = (flags & NGHTTP2_FLAG_END_STREAM) !== 0 || isBodiless(method, status);
     // A body of no bytes is still a body if trailers may follow, as in gRPC errors. A stream without one is read: it would not end.
     if (isEmpty) stream.resume();
     else keepOpenUntilRead(stream);
-    this.resolve({ status: head.statusCode!, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
+    this.resolve({ status, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
   }
 
   /** Answers the client's upgrade with a 101: the stream carries the bytes that a socket would. */
@@ -235,13 +240,33 @@ class Http2Request extends UpstreamRequest<Sessions> {
   }
 
   protected override close(fault: Fault): void {
-    if (fault.code === "upstream_timeout") this.#session.probe(this.#bytesRead);
+    const session = this.#session;
+    if (fault.code === "upstream_timeout") session.probe(this.#bytesRead);
+    // A client that gives up early says as much, if nothing at all has arrived since.
+    else if (this.attempt.exchange.call.aborted && this.#bytesRead === session.socket.bytesRead) session.probe(-1);
     resetStream(this.#stream, NGHTTP2_CANCEL);
     if (this.given === null) this.#stream.destroy();
   }
 
-  #closed(): void {
+  /** The lease ends with a reset, also one of a tunnel: after a violation of the protocol Node would never report the stream's end. */
+  #endWithReset(): void {
+    const stream = this.#stream;
+    const { close } = stream;
+    stream.close = (code) => {
+      close.call(stream, code);
+      this.#release();
+      setImmediate(this.#session.checkOutput);
+    };
+  }
+
+  #release(): void {
+    if (!this.#hasLease) return;
+    this.#hasLease = false;
     this.#session.release();
+  }
+
+  #closed(): void {
+    this.#release();
     const { phase } = this;
     if (phase === "receiving") {
       // To Node neither the end of the connection nor a reset with some codes is an error.

@@ -37,6 +37,8 @@ export class NodeResponseParser {
     request.on("information", (head) => sink.informed(head));
     request.on("response", (response) => this.#begin(response, sink));
     request.on("upgrade", (response: IncomingMessage, _stream: Duplex, behind: Buffer) => {
+      // Behind the final response it is surplus, as any second response is.
+      if (this.#response !== null) return void stream.destroy();
       this.close();
       sink.switched(response, behind);
     });

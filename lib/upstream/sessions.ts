@@ -7,6 +7,7 @@ import tls from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { http2Over } from "../base/egress.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
+import { holdsOutputBack } from "../http/h2_streams.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Address } from "./addresses.ts";
 import { readyEvent } from "./connect.ts";
@@ -85,7 +86,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
     for (const session of this.#sessions) {
       const isHere = session.address === next;
       if (isHere && session.acceptsStreams) isUsed = true;
-      if (!session.hasRoom || session === except) continue;
+      if (!session.hasRoom || session === except || session.isQuiet) continue;
       if (isHere) return this.#lease(session);
       other ??= session;
     }
@@ -154,8 +155,13 @@ export class Session {
   #state: "connecting" | "open" | "suspect" | "draining" | "closed" = "connecting";
   #streams = 0;
   #mostStreams: number;
+  /** Bytes that had arrived when a lease was last given after some, and when that was. */
+  #bytesRead = -1;
+  #quietSince = 0;
   #idleSince = 0;
   #idleTimer: Timer | null = null;
+  /** Runs while there are streams. */
+  #outputTimer: Timer | null = null;
   /** Runs while a sign of life is awaited: the answer to a PING, or the end of the connection. */
   #probe: Timer | null = null;
 
@@ -192,7 +198,24 @@ export class Session {
   }
 
   lease(): void {
+    const { bytesRead } = this.socket;
+    if (bytesRead !== this.#bytesRead) {
+      this.#bytesRead = bytesRead;
+      this.#quietSince = this.#pool.clock.now();
+    }
     if (this.#streams++ === 0) this.http2?.ref();
+    this.#outputTimer ??= this.#pool.clock.after(OUTPUT_MS, this.#checkLater);
+  }
+
+  /**
+   * Whether it is silent under load: no byte has come for QUIET_MS although a request was sent. All clients may have given up long before
+   * `response_ms`. It is probed, and gets no new requests until it answers.
+   */
+  get isQuiet(): boolean {
+    const { bytesRead } = this.socket;
+    if (bytesRead !== this.#bytesRead || this.#pool.clock.now() - this.#quietSince < QUIET_MS) return false;
+    this.probe(bytesRead);
+    return !this.acceptsStreams;
   }
 
   /** Ends one lease. */
@@ -202,8 +225,17 @@ export class Session {
   }
 
   /**
-   * A request has timed out: the upstream may have vanished without a FIN or RST, and all streams with it. A PING without an answer ends
-   * them. If nothing has arrived since `bytesRead` had that value, no new request uses the connection meanwhile.
+   * After a violation of the protocol nghttp2 sends a GOAWAY and neither reads nor writes any more, and Node up to 20 reports nothing: no
+   * stream ends, and requests would wait for ever. Called a turn after output: all that can be sent has been sent by then.
+   */
+  readonly checkOutput = (): void => {
+    const { http2, socket } = this;
+    if (http2 !== null && !http2.destroyed && holdsOutputBack(http2, socket)) this.#giveUp(new Fault("upstream_reset", VIOLATION));
+  };
+
+  /**
+   * A request has timed out, or its client has left: the upstream may have vanished without a FIN or RST, and all streams with it. A PING
+   * without an answer ends them. If nothing has arrived since `bytesRead` had that value, no new request uses the connection meanwhile.
    */
   probe(bytesRead: number): void {
     if (this.#probe !== null || this.http2 === null || this.http2.destroyed) return;
@@ -228,10 +260,7 @@ export class Session {
 
   closeIfUnused(): void {
     if (this.#streams > 0 || this.#state === "closed") return;
-    if (!this.isSettled) {
-      this.destroy(new Fault("upstream_connect_failed", "the connection is not needed any more"));
-      return void this.socket.destroy();
-    }
+    if (!this.isSettled) return this.destroy(new Fault("upstream_connect_failed", "the connection is not needed any more"));
     this.#state = "draining";
     const session = this.http2!;
     if (!session.closed && !session.destroyed) session.close();
@@ -243,10 +272,12 @@ export class Session {
     if (this.#state === "closed") return;
     this.#state = "closed";
     this.#idleTimer?.cancel();
+    this.#outputTimer?.cancel();
     this.#probe?.cancel();
     this.#fail(fault);
-    if (this.http2 === null) this.socket.destroy();
-    else if (!this.http2.destroyed) this.http2.destroy();
+    if (this.http2 !== null && !this.http2.destroyed) this.http2.destroy();
+    // Node may wait for the upstream's end; a turn later the last frames have been sent.
+    setImmediate(() => this.socket.destroy());
     this.#pool.closed(this);
   }
 
@@ -316,6 +347,11 @@ export class Session {
     this.#idleTimer ??= clock.after(options.keepaliveIdleMs, this.#checkIdle);
   }
 
+  readonly #checkLater = (): void => {
+    this.#outputTimer = this.#streams === 0 ? null : this.#pool.clock.after(OUTPUT_MS, this.#checkLater);
+    setImmediate(this.checkOutput);
+  };
+
   readonly #checkIdle = (): void => {
     this.#idleTimer = null;
     if (this.#streams > 0) return;
@@ -344,6 +380,10 @@ function finishPendingStreams(session: ClientHttp2Session): void {
 
 /** Every peer answers a PING before everything else. Shorter than most requests wait for a connection. */
 const PROBE_MS = 2_500;
+/** A session that has sent nothing for this long, although requests were sent, may be dead. */
+const QUIET_MS = 3_000;
+const OUTPUT_MS = 1_000;
+const VIOLATION = "the upstream broke the rules of HTTP/2, and the connection is of no use any more";
 const CLOSED_EARLY = "the connection closed before it was ready";
 /** The minimum that RFC 9113 §6.5.2 recommends. */
 const STREAMS_BEFORE_SETTINGS = 100;

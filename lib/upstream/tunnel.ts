@@ -71,7 +71,7 @@ function isStream(side: Duplex): side is Http2Stream {
   return "rstCode" in side;
 }
 
-/** The tunnel is idle when both sides have timed out and no byte has moved since the first did. Returns the function that counts a move. */
+/** The tunnel is idle when both sides have timed out, or closed, and no byte has moved since the first did. Returns the function that counts a move. */
 function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): () => void {
   const sides: (Duplex & { setTimeout?(ms: number): void })[] = [client, upstream];
   const movedAtTimeout = [-1, -1];
@@ -80,7 +80,7 @@ function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): () => 
     // Not as the argument of `setTimeout`, which would be called at the first timeout only.
     side.on("timeout", () => {
       movedAtTimeout[own] = moved;
-      if (movedAtTimeout[1 - own] !== moved) return side.setTimeout?.(idleMs);
+      if (movedAtTimeout[1 - own] !== moved && !sides[1 - own]!.destroyed) return side.setTimeout?.(idleMs);
       cut(client);
       cut(upstream);
     });

@@ -226,6 +226,22 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect((await ask(port, { path: "/a/fine" })).body.toString()).toBe("good");
     });
 
+    it.each(["HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", "HTTP/1.1 101 Switching Protocols\r\n\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n"])(
+      "bytes of an upstream beyond its response reach no client and end nothing else when they are %j in the same segment",
+      async (surplus) => {
+        const upstream = await headBackend(({ socket, text }) => {
+          if (text.includes(" /fine ")) socket.write(good);
+          else socket.write((text.includes(" /empty ") ? "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" : good) + surplus);
+        });
+        const { port } = await running(oneService(upstream.port, one));
+        for (const path of ["/a/empty", "/a/two"]) {
+          expect((await ask(port, { path })).status).toBe(200);
+          const next = await ask(port, { path: "/a/fine" });
+          expect(`${next.status} ${next.body}`).toBe("200 good");
+        }
+      },
+    );
+
     it("bytes of an upstream beyond its response reach no client and close the connection when they arrive later on the idle connection", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write(good));
       const { port } = await running(oneService(upstream.port, one));

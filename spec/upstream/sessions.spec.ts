@@ -368,6 +368,35 @@ describe("an upstream that does not answer in time", () => {
     await eventually(() => pool.open === 1, "one open connection in the pool");
   });
 
+  it("an upstream that falls silent loses its connection 2.5 s after the first client has given up, however early that is", async () => {
+    const { send, peer, options, halfWay, clock, proxy, pool } = await vanished(2);
+    const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
+    const exchange = madeUpExchange();
+    const left = code(peer.forward(exchange, options, 0));
+    await eventually(() => pool.leased === 2, "both sent");
+    clock.advance(50);
+    exchange.call.abort();
+    expect(await left).toBe("upstream_reset");
+    clock.advance(2_500);
+    expect(await body).toBe("upstream_timeout");
+    expect(await read(await send())).toBe("ok");
+    expect(proxy.connections).toBe(2);
+  });
+
+  it("an upstream that falls silent gets no new requests on a connection from which no byte has come for 3 s although requests were sent", async () => {
+    const { send, patient, clock, proxy } = await vanished(2);
+    const lost = patient("GET");
+    clock.advance(2_999);
+    const alsoLost = patient("GET");
+    await eventually(() => clock.pending >= 2, "both sent");
+    expect(proxy.connections).toBe(1);
+    clock.advance(1);
+    expect(await read(await send())).toBe("ok");
+    expect(proxy.connections).toBe(2);
+    clock.advance(2_500);
+    expect(await Promise.all([lost, alsoLost])).toEqual(["200", "200"]);
+  });
+
   it("an upstream that does not answer in time holds up requests that wait for the only connection no longer than the PING", async () => {
     const { send, clock, proxy, peer, options } = await vanished(1);
     const first = send();
