@@ -5,6 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
+import { compressed } from "../http/content_coding.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -13,10 +14,11 @@ import type { Inbound } from "../server/receive.ts";
 import { EventStreams } from "./events.ts";
 import { Login } from "./login.ts";
 import { readExplainRequest } from "./explain_request.ts";
+import { nowView, readNowQuestion } from "./now.ts";
 import { Sessions } from "./session.ts";
 import { readReloadRequest } from "./reload_request.ts";
-import { hasMetricsToken, json, NO_STORE, readiness, targetOf } from "./replies.ts";
-import { configView, dryRunView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource } from "./views.ts";
+import { hasMetricsToken, json, NO_STORE, queryOf, readiness, targetOf } from "./replies.ts";
+import { configView, dryRunView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource, type Secrets } from "./views.ts";
 
 export interface EndpointsOptions {
   readonly user: string;
@@ -72,20 +74,22 @@ export class Endpoints {
     const figures = (shown: () => unknown): Methods => ({
       GET: {
         access: "session",
-        answer: async () => {
+        answer: async ({ headers }) => {
           await source.refresh("counts");
-          return json(200, shown());
+          return compressed(json(200, shown()), headers);
         },
       },
     });
     this.#table = {
       "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
       "/logout": { DELETE: { access: "open", answer: (inbound) => this.#logOut(inbound) } },
-      "/gateway": view(() => gatewayView(source.proxyConfig(this.#secrets))),
+      "/gateway": { GET: { access: "session", answer: (inbound) => this.#config(inbound) } },
       "/gateway/config": view(() => configView(source.settings(), this.#secrets)),
       "/gateway/status": figures(() => statusView(source.status())),
       "/gateway/health": figures(() => healthView(source.health())),
       "/gateway/stats": figures(() => statsWithHistoryView(source.stats("all"))),
+      "/gateway/now": { GET: { access: "session", answer: (inbound) => this.#now(inbound) } },
+      "/gateway/plugins": { GET: { access: "session", answer: (inbound) => this.#routePlugins(inbound) } },
       "/gateway/tests": view(() => testsView(source.tests())),
       "/gateway/events": { GET: { access: "session", answer: (inbound) => this.#streamEvents(inbound) } },
       "/gateway/explain": { POST: { access: "session", answer: (inbound) => this.#explain(inbound) } },
@@ -141,7 +145,36 @@ export class Endpoints {
     if (endpoint === undefined) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
     if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
     // Every 401 names a scheme (RFC 9110 §15.5.2); for "Basic" browsers would open their own password dialog.
-    return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: SCRIPT_CHALLENGE });
+    const cookie = this.#sessions.foreignCookie(headers);
+    if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: SCRIPT_CHALLENGE });
+    return problem(call, "unauthenticated", { detail: whyForeign(cookie), headers: SCRIPT_CHALLENGE, members: { cookie } });
+  }
+
+  /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
+  #secretsFor(target: string): Secrets {
+    return queryOf(target).get("secrets") === "masked" ? "masked" : this.#secrets;
+  }
+
+  #config({ target, headers }: Inbound): Reply | Promise<Reply> {
+    const secrets = this.#secretsFor(target);
+    const reply = json(200, gatewayView(this.#options.source.proxyConfig(secrets)));
+    return secrets === "masked" ? compressed(reply, headers) : reply;
+  }
+
+  async #now({ call, target, headers }: Inbound): Promise<Reply> {
+    const question = readNowQuestion(target);
+    if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
+    await this.#options.source.refresh("counts");
+    return compressed(json(200, nowView(this.#options.source, question)), headers);
+  }
+
+  async #routePlugins({ call, target }: Inbound): Promise<Reply> {
+    const query = queryOf(target);
+    const [service, route] = [query.get("service"), query.get("route")];
+    if (service === null || route === null) return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
+    const plugins = await this.#options.source.routePlugins(service, route);
+    if (plugins === null) return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
+    return json(200, { plugins });
   }
 
   async #logIn(inbound: Inbound): Promise<Reply> {
@@ -209,7 +242,7 @@ export class Endpoints {
     const request = await readExplainRequest(inbound);
     if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
     await this.#options.source.refresh("counts");
-    return json(200, explanationView(await this.#options.source.explain(request, this.#secrets)));
+    return json(200, explanationView(await this.#options.source.explain(request, this.#secretsFor(inbound.target))));
   }
 
   async #reload(inbound: Inbound): Promise<Reply> {
@@ -239,6 +272,11 @@ const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}"
 /** A scheme that browsers ignore: for "Basic" Chromium opens its own dialog even if a script sent the credentials. */
 const SCRIPT_CHALLENGE: HeaderList = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
+
+function whyForeign(cookie: string): string {
+  const why = "the gateway was restarted, or another application on this host name uses a cookie of that name";
+  return `The cookie “${cookie}” is no session of this gateway: ${why}. If it happens again, set ADMIN_COOKIE_NAME of the gateway to a name that nothing else uses.`;
+}
 
 function retryAfter(ms: number): HeaderList {
   return ["Retry-After", String(Math.ceil(ms / 1000))];

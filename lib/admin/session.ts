@@ -61,6 +61,15 @@ export class Sessions {
     return findCookie(headers, COOKIE, (value) => this.#claimsOf(unquoted(value))) !== null;
   }
 
+  /** The name of the session cookie if the request has one that this gateway, since its start, has not issued; otherwise null. */
+  foreignCookie(headers: HeaderList): string | null {
+    return findCookie(headers, COOKIE, (value) => {
+      if (value === "") return null;
+      const verdict = verifyJwt(unquoted(value), this.#key, { now: 0, issuer: ISSUER, audience: AUDIENCE });
+      return verdict.ok ? null : COOKIE;
+    });
+  }
+
   /** Whether the Authorization header contains the token of a live session (RFC 6750). */
   hasBearer(headers: HeaderList): boolean {
     return this.#claimsOf(BEARER.exec(headerValue(headers, "authorization") ?? "")?.[1] ?? "") !== null;

@@ -57,7 +57,7 @@ async function validated(file: string, keyFile: string | undefined, runsTests: b
   }
   const { configuration } = candidate;
   try {
-    const error = runsTests ? await configuration.prove().then(() => null, (failed: ConfigError) => failed) : null;
+    const error = runsTests ? await configuration.prove("strict").then(() => null, (failed: ConfigError) => failed) : null;
     const { counts, digest } = configuration.snapshot;
     return { counts, digest, signer: configuration.signer, tests: configuration.lastTests?.report ?? null, warnings: placed(configWarnings(configuration.snapshot), file), error };
   } finally {

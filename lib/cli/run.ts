@@ -57,7 +57,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
   const { configPath: configFile, configKeyPath } = settings;
-  const options = { configFile, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), sockets, accessLog: (lines: string) => output.write(lines) };
+  const options = { configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), sockets, accessLog: (lines: string) => output.write(lines) };
   const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin") }, log);
   try {
     const started = await starting;

@@ -43,7 +43,7 @@ export interface Started {
   readonly workers: number;
 }
 
-export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "configKeyFile" | "accessLog"> {
+export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "configKeyFile" | "tests" | "accessLog"> {
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
@@ -184,6 +184,7 @@ async function openAdmin(settings: Settings, { gateway, tls, reload, log }: Admi
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
         explain: (question, secrets) => gateway.explain(question, secrets),
+        routePlugins: (service, route) => gateway.routePlugins(service, route),
         tests: () => gateway.lastTests,
         metrics: () => gateway.metricsStream(),
         reload,

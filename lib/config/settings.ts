@@ -112,6 +112,7 @@ function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing
     configPath: values.configPath,
     /** Null: the configuration needs no signature. */
     configKeyPath: values.configKey,
+    tests: values.noTests ? ("skip" as const) : ("run" as const),
     serverCertPath: values.serverCertPath,
     serverKeyPath: values.serverKeyPath,
     caCertPath,

@@ -29,6 +29,8 @@ export interface ConfigurationOptions {
   readonly modules?: PluginModules;
   /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
+  readonly tests?: "run" | "skip";
 }
 
 /** `file` is for messages, and its folder is that of relative paths. */

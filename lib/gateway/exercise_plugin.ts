@@ -5,6 +5,7 @@
 import { destinationOf, Egress } from "../base/egress.ts";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
+import { verifyPassword } from "../base/password.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
 import { loadConfig } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
@@ -171,6 +172,7 @@ function toolsFor(options: ExerciseOptions, { clock, lines, kept, ...dialling }:
     verdicts: new SharedMemory(MOST_VERDICT_BYTES),
     client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings, ...dialling }) : { ask, close() {} }),
     verifiedClaims,
+    verifyPassword,
     isTrial: false,
     tally: () => {},
   };

@@ -185,6 +185,15 @@ function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly Dest
   return [{ peers: peers.filter((_, i) => upstreams[i]!.usable), share: 1 }];
 }
 
+/** The enabled plugins of a route in the order in which they run; null: there is no such route. */
+export function routePlugins(names: { readonly service: string; readonly route: string }, displayed: Json, kinds: Snapshot["kinds"]): readonly Omit<ExplainedPlugin, "verdict">[] | null {
+  const shown = displayed as unknown as DisplayedConfig;
+  const service = shown.services.find(({ name }) => name === names.service);
+  const route = service?.routes.find(({ name }) => name === names.route);
+  if (service === undefined || route === undefined) return null;
+  return pluginsOf({ service, route }, shown, kinds, []).map(({ verdict: _none, ...plugin }) => plugin);
+}
+
 function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
   const own = steps.filter(({ scope }) => (scope.service ?? service.name) === service.name && (scope.route ?? route.name) === route.name);
   const written = LEVELS.flatMap((level) => {

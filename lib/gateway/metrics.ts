@@ -3,7 +3,8 @@
  */
 import { version } from "../base/version.ts";
 import type { Family, Histogram, Labels } from "../observe/exposition.ts";
-import { pluginLabels, type Metrics, type Recent, type RouteMeter } from "../observe/metrics.ts";
+import type { Metrics, Recent, RouteMeter } from "../observe/metrics.ts";
+import { pluginLabels } from "../observe/plugin_meter.ts";
 import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";

@@ -5,6 +5,7 @@ import { hash, randomUUID } from "node:crypto";
 import { destinationOf, Egress } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
 import { HttpClient, type Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
@@ -37,6 +38,8 @@ export interface StandIns {
   observed(plugin: PluginPlace, middleware: Middleware): Middleware;
   /** As `Tools.verifiedClaims`. */
   readonly verifiedClaims: Tools["verifiedClaims"];
+  /** As `Tools.verifyPassword`. Default: as the gateway does. */
+  readonly verifyPassword?: Tools["verifyPassword"] | undefined;
 }
 
 /** A plugin instance: its kind, and where it is configured. */
@@ -104,6 +107,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
+    verifyPassword: standIns?.verifyPassword ?? verifyPassword,
     isTrial: standIns !== undefined,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter.tally(String(result)),

@@ -80,7 +80,7 @@ export const basicAuth = definePlugin({
     const { username, password, users = [] } = config;
     const known = username === undefined || password === undefined ? users : [{ username, password }, ...users];
     // Verified pairs survive reloads that do not change the users.
-    const verifier = tools.keep("users", known, () => createVerifier(known, tools.verdicts.part()));
+    const verifier = tools.keep("users", known, () => createVerifier(known, tools.verdicts.part(), tools.verifyPassword));
     const headers = ["WWW-Authenticate", `Basic realm=${quotedString(config.realm ?? tools.gatewayName)}, charset="UTF-8"`];
     const missing = { headers, detail: "Send a user name and password (HTTP Basic authentication)." };
     const invalid = { headers, detail: "The user name or password that was sent is not a valid one." };

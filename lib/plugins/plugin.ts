@@ -52,6 +52,8 @@ export interface Tools {
   client(options?: Omit<HttpClientOptions, "clock" | "egress" | "why">): Client;
   /** In a test with `as.jwt`: the claims of a token whose signature counts as valid. Null otherwise, and always in a running gateway. */
   readonly verifiedClaims: Readonly<Record<string, unknown>> | null;
+  /** Whether a password is the stored one: plain text, or what `edge-gateway hash-password` prints. Tests of a configuration hash each password once. */
+  verifyPassword(given: string, stored: string): Promise<boolean>;
   /** Whether requests are only tried out, in a test or an explanation: timers stand still there. Always false in a running gateway. */
   readonly isTrial: boolean;
   /** Counts a result of the instance in the metric `edge_gateway_plugin_results_total`, label `result`. At most 32 different ones; others are "other". */

@@ -91,14 +91,15 @@ export const STATUS: GatewayStatus = {
 };
 
 const TRIES: TryFigures = { requestsPerS: 0, errorsPerS: 0, p50Ms: null, p95Ms: null, p99Ms: null, inFlight: 0 };
-const QUIET: Figures = { ...TRIES, limitedPerS: 0 };
-const STEP: Point = { at: Date.UTC(2026, 0, 1), requests: 3, errors: 1, limited: 1, p50Ms: 1.5, p95Ms: 2, p99Ms: 3 };
+const QUIET: Figures = { ...TRIES, limitedPerS: 0, statusesPerS: {} };
+const STEP: Point = { at: Date.UTC(2026, 0, 1), requests: 3, errors: 1, limited: 1, statuses: { "4xx": 1, "5xx": 1 }, p50Ms: 1.5, p95Ms: 2, p99Ms: 3 };
 
 export const STATS: GatewayStats = {
   at: Date.UTC(2026, 0, 1, 0, 0, 7),
   windowS: 60,
-  total: { ...QUIET, requestsPerS: 1 / 3, inFlight: 2 },
-  services: [{ name: "a", routes: [{ name: "r", ...QUIET, p95Ms: 12 }], upstreams: [{ id: "u", ...TRIES, errorsPerS: 2 }] }],
+  total: { ...QUIET, requestsPerS: 1 / 3, statusesPerS: { "4xx": 2 / 3, "401": 1 / 3 }, inFlight: 2 },
+  unrouted: QUIET,
+  services: [{ name: "a", total: QUIET, groups: [{ group: null, ...TRIES }], routes: [{ name: "r", ...QUIET, p95Ms: 12 }], upstreams: [{ id: "u", ...TRIES, errorsPerS: 2 }] }],
   point: { ...STEP, at: Date.UTC(2026, 0, 1, 0, 0, 5) },
   stepS: 5,
   history: [STEP],
@@ -176,6 +177,7 @@ export const source: AdminSource = {
   stats: () => STATS,
   tests: () => TESTS,
   explain: () => Promise.resolve(EXPLANATION),
+  routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ verdict: _none, ...plugin }) => plugin) : null),
   metrics: () => Readable.from(["# metrics\n"]),
   reload: () => Promise.resolve(TAKEN),
   dryRun: () => Promise.resolve(DRY_RUN),

@@ -2,6 +2,7 @@
 import { INVALID } from "../../lib/config/schema.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import { verifyPassword } from "../../lib/base/password.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { HttpClient } from "../../lib/http/client.ts";
@@ -72,7 +73,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   if (checked === INVALID) throw new Error(`${kind.name}: ${issues.map(({ message }) => message).join("; ")}`);
   const scope = { level: "route", key: kind.name, id: null, service: "s", route: "r" } as const;
   const tools = { clock: systemClock, log: silentLog, counters: memoryCounters(systemClock), gatewayName: "edge-gateway", scope };
-  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), shared: () => null, verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, isTrial: false, tally: () => {} }) };
+  return { name: kind.name, scope, meter: { requests: 0, ms: 0 }, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), shared: () => null, verdicts: new SharedMemory(1024 * 1024), client: () => new HttpClient({ ...ANYWHERE, clock: systemClock }), verifiedClaims: null, verifyPassword, isTrial: false, tally: () => {} }) };
 }
 
 /** Each request gets its own Exchange, as in the gateway; every row includes that cost. */

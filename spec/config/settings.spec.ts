@@ -22,6 +22,7 @@ describe("readSettings", () => {
     expect(settings()).toEqual({
       configPath: "gw.json",
       configKeyPath: null,
+      tests: "run",
       serverCertPath: null,
       serverKeyPath: null,
       caCertPath: null,

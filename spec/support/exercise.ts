@@ -3,6 +3,7 @@ import { Call, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import type { LogFields } from "../../lib/base/log.ts";
+import { verifyPassword } from "../../lib/base/password.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
@@ -54,6 +55,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     verdicts: new SharedMemory(1024 * 1024),
     client: (options) => new HttpClient({ clock, ...ANYWHERE, ...options }),
     verifiedClaims: null,
+    verifyPassword,
     isTrial: false,
     tally: () => {},
     gatewayName: "edge-gateway",

@@ -78,7 +78,7 @@ export async function dryRun(current: Configuration, recent: readonly RecentRequ
   try {
     const slice = paced();
     const untested = text === null || snapshot.tests.length === 0 ? null : whyUntested(text, snapshot);
-    const issues = [...lacks, ...(untested !== null ? [] : await configuration.prove().then(() => [], linesOf))];
+    const issues = [...lacks, ...(untested !== null ? [] : await configuration.prove("strict").then(() => [], linesOf))];
     const { passed, failed } = configuration.lastTests?.report ?? { passed: 0, failed: 0 };
     const warnings = await configWarningsInSlices(snapshot, createTimeSlices());
     const result: DryRun = {

@@ -25,6 +25,8 @@ export interface ScratchOptions {
   readonly ask: (request: ClientRequestOptions, plugin: PluginPlace) => Promise<ClientAnswer>;
   /** As `Tools.verifiedClaims`. Default null. */
   readonly verifiedClaims?: Tools["verifiedClaims"];
+  /** As `Tools.verifyPassword`. Default: as the gateway does. */
+  readonly verifyPassword?: Tools["verifyPassword"];
   /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */
   readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
 }
@@ -84,6 +86,7 @@ export class Scratch {
         client: (plugin) => ({ ask: (request) => options.ask(request, plugin), close() {} }),
         observed: options.wrap ?? ((_, middleware) => middleware),
         verifiedClaims: options.verifiedClaims ?? null,
+        verifyPassword: options.verifyPassword,
       },
     };
   }
