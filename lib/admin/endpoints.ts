@@ -2,7 +2,7 @@
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
 import type { Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { Fault, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
 import { compressed } from "../http/content_coding.ts";
@@ -27,6 +27,8 @@ export interface EndpointsOptions {
   /** Signs sessions; at least 32 bytes. Null: random, and sessions end with the process. */
   readonly jwtSecret: string | null;
   readonly sessionTtlS: number;
+  /** The name of the session cookie. */
+  readonly cookie: string;
   /** A bearer token that opens /metrics alone; null: there is none. */
   readonly metricsToken: string | null;
   /** Masks AdminPassword and every secret written in the configuration itself. */
@@ -70,7 +72,7 @@ export class Endpoints {
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
     const { source } = options;
-    const view = (shown: () => unknown): Methods => ({ GET: { access: "session", answer: () => json(200, shown()) } });
+    const view = (shown: (target: string) => unknown): Methods => ({ GET: { access: "session", answer: ({ target }) => json(200, shown(target)) } });
     const figures = (shown: () => unknown): Methods => ({
       GET: {
         access: "session",
@@ -84,7 +86,7 @@ export class Endpoints {
       "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
       "/logout": { DELETE: { access: "open", answer: (inbound) => this.#logOut(inbound) } },
       "/gateway": { GET: { access: "session", answer: (inbound) => this.#config(inbound) } },
-      "/gateway/config": view(() => configView(source.settings(), this.#secrets)),
+      "/gateway/config": view((target) => configView(source.settings(), this.#secretsFor(target))),
       "/gateway/status": figures(() => statusView(source.status())),
       "/gateway/health": figures(() => healthView(source.health())),
       "/gateway/stats": figures(() => statsWithHistoryView(source.stats("all"))),
@@ -144,10 +146,10 @@ export class Endpoints {
     const endpoint = methods[method === "HEAD" ? "GET" : method];
     if (endpoint === undefined) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
     if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
-    // Every 401 names a scheme (RFC 9110 §15.5.2); for "Basic" browsers would open their own password dialog.
     const cookie = this.#sessions.foreignCookie(headers);
-    if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: SCRIPT_CHALLENGE });
-    return problem(call, "unauthenticated", { detail: whyForeign(cookie), headers: SCRIPT_CHALLENGE, members: { cookie } });
+    const challenge = scriptChallenge(this.#options.cookie);
+    if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: challenge });
+    return problem(call, "unauthenticated", { detail: whyForeign(cookie), headers: challenge, members: { cookie } });
   }
 
   /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
@@ -180,7 +182,7 @@ export class Endpoints {
   async #logIn(inbound: Inbound): Promise<Reply> {
     // A script of a page (Fetch Metadata §2.1) shows its own password form.
     const isScript = headerValue(inbound.headers, "sec-fetch-dest") === "empty";
-    const refused = await this.#refuseLogin(inbound, isScript ? SCRIPT_CHALLENGE : BASIC_CHALLENGE);
+    const refused = await this.#refuseLogin(inbound, isScript ? scriptChallenge(this.#options.cookie) : BASIC_CHALLENGE);
     if (refused !== null) return refused;
     const { user, log } = this.#options;
     const { cookie, expiresAt } = this.#sessions.issue();
@@ -251,7 +253,12 @@ export class Endpoints {
     if ("code" in request) return problem(call, request.code, { detail: request.detail });
     if (request.isDryRun) {
       this.#options.log.info("dry run of a reload requested by an administrator", { address: clientAddress, request_id: call.id });
-      return json(200, dryRunView(await this.#options.source.dryRun(request.text)));
+      try {
+        return json(200, dryRunView(await this.#options.source.dryRun(request.text)));
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });
+      }
     }
     this.#options.log.info("reload requested by an administrator", { address: clientAddress, request_id: call.id });
     const reloaded = await this.#options.source.reload();
@@ -262,6 +269,8 @@ export class Endpoints {
   }
 }
 
+/** Of a dry run that finds too many waiting. */
+const DRY_RUN_RETRY_MS = 5000;
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
 const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];
@@ -269,9 +278,15 @@ const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type"
 
 const REALM = "edge-gateway admin";
 const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];
-/** A scheme that browsers ignore: for "Basic" Chromium opens its own dialog even if a script sent the credentials. */
-const SCRIPT_CHALLENGE: HeaderList = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
+
+/**
+ * Every 401 names a scheme (RFC 9110 §15.5.2). Browsers ignore this one: for "Basic" Chromium opens its own dialog even if a script sent the
+ * credentials.
+ */
+function scriptChallenge(cookie: string): HeaderList {
+  return ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="${cookie}"`];
+}
 
 function whyForeign(cookie: string): string {
   const why = "the gateway was restarted, or another application on this host name uses a cookie of that name";

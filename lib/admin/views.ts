@@ -103,7 +103,7 @@ export function dryRunView({ outcome, issues, warnings, tests, untested, diff, r
     outcome,
     issues,
     warnings: warnings.map(warningView),
-    tests,
+    tests: tests === null ? null : { passed: tests.passed, failed: tests.failed, not_run: tests.notRun },
     untested,
     diff: diff === null ? null : routeDiffView(diff),
     requests: requests === null ? null : requestsView(requests),

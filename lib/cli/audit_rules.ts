@@ -22,7 +22,8 @@ export function permissionFlags({ audit, settings, watched }: Audited): string {
     known.has("--permission") ? "--permission" : "--experimental-permission",
     ...allow("read", [...program, ...files, ...audit.writes, ...folders]),
     ...allow("write", audit.writes),
-    ...(settings.workers === 1 ? [] : ["--allow-worker"]),
+    // Dry runs of the admin interface have a thread of their own.
+    ...(settings.workers === 1 && settings.admin === null ? [] : ["--allow-worker"]),
     // Since Node 25 the model covers connections, too.
     ...(known.has("--allow-net") ? ["--allow-net"] : []),
   ];

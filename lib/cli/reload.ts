@@ -43,13 +43,13 @@ type DryRunJson = ReturnType<typeof dryRunView>;
 
 /** `file`: the one that was sent; null: the gateway's own. */
 function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null, url: string): ExitCode {
-  if (status >= 400 && status < 500 && typeof json.detail === "string" && REFUSED_REQUESTS.has(String(json.code))) {
+  if (status >= 400 && typeof json.detail === "string" && REFUSED_REQUESTS.has(String(json.code))) {
     throw new Failure(withoutControls(`${url} refused the request: ${json.detail}`), 1);
   }
   if (status !== 200 || (json.outcome !== "accepted" && json.outcome !== "refused")) throw unexpected({ status, json, ...rest }, `POST ${DRY_RUN}`, url);
   const { outcome, issues, warnings, tests, untested, diff, requests } = json as unknown as DryRunJson;
   const name = file ?? "the gateway's configuration file";
-  const ran = tests === null ? [] : [`${tests.passed} of ${counted(tests.passed + tests.failed, "test")} passed`];
+  const ran = tests === null ? [] : [`${tests.passed} of ${counted(tests.passed + tests.failed + tests.not_run, "test")} passed${tests.not_run === 0 ? "" : `, ${tests.not_run} not run`}`];
   const facts = [...ran, ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])];
   const lines = [
     ...issues.map((issue) => (file === null ? issue : issue.replace(POSTED_AT, file))),
@@ -57,13 +57,13 @@ function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null
     ...(untested === null ? [] : [untested]),
     ...(diff === null ? [] : diffLines(diff)),
     ...(requests === null ? [] : requestLines(requests)),
-    `${name} would be ${outcome}${untested === null || outcome === "refused" ? "" : " if its tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
+    `${name} would be ${outcome}${untested === null || outcome === "refused" ? "" : " if all tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
   ];
   process[outcome === "accepted" ? "stdout" : "stderr"].write(printable(lines));
   return outcome === "accepted" ? 0 : 1;
 }
 
-const REFUSED_REQUESTS = new Set(["bad_request", "request_invalid", "body_too_large"]);
+const REFUSED_REQUESTS = new Set(["bad_request", "request_invalid", "body_too_large", "overloaded"]);
 /** The name that the gateway gives to a text that came without one. */
 const POSTED_AT = /^\S*\(posted\)/;
 

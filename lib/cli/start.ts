@@ -55,12 +55,16 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { reload, sockets, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
+  const adminCookie = settings.admin?.cookie;
   if (tracing !== null) await modules.parts.loadPart("tracing");
+  if (adminCookie !== undefined) await modules.parts.loadPart("adminCookie");
   const supervisor = await openWorkers(settings, log);
-  const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
+  const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) }, supervisor?.threads);
+  const { configuration } = Gateway.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
-  await Gateway.partsOf(gateway).configuration.findWarnings();
+  await configuration.findWarnings();
   const tls = readTlsFiles(settings, log);
+  configuration.setHttps(tls !== null);
   const admin = await openAdmin(settings, { gateway, tls, reload, log });
   const probes = await openProbes(settings, gateway, log);
   let manager: Manager | null = null;

@@ -22,12 +22,12 @@ export interface Machine {
 }
 
 /** Null: this thread serves the requests. Rejects with a `Failure` where there cannot be as many workers as the settings ask for. */
-export async function openWorkers({ workers, logLevel, logFormat, tracing }: Settings, log: Log): Promise<Supervisor | null> {
+export async function openWorkers({ workers, logLevel, logFormat, tracing, admin }: Settings, log: Log): Promise<Supervisor | null> {
   const count = workerCount(workers, log, { node: process.versions.node, platform: process.platform, cores: availableParallelism() });
   if (count === 1) return null;
   const { Supervisor } = await ON_DEMAND.workers();
   const write = (line: string) => void process.stderr.write(line);
-  return new Supervisor({ count, log: { level: logLevel, format: logFormat }, tracing, logger: log, write });
+  return new Supervisor({ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null, logger: log, write });
 }
 
 export function workerCount(asked: number | "auto", log: Log, { node, platform, cores }: Machine): number {

@@ -66,6 +66,8 @@ export interface Address {
 export interface WorkerSettings {
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly tracing: TracingSettings | null;
+  /** See `GatewayOptions`; null without an admin interface. */
+  readonly adminCookie: string | null;
 }
 
 /** `workerData` of a worker. */

@@ -62,7 +62,7 @@ interface Answer {
   readonly reject: (error: Error) => void;
 }
 
-export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing"> {
+export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie"> {
   /** How many workers; at least 2. */
   readonly count: number;
   readonly logger: Log;
@@ -224,10 +224,10 @@ export class Supervisor implements Followers {
   }
 
   #spawn(place: Place): void {
-    const { count, log, tracing } = this.#options;
+    const { count, log, tracing, adminCookie } = this.#options;
     const { index } = place;
     const start: WorkerStart = {
-      ...{ id: ++this.#lastId, place: index, count, log, tracing, bundle: this.#parts!.configuration.bundle, words: this.#words },
+      ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, bundle: this.#parts!.configuration.bundle, words: this.#words },
       ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey },
     };
     Object.assign(place, { id: start.id, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });

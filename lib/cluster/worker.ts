@@ -48,6 +48,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
   const modules = new PluginModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   if (start.tracing !== null) await modules.parts.loadPart("tracing");
+  if (start.adminCookie !== null) await modules.parts.loadPart("adminCookie");
   // The main thread compiles the same, and logs it.
   const write = (line: string) => {
     if (isCreated && !configuration.isCompiling) logLines.add(line, log);
@@ -57,6 +58,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
   const options = {
     ...{ modules, environment: bundle.environment, log },
     ...(tracing && { tracing }),
+    ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };

@@ -89,7 +89,7 @@ export function countersSchema<T extends s.AnySchema>(tls: T) {
       timeout_ms: integer(1, 60_000, 50, "Longest wait for a decision, in milliseconds."),
       on_error: s.withDefault(s.oneOf(["local", "allow", "deny"], { describe: "Without an answer: count in memory, admit, or refuse with 503." }), "local"),
       prefix: s.withDefault(
-        s.string({ max: 100, pattern: /^[!-z|~]*$/, hint: "at most 100 printable ASCII characters without spaces and braces", describe: "Start of all keys." }),
+        s.string({ references: "none", max: 100, pattern: /^[!-z|~]*$/, hint: "at most 100 printable ASCII characters without spaces and braces", describe: "Start of all keys." }),
         "edge-gateway:",
       ),
     },

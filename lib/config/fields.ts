@@ -32,6 +32,7 @@ export function milliseconds(min: number, fallback: number, describe: string) {
 
 /** Names appear in logs, metrics and on the terminal. */
 export const NAME = s.string({
+  references: "none",
   min: 1,
   max: 200,
   hint: "a name of 1–200 characters without control characters",
@@ -40,6 +41,7 @@ export const NAME = s.string({
 
 /** Appears in `WWW-Authenticate: Key realm="…"`. */
 export const GATEWAY_NAME = s.string({
+  references: "none",
   min: 1,
   max: 200,
   pattern: /^[ !#-[\]-~]+$/,
@@ -52,13 +54,14 @@ export const PATH = pathSchema("Path below the service's base_path. {name} match
 
 function pathSchema(describe: string) {
   const check = (text: string) => (text.startsWith("/") ? undefined : `write "/${text}"`);
-  return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check });
+  return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check, references: "none" });
 }
 
 /** A fast path for large configurations. */
 const USUAL_METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 export const METHOD = s.string({
+  references: "none",
   hint: "an HTTP method in upper case",
   check(text) {
     if (USUAL_METHODS.has(text)) return undefined;
@@ -69,6 +72,7 @@ export const METHOD = s.string({
 });
 
 export const HOST_PATTERN = s.string({
+  references: "none",
   lowerCase: true,
   hint: "a host name such as api.example.com or *.example.com",
   check(text) {
@@ -82,7 +86,7 @@ export const HOST_PATTERN = s.string({
   },
 });
 
-export const ADDRESS_RANGE = s.string({ hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
+export const ADDRESS_RANGE = s.string({ references: "value", hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
 
 /** Undefined if the text is exactly a host name, IPv4 or IPv6 address; else a remedy. */
 export function hostProblem(text: string): string | undefined {

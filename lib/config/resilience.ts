@@ -9,6 +9,7 @@ const STATUS = s.integer({ min: 100, max: 599, describe: "An HTTP status." });
 const FAILURE_STATUS = s.integer({ min: 400, max: 599, describe: "An HTTP status of 400 or above." });
 
 const STATUS_RANGE = s.string({
+  references: "none",
   hint: 'statuses such as "200-399" or "204"',
   check(text) {
     const found = /^([1-5]\d\d)(?:-([1-5]\d\d))?$/.exec(text);
@@ -43,6 +44,7 @@ const PASSIVE = s.object(
 );
 
 const PROBE_PATH = s.string({
+  references: "none",
   hint: 'a path that starts with "/"',
   describe: "The path that probes request with GET.",
   check: (text) => (/^\/[\x21-\x7e]*$/.test(text) ? undefined : ""),

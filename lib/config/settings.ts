@@ -152,6 +152,7 @@ function adminOf(values: Values, user: string, password: string) {
     /** Null: a random key for this process. */
     jwtSecret: values.adminJwtSecret,
     sessionTtlS: values.adminSessionTtlS,
+    cookie: values.adminCookieName,
     redactSecrets: values.adminRedactSecrets,
     corsOrigins: values.adminCorsOrigins ?? [],
     /** Host names, besides localhost, that are accepted over plain HTTP. */

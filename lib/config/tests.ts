@@ -138,8 +138,8 @@ const EXPECT = s.object(
   {
     status: exactly(s.integer({ min: 100, max: 599 }), "Status of the reply."),
     code: textOrNone(TEXT, "Code of the problem; null: no problem of the gateway."),
-    service: textOrNone(s.string(), "Name of the matched service; null: none."),
-    route: textOrNone(s.string(), "Name of the matched route; null: none."),
+    service: textOrNone(s.string({ references: "none" }), "Name of the matched service; null: none."),
+    route: textOrNone(s.string({ references: "none" }), "Name of the matched route; null: none."),
     upstream_path: textOrNone(TEXT, "Path and query that the upstream gets; null: it gets no request."),
     upstream_headers: s.optional(byHeader(EXPECTED_HEADER, "Headers that the upstream gets; null: absent.")),
     headers: s.optional(byHeader(EXPECTED_HEADER, "Headers of the reply; null: absent.")),

@@ -172,6 +172,7 @@ function toolsFor(options: ExerciseOptions, { clock, lines, kept, ...dialling }:
     verdicts: new SharedMemory(MOST_VERDICT_BYTES),
     client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings, ...dialling }) : { ask, close() {} }),
     verifiedClaims,
+    secretParameters: new Set(),
     verifyPassword,
     isTrial: false,
     tally: () => {},

@@ -101,9 +101,10 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
     runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urls])), make, inUse);
   const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
-  const { clock, verdicts } = runtime;
+  const { clock, verdicts, secretParameters } = runtime;
+  for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
-    ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts },
+    ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts, secretParameters },
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,

@@ -87,6 +87,8 @@ export class Runtime {
   readonly countersErrors = new Map<string, number>();
   readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
   readonly verdicts = new SharedMemory(MAX_VERDICT_BYTES);
+  /** See `Tools`. Those of earlier configurations stay: requests that have met them may not be logged yet. */
+  readonly secretParameters = new Set<string>();
   /** Requests to upstreams and replies to clients are written together. */
   readonly writeBatch = new WriteBatch();
   readonly #log: Log;

@@ -15,7 +15,7 @@ export interface Backend {
 
 /**
  * One connection per request: the other end may close an idle connection just as a request is sent, and a login cannot be repeated. The
- * request rate of a UI is too low for the cost to matter.
+ * request rate of a UI, one a second from each visible page, is too low for the cost to matter.
  */
 export function createAgent({ url, ca }: Backend): Agent {
   const egress = new Egress([destinationOf(url, "manager")]);

@@ -48,7 +48,7 @@ export function readStaticFiles(folder: string = builtFolder()): FindFile {
     // Modules import each other from beside them, so one release of them never meets another.
     files.set(`/${release}/${name}`, createFile(content, typeOf(name)!, IMMUTABLE));
   }
-  const page = createFile(Buffer.from(indexOf(index.toString(), release, [...contents.keys()])), typeOf("index.html")!, REVALIDATED);
+  const page = createFile(Buffer.from(indexOf(index.toString(), release, contents)), typeOf("index.html")!, REVALIDATED);
   for (const path of ["/", "/index.html"]) files.set(path, page);
   return (path, headers) => {
     const file = files.get(path);
@@ -56,11 +56,12 @@ export function readStaticFiles(folder: string = builtFolder()): FindFile {
   };
 }
 
-/** The page with its files below the release's own path, and all modules named, so that a browser asks for them at once. */
-function indexOf(html: string, release: string, names: readonly string[]): string {
-  const preloads = names.filter((name) => name.endsWith(".js")).map((name) => `<link rel="modulepreload" href="${release}/${name}">`);
+/** The page with its files below the release's own path, and all imported modules named, so that a browser asks for them at once. */
+function indexOf(html: string, release: string, contents: ReadonlyMap<string, Buffer>): string {
+  const imported = [...contents.keys()].filter((name) => name.endsWith(".js") && [...contents.values()].some((text) => text.includes(`"./${name}"`)));
+  const preloads = imported.map((name) => `    <link rel="modulepreload" href="${release}/${name}">\n`);
   const versioned = html.replace(/(?<=(?:src|href)=")(?=[\w.]+")/g, `${release}/`);
-  return preloads.length === 0 ? versioned : versioned.replace("</head>", `${preloads.join("\n")}\n</head>`);
+  return versioned.replace(/ *<\/head>/, (end) => preloads.join("") + end);
 }
 
 function typeOf(name: string): string | undefined {

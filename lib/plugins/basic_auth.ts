@@ -17,7 +17,7 @@ import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { definePlugin, type KeptState } from "./plugin.ts";
 
-const USERNAME = { min: 1, max: 128, describe: "The caller's identity in rate limits and logs." };
+const USERNAME = { min: 1, max: 128, references: "none", describe: "The caller's identity in rate limits and logs." } as const;
 const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as printed by `edge-gateway hash-password`." };
 const USER = object({ username: string(USERNAME), password: string(PASSWORD) });
 

@@ -20,7 +20,7 @@ export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"
     return before + maskLiterals(written.slice(before.length));
   };
   const isHttp = (given: string) => URL.canParse(given) && /^https?:$/.test(new URL(given).protocol);
-  const text = string({ hint: "an http:// or https:// URL", describe, secret: mask, check: (given) => (isHttp(given) ? undefined : "") });
+  const text = string({ hint: "an http:// or https:// URL", describe, references: "value", secret: mask, check: (given) => (isHttp(given) ? undefined : "") });
   return {
     ...text,
     check(node, at, context) {
@@ -64,6 +64,7 @@ export function originHeaders({ call, headers, scheme, authority }: Exchange): H
 /** The name of a header that a plugin may set or copy. */
 export function headerName(describe: string): Schema<string, string> {
   return string({
+    references: "none",
     pattern: TOKEN,
     max: 200,
     hint: "the name of a header",

@@ -11,8 +11,8 @@ import { headerTemplate, type Template } from "./template.ts";
 export type Refuse = (lower: string, change: "away" | "here") => string | undefined;
 
 const fieldsWith = (secret: boolean) => ({
-  remove: optional(array(string({ min: 1 }), { describe: "Names of headers to remove." })),
-  rename: optional(record(string({ min: 1 }), { describe: "New names by old names; a header that already has the new name is replaced." })),
+  remove: optional(array(string({ min: 1, references: "none" }), { describe: "Names of headers to remove." })),
+  rename: optional(record(string({ min: 1, references: "none" }), { describe: "New names by old names; a header that already has the new name is replaced." })),
   set: optional(record(headerTemplate("The value.", secret), { describe: "Values by name; existing headers of the name are replaced." })),
   add: optional(
     record(anyOf([headerTemplate("The value.", secret), array(headerTemplate("A value.", secret), { min: 1 })]), {

@@ -54,6 +54,11 @@ export interface Tools {
   readonly verifiedClaims: Readonly<Record<string, unknown>> | null;
   /** Whether a password is the stored one: plain text, or what `edge-gateway hash-password` prints. Tests of a configuration hash each password once. */
   verifyPassword(given: string, stored: string): Promise<boolean>;
+  /**
+   * The query parameters in which plugins of the gateway look for credentials, in lower case: logs leave out their values. Complete once all
+   * plugins of the configuration have been created.
+   */
+  readonly secretParameters: ReadonlySet<string>;
   /** Whether requests are only tried out, in a test or an explanation: timers stand still there. Always false in a running gateway. */
   readonly isTrial: boolean;
   /** Counts a result of the instance in the metric `edge_gateway_plugin_results_total`, label `result`. At most 32 different ones; others are "other". */
@@ -90,6 +95,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
    * admitted clients get stored replies. A kind cannot both guard and store. Default: false.
    */
   readonly stores?: boolean;
+  /** The query parameters in which an instance with this configuration looks for credentials. Default: none. */
+  readonly secretParameters?: (config: Infer<S>) => readonly string[];
   /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */
   readonly dials?: Dials<S>;
   create(config: Infer<S>, tools: Tools): Middleware;

@@ -10,7 +10,7 @@ import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { Delivery, type DeliveryOptions } from "./delivery.ts";
-import { breakOff, endSoon, letFlow, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
+import { breakOff, discardRest, endSoon, letFlow } from "./linger.ts";
 import { bodyToSend, framingOf, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./client_reply.ts";
 
 export interface NodeRequest {
@@ -152,19 +152,12 @@ function finish({ request, response, body }: NodeRequest, { clock }: RespondOpti
   }
   // Destroyed with its connection: it emits nothing more, not even its end.
   if (request.closed) return;
-  let discarded = 0;
-  const timer = clock.after(MAX_DISCARD_MS, () => socket.destroy());
-  request.on("data", (chunk: Buffer) => {
-    discarded += chunk.length;
-    if (discarded > MAX_DISCARDED_BYTES) socket.destroy();
-  });
-  // The reader of the body may have left it paused.
-  letFlow(request);
+  const endWait = discardRest(request, clock, () => void socket.destroy());
   // Node ends a body with its connection only until the reply was sent; the reader of the body must get that end later, too.
   const giveUp = () => void request.destroy();
   socket.once("close", giveUp);
   const over = () => {
-    timer.cancel();
+    endWait();
     socket.removeListener("close", giveUp);
   };
   request.once("end", over);

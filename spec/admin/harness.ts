@@ -155,7 +155,7 @@ export const DRY_RUN: DryRun = {
   outcome: "accepted",
   issues: [],
   warnings: [],
-  tests: { passed: 2, failed: 0 },
+  tests: { passed: 2, failed: 0, notRun: 1 },
   untested: null,
   diff: {
     guardsLost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],
@@ -189,6 +189,7 @@ export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
     password: PASSWORD,
     jwtSecret: SECRET,
     sessionTtlS: 3600,
+    cookie: "token",
     metricsToken: null,
     redactSecrets: false,
     corsOrigins: [UI],

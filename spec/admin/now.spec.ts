@@ -80,7 +80,7 @@ describe("the coding of replies", () => {
 });
 
 describe("secrets for a page that asks for none", () => {
-  it("are masked by the gateway in the configuration and in explanations", async () => {
+  it("are masked by the gateway in the configuration, the settings and explanations", async () => {
     const asked: unknown[] = [];
     const told: AdminSource = {
       ...source,
@@ -95,6 +95,7 @@ describe("secrets for a page that asks for none", () => {
       await ask("POST", `/gateway/explain${query}`, question);
     }
     expect(asked).toEqual(["shown", "shown", "masked", "masked"]);
+    expect((await ask("GET", "/gateway/config?secrets=masked", { headers: { cookie } })).json.AdminPassword).toBe("********");
   });
 });
 

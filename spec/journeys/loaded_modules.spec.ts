@@ -18,7 +18,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 
 /** Every module but those that any configuration needs, by a part of its path. */
 const PARTS = {
-  kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$)|json_schema\/)/,
+  kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$|sending_valid$)|json_schema\/)/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
   split: /^lib\/upstream\/split$/,
   sticky: /^lib\/upstream\/sticky$/,
@@ -27,7 +27,7 @@ const PARTS = {
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
-  proof: /^lib\/gateway\/(?:explain$|proof\/(?!config_warnings$|plugin_warnings$|route_warnings$|written$))/,
+  proof: /^lib\/gateway\/(?:explain$|proof\/(?!config_warnings$|plugin_warnings$|redirect_loops$|route_warnings$|written$))/,
   commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|diff|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
 

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
@@ -89,17 +89,19 @@ describe("the files of the management UI", () => {
   it("the files of the management UI are named by the page below a path of their release, which browsers keep, and which changes with any of them", () => {
     const path = folder();
     writeFileSync(join(path, "index.html"), '<head><link href="style.css"><script type="module" src="main.js"></script></head><a href="#/">');
+    writeFileSync(join(path, "main.js"), 'import { a } from "./a.js";');
+    for (const name of ["a.js", "unused.js"]) writeFileSync(join(path, name), LONG);
     const pageOf = (files: ReturnType<typeof readStaticFiles>) => String(files("/", [])!.body);
     const files = readStaticFiles(path);
     const [, release] = /<link href="([\w-]{16})\/style\.css">/.exec(pageOf(files))!;
-    expect(pageOf(files)).toBe(`<head><link href="${release}/style.css"><script type="module" src="${release}/main.js"></script><link rel="modulepreload" href="${release}/main.js">\n</head><a href="#/">`);
-    const script = files(`/${release}/main.js`, [])!;
+    expect(pageOf(files)).toBe(`<head><link href="${release}/style.css"><script type="module" src="${release}/main.js"></script>    <link rel="modulepreload" href="${release}/a.js">\n</head><a href="#/">`);
+    const script = files(`/${release}/a.js`, [])!;
     expect([String(script.body), headerValue(script.headers, "cache-control")]).toEqual([LONG, "max-age=31536000, immutable"]);
     expect(headerValue(files("/", [])!.headers, "cache-control")).toBe("no-cache");
     writeFileSync(join(path, "style.css"), "other");
     const later = readStaticFiles(path);
     expect(pageOf(later)).not.toBe(pageOf(files));
-    expect(later(`/${release}/main.js`, [])).toBeNull();
+    expect(later(`/${release}/a.js`, [])).toBeNull();
   });
 
   it("the files of the management UI stay as they were at the start, whatever changes on disk", () => {
@@ -122,7 +124,9 @@ describe("the files of the management UI", () => {
     const html = String(files("/", [])!.body);
     const built = fileURLToPath(new URL("../../dist/lib/manager/assets/", import.meta.url));
     const asked = new Set(["/", ...[...html.matchAll(/(?:src|href)="([\w./-]+)"/g)].map(([, name]) => `/${name}`)]);
-    expect(readdirSync(built).filter((name) => name.endsWith(".js")).filter((name) => ![...asked].some((path) => path.endsWith(`/${name}`)))).toEqual([]);
+    // What modules import, they import from beside them: the page names all of it.
+    const imported = readdirSync(built).flatMap((name) => (name.endsWith(".js") ? [...readFileSync(join(built, name), "utf8").matchAll(/from "\.\/([\w.]+)"/g)].map(([, from]) => from!) : []));
+    expect(imported.filter((name) => ![...asked].some((path) => path.endsWith(`/${name}`)))).toEqual([]);
     let bytes = 0;
     for (const path of asked) {
       const reply = files(path, ["Accept-Encoding", "gzip"]);

@@ -55,6 +55,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     verdicts: new SharedMemory(1024 * 1024),
     client: (options) => new HttpClient({ clock, ...ANYWHERE, ...options }),
     verifiedClaims: null,
+    secretParameters: new Set(),
     verifyPassword,
     isTrial: false,
     tally: () => {},

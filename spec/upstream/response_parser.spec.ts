@@ -29,7 +29,7 @@ function read(text: string, { size = Infinity, method = "GET", closes = false } 
   parser.begin(method, sink);
   const bytes = Buffer.from(text, "latin1");
   let invalid: string | null = null;
-  for (let at = 0; at < bytes.length && invalid === null; at += size) invalid = parser.feed(bytes.subarray(at, at + Math.min(size, bytes.length)));
+  for (let at = 0; at < bytes.length && invalid === null; at += size) invalid = parser.feed(Buffer.from(bytes.subarray(at, at + Math.min(size, bytes.length))));
   if (closes && invalid === null) parser.endOfConnection();
   flush();
   return { events, invalid, parser };

@@ -4,6 +4,7 @@
 import type { SampleRequest } from "../../route/sample_requests.ts";
 import { describePlace } from "../plugin_instances.ts";
 import type { ConfigWarning } from "../status.ts";
+import type { LeadsBack } from "./redirect_loops.ts";
 import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 
 type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
@@ -12,7 +13,7 @@ type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly exa
  * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes; `samples` all routes
  * that are reached, each with a request.
  */
-export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>): readonly ConfigWarning[] {
+export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>, leadsBack: LeadsBack): readonly ConfigWarning[] {
   const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin)]]));
   /** Of the first route that runs the plugin. */
   const examples = new Map<WrittenPlugin, string>();
@@ -20,7 +21,7 @@ export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMa
     for (const [i, plugin] of route.plugins.entries()) {
       if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
       const drafts = found.get(plugin)!;
-      for (const draft of ofOrder(plugin, route, exampleOf(request), i)) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
+      for (const draft of [...ofOrder(plugin, route, exampleOf(request), i), ...ofRedirect(plugin, route, request, leadsBack)]) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
     }
   }
   return [...found].flatMap(([plugin, drafts]) => {
@@ -97,6 +98,13 @@ function* ofOrder(plugin: WrittenPlugin, { plugins }: WrittenRoute, example: str
     const remedy = "Move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.";
     yield { code: "limit_by_any_header", message, example, remedy };
   }
+}
+
+function* ofRedirect(plugin: WrittenPlugin, route: WrittenRoute, request: SampleRequest, leadsBack: LeadsBack): Iterable<Draft> {
+  // The first one answers.
+  if (plugin !== route.plugins.find(({ kind }) => kind.name === "redirect") || !leadsBack(plugin, route, request)) return;
+  const message = `${which(plugin)} leads requests of route "${route.route.name}" to the same route, which redirects them again, without end.`;
+  yield { code: "redirect_loop", message, example: exampleOf(request), remedy: "To lead to HTTPS, use global.https_redirect; else name a path that another route takes." };
 }
 
 /** At the start of a sentence. */

@@ -14,6 +14,7 @@ import { discard } from "../../http/reply.ts";
 import type { RouteTable } from "../../route/table.ts";
 import type { ReceiveOptions } from "../../server/receive.ts";
 import { collected } from "../inject.ts";
+import type { HttpsRedirect } from "../https_redirect.ts";
 import { receivingBy, type Loaded, type RouteTarget } from "../snapshot.ts";
 import { viaNameOf } from "../upstreams.ts";
 import type { TestReport, TestResult } from "../status.ts";
@@ -33,19 +34,25 @@ export interface RunOptions {
   readonly maxTestMs?: number;
   /** Milliseconds of the time of all after which tests that have not begun fail, too. Default 10000. */
   readonly maxTotalMs?: number;
+  /** Of the snapshot. Default: plain HTTP is not redirected. */
+  readonly redirect?: HttpsRedirect | null;
   /** How the time of tests is measured. Default: as this thread computes and waits. */
   readonly usage?: typeof threadUsage;
   /** Verifies a password. Default: as the gateway does. */
   readonly verify?: typeof verifyPassword;
   /** Ends the run: tests without a result fail. */
   readonly signal?: AbortSignal;
+  /** Whether a result does not count, as it may depend on what is not known. `place`: the route of the last request. Default: all count. */
+  readonly isOpen?: (test: ConfigTest, place: Place, passed: boolean) => boolean;
 }
+
+export type Place = Pick<Outcome, "service" | "route">;
 
 type Tested = Pick<Loaded, "config" | "kinds" | "tests" | "concealed">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
-  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal } = options;
+  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal, redirect = null, isOpen = () => false } = options;
   const chosen = loaded.tests.filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
   const { global } = loaded.config;
@@ -54,17 +61,22 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
-  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify) };
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
-  let next = 0;
+  let [next, notRun] = [0, 0];
   // A test that waits, for the hash of a password for instance, does not hold up the others.
   const lane = async () => {
     for (let i = next++; i < chosen.length; i = next++) {
       if (bench.slices.isOver) await bench.slices.next();
       const expected = displayed(chosen[i]!.expected, loaded.concealed);
       const test = { ...chosen[i]!, expected };
-      const { found, differences, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times);
+      const place: { -readonly [K in keyof Place]: Place[K] } = { service: null, route: null };
+      const { found, differences, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
+      if (isOpen(chosen[i]!, place, differences.length === 0)) {
+        notRun++;
+        continue;
+      }
       // Also messages of plugins may repeat what they were configured with.
       results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(loaded.concealed), ...(isLate && { late: isLate }) };
     }
@@ -72,7 +84,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   await Promise.all(Array.from({ length: LANES }, lane));
   times.close();
   signal?.removeEventListener("abort", stop);
-  return reportOf(results);
+  return { ...reportOf(results.filter((result) => result !== undefined)), ...(notRun > 0 && { notRun }) };
 }
 
 /** How many tests are under way at most. */
@@ -105,6 +117,7 @@ interface Bench {
   readonly slices: ReturnType<typeof timeSlices>;
   readonly stopped: Promise<Compared>;
   readonly verify: typeof verifyPassword;
+  readonly redirect: HttpsRedirect | null;
 }
 
 interface Tried extends Compared {
@@ -112,12 +125,13 @@ interface Tried extends Compared {
   readonly isLate?: true;
 }
 
-async function runTest(test: ConfigTest, bench: Bench, times: TestTimes): Promise<Tried> {
+/** `place` gets the route of the last request. */
+async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: object): Promise<Tried> {
   const { maxTestMs, maxTotalMs } = times.limits;
   const all = `all tests together may take ${inSeconds(maxTotalMs)}`;
   if (times.areOver) return { ...failure(`not run: ${all}`), isLate: true };
   const time = times.begin();
-  const trial = new Trial(test, bench, time);
+  const trial = new Trial(test, { bench, time, place });
   const late = time.isOver.then(() => {
     const why = times.areOver ? `no reply, and ${all}` : `no reply within ${inSeconds(maxTestMs)}`;
     return { ...failure(`${why}: ${trial.whereabouts}`), isLate: true } as const;
@@ -141,6 +155,7 @@ class Trial {
   readonly #bench: Bench;
   readonly #clock;
   readonly #scratch: Scratch;
+  readonly #place: object;
   #forwarded: Forwarded | null = null;
   /** The plugin that has the request; null: none has. */
   #holder: string | null = null;
@@ -149,13 +164,15 @@ class Trial {
   /** Requests so far, with the one that is under way. */
   #sent = 0;
 
-  constructor(test: ConfigTest, bench: Bench, time: TestTime) {
-    const { loaded, table, wall, verify } = bench;
+  constructor(test: ConfigTest, { bench, time, place }: { readonly bench: Bench; readonly time: TestTime; readonly place: object }) {
+    this.#place = place;
+    const { loaded, table, wall, verify, redirect } = bench;
     this.#test = test;
     this.#bench = bench;
     this.#clock = manualClock(wall);
     this.#scratch = new Scratch(loaded, table, {
       clock: this.#clock,
+      redirect,
       upstream: upstreamOf(test.upstream, (request) => (this.#forwarded = request), viaNameOf(loaded.config.global.name)),
       ask: serversOf(test.answers),
       verifiedClaims: test.request.as.jwt ?? null,
@@ -212,7 +229,7 @@ class Trial {
   }
 
   async #send(): Promise<Outcome & { /** For the log. */ readonly fault: string | null }> {
-    const inbound = requestOf(this.#test.request, { ...this.#bench.receiving, clock: this.#clock });
+    const inbound = requestOf(this.#test.request, this.#bench.redirect === null ? "http" : "https", { ...this.#bench.receiving, clock: this.#clock });
     const { call } = inbound;
     const { notes } = call;
     this.#forwarded = null;
@@ -229,6 +246,7 @@ class Trial {
         if (this.#bench.slices.isOver) await this.#bench.slices.next();
       });
       const { code, service, route, identity, fault } = notes;
+      Object.assign(this.#place, { service, route });
       // A plugin may set the identity without a note for the log.
       const caller = (this.#forwarded as Forwarded | null)?.identity ?? identity;
       return { status, code, service, route, caller, forwarded: this.#forwarded, headers, body, fault };

@@ -146,15 +146,15 @@ export function pair(name: string, value: Child): readonly HTMLElement[] {
   return [el("dt", {}, name), el("dd", {}, value)];
 }
 
-/** A text that is masked until its button is pressed; `name` is in the label of the button. */
-export function secretText(name: string, text: string): HTMLElement {
+/** A text that is asked for once its button is pressed; `name` is in the label of the button. */
+export function secretText(name: string, read: () => Promise<string>): HTMLElement {
   const value = el("span", { class: "mono" }, MASK);
-  const button = el("button", { type: "button", class: "button button--quiet button--small", "aria-label": `Show ${name}`, onclick: toggle }, "Show");
+  const button = el("button", { type: "button", class: "button button--quiet button--small", "aria-label": `Show ${name}`, onclick: () => void toggle() }, "Show");
   return el("span", { class: "secret" }, value, " ", button);
 
-  function toggle(): void {
-    const shown = value.textContent === MASK;
-    setText(value, shown ? text : MASK);
+  async function toggle(): Promise<void> {
+    const shown = button.textContent === "Show";
+    setText(value, shown ? await read() : MASK);
     setText(button, shown ? "Hide" : "Show");
     button.setAttribute("aria-label", `${shown ? "Hide" : "Show"} ${name}`);
   }

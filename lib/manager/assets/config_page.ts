@@ -137,6 +137,8 @@ function stateCard(frame: Frame) {
   const button = el("button", { type: "button", class: "button button--primary", onclick: () => void reload() }, "Reload the file");
   let busy = false;
   let drawn = "";
+  /** The reload that the result is of; "next": the one that the next status reports. */
+  let resultOf: string | null = null;
   const ages = createAges();
   return {
     node: el(
@@ -148,6 +150,10 @@ function stateCard(frame: Frame) {
     ),
     update({ status, now }: Known) {
       if (status === null) return;
+      const reloaded = status.last_reload?.at ?? "";
+      if (resultOf === "next") resultOf = reloaded;
+      // A later reload, as by a change of the file, may have had another outcome.
+      if (!busy && resultOf !== reloaded) replace(result);
       const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.last_change, status.counts, status.tests]);
       if (key !== drawn) {
         drawn = key;
@@ -176,6 +182,7 @@ function stateCard(frame: Frame) {
       () => false,
     );
     setBusy(false);
+    resultOf = "next";
     replace(result, outcome instanceof ApiError ? refusedNotice(outcome, isShownAbove) : reloadedNotice(outcome));
   }
 
@@ -248,8 +255,8 @@ function settingsCard(frame: Frame) {
 
   async function load(): Promise<void> {
     try {
-      const settings = await ask<Settings>("GET", "/gateway/config");
-      replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value)))));
+      const settings = await ask<Settings>("GET", "/gateway/config?secrets=masked");
+      replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame)))));
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) return frame.showError(error);
       replace(
@@ -261,7 +268,15 @@ function settingsCard(frame: Frame) {
   }
 }
 
-function settingValue(name: string, value: string): Child {
+function settingValue(name: string, value: string, frame: Frame): Child {
   if (value === "") return el("span", { class: "muted" }, "not set");
-  return name === "AdminPassword" && value !== MASK ? secretText(name, value) : el("span", { class: "mono" }, value);
+  if (value !== MASK) return el("span", { class: "mono" }, value);
+  return secretText(name, async () => {
+    try {
+      return (await ask<Settings>("GET", "/gateway/config"))[name] ?? "";
+    } catch (error) {
+      frame.showError(error);
+      return MASK;
+    }
+  });
 }

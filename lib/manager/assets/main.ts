@@ -59,7 +59,7 @@ let entry = "";
 /** Where the page is to be scrolled to once it is long enough; 0: it is there. */
 let scrollTarget = 0;
 /** Tells the other tabs of a login or a logout. */
-const tabs = new BroadcastChannel("edge-gateway session");
+const tabs = sessionChannel();
 
 const live = new LiveState({
   ask,
@@ -110,13 +110,23 @@ start();
 function start(): void {
   addEventListener("hashchange", show);
   document.addEventListener("visibilitychange", follow);
-  tabs.addEventListener("message", ({ data }) => (data === "in" ? onSignedIn() : onSignedOut("You have signed out in another tab.")));
+  tabs?.addEventListener("message", ({ data }) => (data === "in" ? onSignedIn() : onSignedOut("You have signed out in another tab.")));
   history.scrollRestoration = "manual";
   addEventListener("scroll", () => positions.set(entry, scrollY), { passive: true });
-  addEventListener("pagehide", () => history.replaceState({ ...history.state, scroll: scrollY }, ""));
+  // For a reload of this page, whose entry keeps its key.
+  addEventListener("pagehide", () => sessionStorage.setItem(entry, String(scrollY)));
   for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => (scrollTarget = 0), { passive: true });
   new ResizeObserver(scrollBack).observe(main);
   follow();
+}
+
+/** Null where the browser forbids it, as some do with cookies: the login page says so. */
+function sessionChannel(): BroadcastChannel | null {
+  try {
+    return new BroadcastChannel("edge-gateway session");
+  } catch {
+    return null;
+  }
 }
 
 /** Only a visible page asks, also one that was opened in the background. */
@@ -206,10 +216,10 @@ function showPage(name: string, segments: readonly string[]): void {
 
 /** Gives the history's entry a key, by which its scroll position is found again. */
 function enterHistory(): void {
-  const state = history.state as { readonly key?: string; readonly scroll?: number } | null;
+  const state = history.state as { readonly key?: string } | null;
   entry = state?.key ?? String(Math.random());
   if (state?.key === undefined) history.replaceState({ ...state, key: entry }, "");
-  scrollTarget = positions.get(entry) ?? state?.scroll ?? 0;
+  scrollTarget = positions.get(entry) ?? Number(sessionStorage.getItem(entry) ?? 0);
   scrollTo(0, 0);
 }
 
@@ -221,10 +231,12 @@ function scrollBack(): void {
 }
 
 function showLogin(): void {
+  // What the login page is scrolled to does not concern the page that it leads back to.
+  entry = "login";
   page = new LoginPage({
     notice,
     loggedIn() {
-      tabs.postMessage("in");
+      tabs?.postMessage("in");
       onSignedIn();
     },
   });
@@ -281,7 +293,7 @@ async function signOut(): Promise<void> {
     // Without a reply the session may still be open, and must not be shown as ended.
     if (!(error instanceof ApiError && error.status === 401)) return showMessage(`You are still signed in. ${sentence(error)}`, "bad");
   }
-  tabs.postMessage("out");
+  tabs?.postMessage("out");
   history.pushState(null, "", "#/login");
   onSignedOut("You have signed out.");
 }

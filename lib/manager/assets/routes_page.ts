@@ -89,8 +89,7 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
         make: (row) => textPart(() => methodsOf(row.route)),
       },
       { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: patternPart },
-      ...figureColumns(figuresOf),
-      clientErrorColumn(figuresOf),
+      ...figureColumns(figuresOf, clientErrorColumn(figuresOf)),
       {
         key: "limited",
         title: "Limited/s",

@@ -44,8 +44,7 @@ export const servicesPage: OpenPage = () => {
         sortBy: (row) => worstOf(health, row),
         make: (row) => upstreamsPart(row, () => health),
       },
-      ...figureColumns<ServiceConfig>(({ name }) => figures.service(name)),
-      clientErrorColumn(({ name }) => figures.service(name)),
+      ...figureColumns<ServiceConfig>(({ name }) => figures.service(name), clientErrorColumn(({ name }) => figures.service(name))),
     ],
   });
   return listPage({

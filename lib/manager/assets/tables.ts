@@ -315,8 +315,8 @@ export function fixedPart(...children: readonly Child[]): Part {
   return { node, refresh: () => undefined };
 }
 
-/** Columns for requests, errors, times and requests in flight. */
-export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null): readonly Column<Row>[] {
+/** Columns for requests, errors, times and requests in flight; `others` behind the errors. */
+export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null, ...others: readonly Column<Row>[]): readonly Column<Row>[] {
   const column = (key: string, title: string, sortBy: (figures: TryFigures) => number | null, text: (figures: TryFigures) => string): Column<Row> => ({
     key,
     title,
@@ -342,6 +342,7 @@ export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null): 
         };
       },
     },
+    ...others,
     { ...time("p50_ms", "p50"), drop: 1 },
     time("p95_ms", "p95"),
     { ...time("p99_ms", "p99"), drop: 2 },
