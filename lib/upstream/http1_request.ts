@@ -51,6 +51,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #isSent = false;
   #isWritten = false;
   #onDrain: (() => void) | null = null;
+  /** Parts of the request's body that wait for the end of this round. */
+  #small: Buffer[] | null = null;
+  #smallBytes = 0;
   #response: ResponseHead | null = null;
   /** The part of the response body that arrived before the reply was returned; a `LentBody` if a large body is complete. */
   #first: Buffer | LentBody | null = null;
@@ -183,9 +186,33 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     });
   }
 
+  /**
+   * Small pieces of one round of the event loop are sent as one: each costs a write of its own otherwise, several microseconds, and a client
+   * of HTTP/2 can send its body byte by byte in frames.
+   */
   write(chunk: Buffer): boolean {
+    if (this.#small === null) {
+      if (chunk.length >= SMALL_BYTES) return this.#put(chunk);
+      this.#small = [];
+      this.attempt.to.pool.writeBatch.add(() => this.#putSmall());
+    }
+    this.#small.push(chunk);
+    this.#smallBytes += chunk.length;
+    return this.#smallBytes < LENT_BYTES ? !this.#connection.socket.writableNeedDrain : this.#putSmall();
+  }
+
+  #putSmall(): boolean {
+    const small = this.#small;
+    // Another request may use the connection by now.
+    if (small === null || this.phase === "over") return true;
+    this.#small = null;
+    this.#smallBytes = 0;
+    return this.#put(small.length === 1 ? small[0]! : Buffer.concat(small));
+  }
+
+  #put(bytes: Buffer): boolean {
     const { socket } = this.#connection;
-    return this.#head.framing === "length" ? socket.write(chunk) : writeChunk(socket, chunk);
+    return this.#head.framing === "length" ? socket.write(bytes) : writeChunk(socket, bytes);
   }
 
   onceDrained(run: () => void): void {
@@ -193,6 +220,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   #endBody(): void {
+    this.#putSmall();
     if (this.#head.framing === "chunked") {
       let last: string;
       try {
@@ -370,4 +398,6 @@ const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a respons
 const NO_BYTES = Buffer.alloc(0);
 /** From this size on, a copy into separate memory costs more than a stream. */
 const LENT_BYTES = 16 * 1024;
+/** Smaller parts of a request's body wait for the end of the round. */
+const SMALL_BYTES = 1024;
 const NO_TRAILERS: readonly string[] = [];
