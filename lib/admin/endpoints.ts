@@ -197,7 +197,7 @@ export class Endpoints {
       case "accepted":
         return null;
       case "paused":
-        return problem(call, "rate_limited", { detail: "Too many failed logins from this address.", headers: retryAfter(outcome.retryMs) });
+        return problem(call, "rate_limited", { detail: TOO_MANY_FAILED[outcome.pause.because], headers: retryAfter(outcome.pause.ms) });
       case "overloaded":
         return problem(call, "overloaded", { detail: "Too many logins at once.", headers: retryAfter(1000) });
       case "wrong":
@@ -292,6 +292,11 @@ function whyForeign(cookie: string): string {
   const why = "the gateway was restarted, or another application on this host name uses a cookie of that name";
   return `The cookie “${cookie}” is no session of this gateway: ${why}. If it happens again, set ADMIN_COOKIE_NAME of the gateway to a name that nothing else uses.`;
 }
+
+const TOO_MANY_FAILED = {
+  address: "Too many failed logins from this address.",
+  all: "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait.",
+};
 
 function retryAfter(ms: number): HeaderList {
   return ["Retry-After", String(Math.ceil(ms / 1000))];

@@ -4,7 +4,7 @@
 import { MAX_POSTED_BYTES } from "../admin/reload_request.ts";
 import type { dryRunView } from "../admin/views.ts";
 import { readClientSettings } from "../config/settings.ts";
-import type { Change } from "../gateway/config_diff.ts";
+import { changeLine, type Change } from "../gateway/config_diff.ts";
 import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
@@ -94,6 +94,7 @@ function print(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode 
   throw unexpected(answer, "POST /gateway/reload", url);
 }
 
+/** Gateways before 0.3 send no fields. */
 function linesOf(changes: readonly (Partial<Change> | null)[]): string[] {
-  return changes.map((each) => `${String(each?.change).padEnd(9)}${String(each?.name)}`);
+  return changes.map((each) => changeLine({ change: String(each?.change), name: String(each?.name), fields: Array.isArray(each?.fields) ? each.fields.map(String) : [] }));
 }

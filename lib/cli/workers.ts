@@ -45,11 +45,11 @@ export function workerCount(asked: number | "auto", log: Log, { node, platform, 
 }
 
 /**
- * Under its permission model Node lets every worker read the working directory, as it has no script in its arguments. So with workers the
- * program moves to its own folder, which it may read anyhow. The result has the paths of the settings as they were before, absolute.
+ * Under its permission model Node lets every worker read the working directory, as it has no script in its arguments. So with workers, or
+ * with dry runs, which have a thread, the program moves to its own folder, which it may read anyhow. The result has the paths of the settings as they were before, absolute.
  */
 export function inOwnFolder(settings: Settings): Settings {
-  if (settings.workers === 1 || process.permission === undefined) return settings;
+  if ((settings.workers === 1 && settings.admin === null) || process.permission === undefined) return settings;
   const isPath = (name: string, value: unknown): value is string => name.endsWith("Path") && typeof value === "string";
   const absolute = <T extends object>(part: T) => Object.fromEntries(Object.entries(part).map(([name, value]) => [name, isPath(name, value) ? resolve(value) : value])) as T;
   const resolved = absolute({ ...settings, manager: settings.manager && absolute(settings.manager) });

@@ -25,6 +25,7 @@ const URL_TEXT = s.string({
   hint: "a redis:// or rediss:// URL",
   describe: "redis://user:password@host:port/database of the server; rediss:// for TLS.",
   secret: maskUrl,
+  references: "value",
 });
 
 /** No message repeats the text, which may contain a password. */
@@ -33,6 +34,8 @@ const REDIS_URL: s.Schema<RedisUrl, string> = {
   check(node, at, context) {
     const text = URL_TEXT.check(node, at, context);
     const url = text === s.INVALID ? s.INVALID : parseUrl(text);
+    // A random text in place of a value, see `Placeholders`.
+    if (typeof url === "string" && context.sources.placeholders?.isAt(at)) return s.INVALID;
     return typeof url === "string" ? s.report(context, at, node, url) : url;
   },
 };

@@ -1,9 +1,11 @@
 /**
  * Parts of the configuration schema that are used in several places: fields with defaults, and text formats.
  */
+import { METHODS } from "node:http";
 import { isIP } from "node:net";
 import { parseCidr } from "../base/cidr.ts";
 import { TOKEN } from "../base/http_grammar.ts";
+import { suggest } from "../base/suggest.ts";
 import * as s from "./schema.ts";
 
 export const DAY_MS = 86_400_000;
@@ -67,7 +69,10 @@ export const METHOD = s.string({
     if (USUAL_METHODS.has(text)) return undefined;
     if (!TOKEN.test(text)) return "";
     if (text !== text.toUpperCase()) return `methods are case-sensitive, write "${text.toUpperCase()}"`;
-    return text === "CONNECT" ? "CONNECT is not forwarded" : undefined;
+    if (text === "CONNECT") return "CONNECT is not forwarded";
+    if (METHODS.includes(text)) return undefined;
+    const meant = suggest(text, METHODS);
+    return `the servers refuse this method: ${meant === undefined ? `they know ${METHODS.join(", ")}` : `did you mean "${meant}"?`}`;
   },
 });
 

@@ -2,8 +2,8 @@
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { readRegularFile } from "../base/regular_file.ts";
 import { concealing } from "./concealment.ts";
 import { CONDITIONS } from "./conditions.ts";
 import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
@@ -174,7 +174,7 @@ export function readConfigFile(
   const refused = (message: string) => ({ ok: false as const, issues: [{ at: [], message, position: null }] });
   let text: Buffer;
   try {
-    text = readFileSync(file);
+    text = readRegularFile(file);
   } catch (error) {
     return refused(`cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`);
   }
@@ -210,7 +210,7 @@ function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
 }
 
 /** Each file is read once, so that one load sees one state of it. */
-function sourcesFor(source: ConfigSource, { environment, readFile = (path) => readFileSync(path), placeholders }: ReadOptions) {
+function sourcesFor(source: ConfigSource, { environment, readFile = readRegularFile, placeholders }: ReadOptions) {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
     const content = contents.get(path) ?? readFile(path);

@@ -359,10 +359,13 @@ function pluginSchema(kinds: readonly PluginKind[]): s.Schema<PluginInstance, Pl
       const [replaced, wrong] = [placeholders.count, context.issues.length];
       const checked = shapeOf(node).check(node, at, context);
       // Nobody can tell whether its configuration is valid: all but that is known of it.
-      const isOpen = checked === s.INVALID && context.issues.length === wrong;
+      // A kind may also report what it finds wrong with a text in place of a value.
+      const certain = context.issues.splice(wrong).filter((issue) => !placeholders.isAt(issue.at));
+      context.issues.push(...certain);
+      const isOpen = checked === s.INVALID && certain.length === 0;
       if (isOpen) placeholders.unknown.push([...at, "config"]);
       const instance = isOpen ? unknown.check(node, at, context) : checked;
-      if (instance !== s.INVALID && placeholders.count > replaced) placeholders.unsure.add(instance.config as object);
+      if (instance !== s.INVALID && placeholders.count > replaced && Object(instance.config) === instance.config) placeholders.unsure.add(instance.config as object);
       return instance;
     },
     show: (node) => shapeOf(node).show(node),

@@ -31,7 +31,12 @@ export class Placeholders implements PlaceholderSource {
 
   alternatives(written: string, at: Path, use: ReferenceUse, sources: Sources, root: JsonNode | undefined): Sources[] {
     const by = (substitute: (reference: string) => string) => ({ ...sources, substitute });
-    const given = (reference: string) => this.#values.get(reference)!;
+    const given = (reference: string) => {
+      const value = this.#values.get(reference)!;
+      // Warnings name the host of an address.
+      if (URL.canParse(value) && new URL(value).hostname !== "") sources.resolved?.set(new URL(value).host, reference).set(new URL(value).hostname, reference);
+      return value;
+    };
     const isKnown = this.isKnown(written, at, root);
     const hasValues = isKnown && use !== "secret" && referencesIn(written).every((reference) => this.#values.has(reference));
     if (hasValues && use === "value") return [by(given)];

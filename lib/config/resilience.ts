@@ -82,11 +82,11 @@ const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILU
 
 export const RETRIES = s.object(
   {
-    attempts: integer(0, 10, 2, "Tries beyond the first, each on another upstream."),
+    attempts: integer(0, 10, 2, "Tries beyond the first, each on another upstream; 0: none, not even if the connection is refused."),
     on: s.withDefault(RETRIED, ["connect", "reset", "timeout"]),
     per_try_ms: milliseconds(0, 0, "Longest time for one try up to the head of its response; 0: no limit"),
     budget_ratio: share(0, 0.2, "Retries are no more than this share of the requests."),
     max_replay_bytes: integer(0, 16_777_216, 65_536, "Longest body that is kept to be sent again."),
   },
-  { describe: "Sends failed requests to another upstream; off unless given." },
+  { describe: "Sends failed requests to another upstream; unless given, only if no connection could be opened, at once and to each upstream once." },
 );

@@ -1,8 +1,8 @@
 /**
  * The configuration in force: has it read, tested and compiled, and replaces it as a whole or not at all, in all threads of the program.
  */
-import { readFileSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import type { ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
@@ -14,6 +14,7 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
 import { ConfigError, ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
+import { countFault } from "./faults.ts";
 import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
@@ -79,7 +80,7 @@ export class Configuration {
   constructor(options: ConfigurationOptions, tools: ConfigurationTools, following: Following | null = null) {
     const bundle = following?.bundle;
     this.#tools = tools;
-    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : (path) => readFileSync(path));
+    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : readRegularFile);
     this.loadedAt = tools.clock.wall();
     this.#following = following;
     if (following !== null) this.#proven = Promise.resolve();
@@ -390,11 +391,10 @@ export class Configuration {
 
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
     logFault(this.#tools.log, call, error, link);
-    const { name, scope } = link;
-    const { key, id, level, service, route } = scope;
+    const { name, scope: { key, id, level, service, route } } = link;
+    countFault(this.#tools.metrics, name);
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
-    const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
-    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
+    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count: (this.pluginFaults.get(key)?.count ?? 0) + 1 });
   };
 }

@@ -2,8 +2,9 @@
  * Runs dry runs beside the traffic: in a thread, one at a time, within limits of time and memory.
  */
 import { once } from "node:events";
-import { Worker } from "node:worker_threads";
-import { Fault } from "../base/errors.ts";
+import { setTimeout as wait } from "node:timers/promises";
+import { Worker, type WorkerOptions } from "node:worker_threads";
+import { Fault, messageOf, missingPermission } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import type { Configuration } from "./configuration.ts";
 import { ON_DEMAND } from "./parts.ts";
@@ -14,17 +15,26 @@ import type { RecentRequests } from "./serve.ts";
 const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("./proof/dry_run_thread.js", import.meta.url);
 
 const MOST_WAITING = 4;
-const MOST_MS = 30_000;
-/** Together with the stack 512 MB. */
-const LIMITS = { maxOldGenerationSizeMb: 460, maxYoungGenerationSizeMb: 48, stackSizeMb: 4 };
+const MOST_ENDING_MS = 1000;
+
+/** Of one dry run. */
+export interface DryRunLimits {
+  readonly ms: number;
+  readonly megabytes: number;
+}
+
+const LIMITS: DryRunLimits = { ms: 30_000, megabytes: 512 };
 
 /** Of one gateway. */
 export class DryRuns {
   readonly #queue = createTaskQueue(1, MOST_WAITING);
   readonly #configuration: Configuration;
 
-  constructor(configuration: Configuration) {
+  readonly #limits: DryRunLimits;
+
+  constructor(configuration: Configuration, limits = LIMITS) {
     this.#configuration = configuration;
+    this.#limits = limits;
   }
 
   /**
@@ -47,19 +57,23 @@ export class DryRuns {
     const closed = this.#configuration.closing.signal;
     // Modules in force may read the environment. Where there are none, nothing in the thread has a variable.
     const hasModules = input.text === null || (input.inForce.files.size > 0 && usesModules(input));
-    const worker = new Worker(entry, { workerData: input, name: "dry run", resourceLimits: LIMITS, ...(!hasModules && { env: {} }) });
-    const limits = [closed, AbortSignal.timeout(MOST_MS)];
+    const { ms, megabytes } = this.#limits;
+    // Together with the stack.
+    const resourceLimits = { maxOldGenerationSizeMb: megabytes * 0.9, maxYoungGenerationSizeMb: megabytes * 0.09, stackSizeMb: 4 };
+    const worker = threadFor(entry, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
+    const over = AbortSignal.any([closed, AbortSignal.timeout(ms)]);
     try {
-      const [result] = (await Promise.race([once(worker, "message", { signal: AbortSignal.any(limits) }), ended(worker)])) as [DryRun];
+      const [result] = (await Promise.race([once(worker, "message", { signal: over }), ended(worker)])) as [DryRun];
       return result;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (closed.aborted) throw new Fault("overloaded", "The gateway has been closed.");
-      if (code === "ABORT_ERR") throw new Fault("overloaded", `The dry run needs more than ${MOST_MS / 1000} seconds. ${ELSEWHERE}`);
-      if (code === "ERR_WORKER_OUT_OF_MEMORY") throw new Fault("overloaded", `The dry run needs more than 512 MB. ${ELSEWHERE}`);
+      if (code === "ABORT_ERR") throw new Fault("overloaded", `The dry run needs more than ${ms / 1000} seconds. ${ELSEWHERE}`);
+      if (code === "ERR_WORKER_OUT_OF_MEMORY") throw new Fault("overloaded", `The dry run needs more than ${megabytes} MB. ${ELSEWHERE}`);
       throw error;
     } finally {
-      await worker.terminate();
+      // A thread within a call of the system ends only with it.
+      await Promise.race([worker.terminate(), wait(MOST_ENDING_MS, undefined, { ref: false })]);
     }
   }
 }
@@ -72,6 +86,15 @@ function inputOf({ options, snapshot, source }: Configuration, text: Buffer | nu
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";
+
+/** Node's permission model, or the system, may refuse a further thread. */
+function threadFor(entry: URL, options: WorkerOptions): Worker {
+  try {
+    return new Worker(entry, options);
+  } catch (error) {
+    throw new Fault("overloaded", `There is no thread for the dry run: ${missingPermission(error) ?? messageOf(error)}`);
+  }
+}
 
 async function ended(worker: Worker): Promise<never> {
   const [code] = (await once(worker, "exit")) as [number];

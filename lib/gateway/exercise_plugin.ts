@@ -6,7 +6,9 @@ import { destinationOf, Egress } from "../base/egress.ts";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import { verifyPassword } from "../base/password.ts";
+import { SharedCount } from "../base/shared_counts.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
+import { ALONE } from "../base/threads.ts";
 import { loadConfig } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import type { Infer, InputOf, Schema } from "../config/schema.ts";
@@ -169,6 +171,8 @@ function toolsFor(options: ExerciseOptions, { clock, lines, kept, ...dialling }:
       return kept.get(key) as T;
     },
     shared: () => null,
+    common: (_name, make) => make(),
+    count: (name) => new SharedCount(ALONE, name),
     verdicts: new SharedMemory(MOST_VERDICT_BYTES),
     client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings, ...dialling }) : { ask, close() {} }),
     verifiedClaims,

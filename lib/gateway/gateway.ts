@@ -370,6 +370,7 @@ export class Gateway {
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
     this.#runtime.activate();
+    this.#shutdown.answerForEntries();
     if (!isWorker(this.#runtime.threads)) this.#stats.start();
     try {
       this.#accessLog.start();

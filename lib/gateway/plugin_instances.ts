@@ -9,6 +9,7 @@ import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
 import { HttpClient, type Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
+import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
@@ -49,6 +50,8 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];
+  /** A text with the secrets of the configuration masked. */
+  readonly concealed: (text: string) => string;
   readonly egress: Egress;
   readonly inUse: InUse;
   readonly plan: MetricsPlan;
@@ -60,6 +63,8 @@ export interface PluginLink extends Link {
   readonly kind: AnyPlugin;
   /** Of guards: a digest that differs where their configuration does. */
   readonly identity: string;
+  /** See `Plugin`. */
+  readonly ownHeaders: readonly string[];
 }
 
 type Place = Pick<Scope, "level" | "service" | "route">;
@@ -77,7 +82,10 @@ export function createLinks(instances: readonly PluginInstance[], place: Place, 
     try {
       links.push(createLink(instance, nth, place, context));
     } catch (error) {
-      throw new Error(`plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`, { cause: error });
+      const message = `plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`;
+      // It may quote the configuration, and so may its cause.
+      const told = context.concealed(message);
+      throw new Error(told, told === message ? { cause: error } : {});
     }
   }
   return links;
@@ -105,6 +113,8 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
     ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts, secretParameters },
+    common: (what, make) => commonTo(name, what, make, runtime),
+    count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
@@ -120,7 +130,13 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
-  return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity };
+  return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
+}
+
+function commonTo<T>(kind: string, what: string, make: () => T, { common }: Runtime): T {
+  const key = `${kind}: ${what}`;
+  if (!common.has(key)) common.set(key, make());
+  return common.get(key) as T;
 }
 
 /** See `Tools.shared`; `key`: of the instance. */
@@ -157,6 +173,7 @@ export interface RouteChain {
   readonly handler: Handler;
   /** See `RouteName`. */
   readonly audience: string;
+  readonly ownHeaders: ReadonlySet<string> | undefined;
   readonly takesPreflights: boolean;
 }
 
@@ -164,11 +181,13 @@ export interface RouteChain {
 export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault }: PluginContext): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
+  const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
   try {
     return {
       handler: composeChain(links, innermost, runtime.clock, onFault),
       audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
+      ownHeaders: own.length === 0 ? undefined : new Set(own),
       takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
     };
   } catch (error) {

@@ -70,7 +70,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
+  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, concealed: loaded.concealed, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, context));
   return Object.freeze({
@@ -109,8 +109,8 @@ export function serviceName({ name, basePath }: Service): ServiceName {
   return { name, basePath: withoutFinalSlash(basePath) };
 }
 
-export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
-  return { service, route: { name, path, audience }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
+export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
+  return { service, route: { name, path, audience, ownHeaders }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
 export function entryOf<T>(service: Service, { path, methods, match }: Route, target: T): TableEntry<T> {

@@ -17,6 +17,7 @@ export class BodyReader {
   trailers: readonly string[] = NO_TRAILERS;
   /** Why the body is malformed; null while it is not. Nothing may be read after a fault. */
   fault: string | null = null;
+  readonly #forbidden: "refuse" | "drop";
   #state: State = "over";
   /** Bytes of the body or of the current chunk that have yet to arrive; Infinity: until the end of the connection. */
   #left = 0;
@@ -26,6 +27,11 @@ export class BodyReader {
   #extensionBytes = 0;
   #trailerBytes = 0;
   #fields: string[] = [];
+
+  /** `forbidden`: what happens to trailers about framing. Of a client they are an attack; an upstream's are dropped (RFC 9110 §6.5.1). */
+  constructor(forbidden: "refuse" | "drop" = "refuse") {
+    this.#forbidden = forbidden;
+  }
 
   get isOver(): boolean {
     return this.#state === "over";
@@ -169,8 +175,9 @@ export class BodyReader {
     const lower = name.toLowerCase();
     const value = trimmed(line, colon + 1, line.length - 2);
     // A reader that merges trailers into the header section would give the message another framing (RFC 9110 §6.5.1), or end its connection.
-    if (FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"))) return this.#refuse("a trailer is about the framing of its message or ends its connection");
-    this.#fields.push(name, value);
+    const isForbidden = FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"));
+    if (isForbidden && this.#forbidden === "refuse") return this.#refuse("a trailer is about the framing of its message or ends its connection");
+    if (!isForbidden) this.#fields.push(name, value);
     return end + 1;
   }
 

@@ -158,6 +158,8 @@ export class Metrics {
   readonly total = new Recent(this.steps);
   /** Requests for which no route was found, or looked for. */
   readonly unrouted = new RouteMeter(this.steps, this.total);
+  /** Faults of plugins, by kind; outside of requests by the name of their module. */
+  readonly pluginFaults = new Map<string, number>();
   #services: MetricsPlan["services"] = new Map();
   #plugins: MetricsPlan["plugins"] = new Map();
 

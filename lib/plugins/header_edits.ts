@@ -49,6 +49,11 @@ export function headerChanges(describe: string, values: "secret" | "open", refus
   });
 }
 
+/** All names that the changes mention. */
+export function changedNames({ remove = [], rename = {}, set = {}, add = {} }: HeaderChanges): string[] {
+  return [...remove, ...Object.entries(rename).flat(), ...Object.keys(set), ...Object.keys(add)];
+}
+
 function framingProblem(name: string): string | undefined {
   if (!TOKEN.test(name)) return "is not the name of a header";
   if (isHopByHop(name)) return "is a header of a single connection: the gateway itself sets it";

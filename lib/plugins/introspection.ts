@@ -54,6 +54,7 @@ export const introspection = definePlugin({
   schema,
   guards: true,
   identifies: true,
+  ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
   secretParameters: ({ tokenFrom }) => queryPlaces(tokenFrom),
   dials: { why: "introspection", urls: ({ url }) => [url] },
   create(config, tools) {

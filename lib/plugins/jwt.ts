@@ -105,6 +105,7 @@ export const jwt = definePlugin({
   schema: schema as Schema<Config>,
   guards: true,
   identifies: true,
+  ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
   secretParameters: ({ from }) => queryPlaces(from),
   dials: { why: "jwks", urls: ({ jwksUri }) => (jwksUri === undefined ? [] : [jwksUri]) },
   create(config, tools) {

@@ -40,6 +40,10 @@ export interface Tools {
    * 1 on, or differs from the size of the memory with this name: put what decides the size into the name.
    */
   shared(name: string, bytes: number): ArrayBufferLike | null;
+  /** What all instances of this kind share, of whatever configuration: the result of the first `make` with this name. For bounds of the process. */
+  common<T>(name: string, make: () => T): T;
+  /** A count over all instances of this kind in all workers. It must be asked for in `create`; what a dead worker held is given back. */
+  count(name: string): Count;
   /**
    * A cache for results that are expensive, such as verified signatures: one limit in bytes for all instances of a gateway. Use
    * `keep("verdicts", config, () => verdicts.part())`, so that its memory is released.
@@ -63,6 +67,13 @@ export interface Tools {
   readonly isTrial: boolean;
   /** Counts a result of the instance in the metric `edge_gateway_plugin_results_total`, label `result`. At most 32 different ones; others are "other". */
   tally(result: string): void;
+}
+
+export interface Count {
+  readonly total: number;
+  /** Counts `amount` more, by default one; false if that would be more than `most`. */
+  take(most: number, amount?: number): boolean;
+  give(amount?: number): void;
 }
 
 export interface KeptState {
@@ -95,6 +106,8 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
    * admitted clients get stored replies. A kind cannot both guard and store. Default: false.
    */
   readonly stores?: boolean;
+  /** The request headers that an instance with this configuration sets or removes: upstreams get none of them as trailers. Default: none. */
+  readonly ownHeaders?: (config: Infer<S>) => readonly string[];
   /** The query parameters in which an instance with this configuration looks for credentials. Default: none. */
   readonly secretParameters?: (config: Infer<S>) => readonly string[];
   /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */

@@ -13,6 +13,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Socket } from "node:net";
+import { entry } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
@@ -253,12 +254,12 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.readOn();
   }
 
-  readonly #readRest = (): void => {
+  readonly #readRest = entry("pipelined bytes", () => {
     const rest = this.#rest;
     if (this.#phase !== "idle" || rest === null) return;
     this.#rest = null;
     this.#read(rest);
-  };
+  });
 
   readonly #inform = (status: number, headers: HeaderList): void => {
     if (this.#phase !== "waiting") return;
@@ -266,8 +267,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     if (!this.#isContinued) this.#socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
     this.#isContinued = true;
   };
-
-  // Ending.
 
   giveUp(): void {
     this.#socket.destroy();

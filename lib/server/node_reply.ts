@@ -4,7 +4,8 @@
 import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import type { WriteBatch } from "../base/write_batch.ts";
+import { entry } from "../base/event_loop.ts";
+import type { WriteBatch } from "../base/event_loop.ts";
 import type { Call } from "../http/exchange.ts";
 import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
@@ -123,9 +124,9 @@ function sendHeadSoon(stream: Readable, response: ServerResponse): void {
   stream.once("data", () => {
     begun = true;
   });
-  process.nextTick(() => {
+  process.nextTick(entry("a head without a body", () => {
     if (!begun && !response.writableEnded && !response.destroyed) response.write(NOTHING);
-  });
+  }));
 }
 
 /** Sends the head by itself; `flushHeaders` would encode its Latin-1 bytes as UTF-8. */

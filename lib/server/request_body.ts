@@ -1,7 +1,7 @@
 /**
  * The body of a request while it arrives on a connection of our own codec, with back-pressure and within its limit.
  */
-import { Readable } from "node:stream";
+import { GuardedReadable } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -12,7 +12,7 @@ export interface BodySource {
   readOn(): void;
 }
 
-export class RequestBody extends Readable {
+export class RequestBody extends GuardedReadable {
   /** Complete once the body has ended. */
   trailers: HeaderList = NO_TRAILERS;
   /** Bytes that have arrived. */

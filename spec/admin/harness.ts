@@ -129,7 +129,7 @@ export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
   by: "admin",
   digest: "0123456789ab",
   outcome: "taken",
-  changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added" }],
+  changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added", fields: [] }],
 };
 
 export const TESTS: LastTests = {

@@ -13,8 +13,8 @@ import { pem } from "./pem.ts";
 
 const CREDENTIALS = { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" };
 
-async function gateway(environment: Record<string, string> = {}) {
-  const running = await runningProgram(oneService(9), [], { ...CREDENTIALS, ...environment });
+async function gateway(environment: Record<string, string> = {}, config = oneService(9)) {
+  const running = await runningProgram(config, [], { ...CREDENTIALS, ...environment });
   const url = String(running.started.admin);
   const reload = (words: readonly string[] = [], own: Record<string, string> = {}) =>
     program(["reload", ...words], { environment: { ...CREDENTIALS, ADMIN_URL: url, ...own } }).ended;
@@ -51,6 +51,16 @@ describe("edge-gateway reload", () => {
     const lines = ['added    service "s" / route "x"', "removed  global / plugin key_auth", 'altered  service "?[31m"', "configuration 0123456789ab is in force"];
     expect([code, stdout]).toEqual([0, `${lines.join("\n")}\n`]);
     expect(asked).toEqual(["POST /login", "POST /gateway/reload", "DELETE /logout"]);
+  });
+
+  it("names the fields that are another in an altered part", async () => {
+    const upstreams = ["a", "b"].map((group, i) => ({ host: "127.0.0.1", port: 9 + i, group }));
+    const config = (percent: number) => oneService(9, { upstreams, split: [{ group: "a", percent }] } as never);
+    const running = await gateway({}, config(10));
+    writeFileSync(running.file, JSON.stringify({ ...config(20), global: { limits: { max_headers: 50 } } }));
+    await running.says("configuration reloaded");
+    expect(logLines(running.stderr()).at(-1)).toMatchObject({ changes: ["altered  global (limits.max_headers)", 'altered  service "s" (split)'] });
+    expect((await running.reload()).stdout).toMatch(/\naltered  global \(limits\.max_headers\)\naltered  service "s" \(split\)\n/);
   });
 
   it("prints the last change and its time when the changed file has been reloaded already", async () => {

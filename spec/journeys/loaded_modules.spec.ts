@@ -27,7 +27,7 @@ const PARTS = {
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
-  proof: /^lib\/gateway\/(?:explain$|proof\/(?!config_warnings$|plugin_warnings$|redirect_loops$|route_warnings$|written$))/,
+  proof: /^lib\/gateway\/(?:explain$|proof\/(?!config_warnings$|plugin_warnings$|route_warnings$|written$))/,
   commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|diff|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
 

@@ -71,7 +71,15 @@ describe("the path of a request", () => {
 
 describe("secrets", () => {
   it("are never sent to a page that has not asked for them, and a copy of the configuration is as the gateway masks it", async () => {
-    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const config = shop((await upstream()).port);
+    const [service] = config.services;
+    // Names that sound harmless: only the schemas know that their values may be secret.
+    const plugins = [
+      { name: "request_headers", config: { set: { "X-Team": "under-the-mat 2" } } },
+      { name: "http_log", config: { http_endpoint: "http://127.0.0.1:9/under-the-mat/3" } },
+      { name: "jwt", config: { alg: "RS256", jwks_uri: "http://127.0.0.1:9/keys?apikey=under-the-mat" } },
+    ];
+    const { page, managerUrl } = await openOverview(browser, { ...config, services: [{ ...service!, plugins }] });
     await page.evaluate('(() => { const copied = (window.copied = []); Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => void copied.push(text) } }); })()');
     for (const hash of ["", "services/shop", "routes/shop/closed", "plugins", "config"]) {
       await page.goto(`${managerUrl}#/${hash}`);

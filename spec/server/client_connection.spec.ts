@@ -2,7 +2,7 @@
 import net, { type AddressInfo } from "node:net";
 import { getDefaultHighWaterMark, PassThrough, type Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";

@@ -8,8 +8,7 @@ import { proveRoutes } from "../../route/overlaps.ts";
 import type { DisplayedConfig } from "../displayed_config.ts";
 import { entryOf, type Loaded } from "../snapshot.ts";
 import type { ConfigWarning } from "../status.ts";
-import { isLoopback, ofPlugins } from "./plugin_warnings.ts";
-import { redirectLoops } from "./redirect_loops.ts";
+import { isLoopback, ofPlugins, redirectLoops } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
 import { destinations, written } from "./written.ts";
 

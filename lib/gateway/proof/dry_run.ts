@@ -179,7 +179,9 @@ function isOpen({ shown }: Loaded, { unknown, random }: Placeholders, test: Conf
   const isMet = ([root, i, list, j, ...rest]: Path): boolean => {
     if (root === "tests" || typeof root === "number") return test.at.every((step, depth) => [root, i][depth] === step);
     if (root === "global") return i === "plugins" || i === "trusted_proxies";
-    if (root !== "services" || services[i as number]?.name !== place.service) return false;
+    if (root !== "services") return false;
+    if (place.service === undefined) return true;
+    if (services[i as number]?.name !== place.service) return false;
     if (list !== "routes") return list === "plugins" || list === "upstreams";
     return rest.length > 0 && services[i as number]!.routes[j as number]?.name === place.route;
   };

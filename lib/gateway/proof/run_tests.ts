@@ -42,11 +42,11 @@ export interface RunOptions {
   readonly verify?: typeof verifyPassword;
   /** Ends the run: tests without a result fail. */
   readonly signal?: AbortSignal;
-  /** Whether a result does not count, as it may depend on what is not known. `place`: the route of the last request. Default: all count. */
+  /** Whether a result does not count, as it may depend on what is not known. `place`: the route of the last request; empty if it had no reply. Default: all count. */
   readonly isOpen?: (test: ConfigTest, place: Place, passed: boolean) => boolean;
 }
 
-export type Place = Pick<Outcome, "service" | "route">;
+export type Place = Partial<Pick<Outcome, "service" | "route">>;
 
 type Tested = Pick<Loaded, "config" | "kinds" | "tests" | "concealed">;
 
@@ -71,7 +71,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
       if (bench.slices.isOver) await bench.slices.next();
       const expected = displayed(chosen[i]!.expected, loaded.concealed);
       const test = { ...chosen[i]!, expected };
-      const place: { -readonly [K in keyof Place]: Place[K] } = { service: null, route: null };
+      const place: Place = {};
       const { found, differences, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
       if (isOpen(chosen[i]!, place, differences.length === 0)) {
         notRun++;

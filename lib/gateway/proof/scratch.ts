@@ -45,7 +45,7 @@ export function matchingTable({ config: { global, services }, kinds }: Tried): R
     const name = serviceName(service);
     const outer = takes(global) || takes(service);
     return service.routes.map((route) => {
-      return entryOf(service, route, targetOf(name, route, { handler: uncalled, audience: "", takesPreflights: outer || takes(route) }, meter));
+      return entryOf(service, route, targetOf(name, route, { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) }, meter));
     });
   });
   return compileTable(entries);
@@ -83,6 +83,8 @@ export class Scratch {
       tracer: null,
       gatewayName: tried.config.global.name,
       kinds: tried.kinds,
+      // Its callers conceal what they report.
+      concealed: (text) => text,
       egress: new Egress([]),
       onFault: () => {},
       standIns: {

@@ -2,6 +2,7 @@
  * Measures how long tests take by what they use themselves, so that a busy machine does not fail them.
  */
 import { performance } from "node:perf_hooks";
+import { entry } from "../../base/event_loop.ts";
 import { verifyPassword } from "../../base/password.ts";
 import { createTaskQueue } from "../../base/task_queue.ts";
 
@@ -55,7 +56,7 @@ export class TestTimes {
     this.#usage = usage;
     this.#last = usage();
     this.#tickMs = Math.min(TICK_MS, limits.maxTestMs, limits.maxTotalMs);
-    this.#timer = setInterval(() => this.#tick(), this.#tickMs);
+    this.#timer = setInterval(entry("the time of tests", () => this.#tick()), this.#tickMs);
   }
 
   /** Whether the time of all tests together is over. */

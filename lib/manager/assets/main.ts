@@ -112,7 +112,6 @@ function start(): void {
   document.addEventListener("visibilitychange", follow);
   tabs?.addEventListener("message", ({ data }) => (data === "in" ? onSignedIn() : onSignedOut("You have signed out in another tab.")));
   history.scrollRestoration = "manual";
-  addEventListener("scroll", () => positions.set(entry, scrollY), { passive: true });
   // For a reload of this page, whose entry keeps its key.
   addEventListener("pagehide", () => sessionStorage.setItem(entry, String(scrollY)));
   for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => (scrollTarget = 0), { passive: true });
@@ -178,6 +177,8 @@ function show(): void {
   if (session === "out" && target.page !== "login") return redirect(loginHash(location.hash));
   if (session === "in" && target.page === "login") return redirect(target.returnTo);
   if (session === "unknown") return;
+  // The page that is left is still there.
+  positions.set(entry, scrollY);
   page?.close?.();
   openMenu(false);
   if (session === "out") showLogin();

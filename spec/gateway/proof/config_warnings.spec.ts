@@ -70,6 +70,27 @@ describe("configWarnings", () => {
     expect(found({ headers: { "X-Token": "hunter2-hunter2" } })).toMatchObject([{ example: "GET http://localhost/a (x-token: ********)" }]);
   });
 
+  it.each(["$API_KEY", "$${API_KEY}", "{{ api_key }}", "<API_KEY>", "%API_KEY%", "changeme", "Change-Me"])("a secret that looks like a template is reported where it is, without its text: %s", (text) => {
+    const [warning, ...more] = warningsOf(configOf([["a", "/a", key(text, { id: "mine" })]]));
+    expect(more).toEqual([]);
+    expect(warning).toMatchObject({ code: "placeholder_secret", path: "services.s.routes.a.plugins.mine", service: "s", route: "a", at: ["services", 0, "routes", 0, "plugins", 0, "config", "key"] });
+    expect(warning!.message).toBe("The secret at services[0].routes[0].plugins[0].config.key looks like a template that nobody has filled in: it is used as it is written.");
+    expect(warning!.remedy).toContain('${env:NAME}');
+  });
+
+  it("a secret that looks like a template is reported once for each plugin, service and setting, and can be accepted", () => {
+    const keys = { name: "key_auth", config: { keys: [{ id: "a", key: "$A" }, { id: "b", key: "$B" }] } };
+    const counters = { store: "redis", url: "rediss://:$PASSWORD@10.0.0.1" };
+    const config = (accept_warnings: readonly string[]) => configOf([["a", "/a"]], { plugins: [keys], sticky: { secret: "<a secret of more than thirty-two characters>" } }, { plugins: [key("changeme")], counters, accept_warnings });
+    const found = ["placeholder_secret:global.plugins.key_auth", "placeholder_secret:services.s", "placeholder_secret:services.s.plugins.key_auth"];
+    expect(pathsOf(warningsOf(config([]))).sort()).toEqual(found);
+    expect(warningsOf(config(found))).toEqual([]);
+  });
+
+  it.each(["${env:KEY}", "k$1", "a<b>", "$", "{{", "changemenot", "p4$$w0rd"])("a secret that is a reference or like any other is not reported as a template: %s", (text) => {
+    expect(warningsOf(configOf([["a", "/a", key(text)]]))).toEqual([]);
+  });
+
   it("a route that no request reaches is named with those that take its requests, with one of these and with its place", () => {
     expect(warningsOf(configOf([["all", "/a/{x*}"], ["one", "/a/{y}"], ["more", "/a/{y}/{z*}"]]))).toEqual([
       {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, generateKeyPairSync } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -210,6 +210,40 @@ describe("a dry run", () => {
     expect(result).toMatchObject({ outcome: "accepted", issues: [], tests: { passed: 1, failed: 0, notRun: 3 } });
     expect(result.untested).toContain("were not run");
     expect(await gateway.dryRun(textOf(guarded("${env:HOME}")))).toMatchObject({ outcome: "accepted", tests: { passed: 0, failed: 0, notRun: 1 } });
+  });
+
+  it("accepts references in force whatever form their values need, and takes addresses and public keys as they are", async () => {
+    const strict = definePlugin({
+      name: "strict",
+      schema: schema.object({ code: { ...schema.string(), check: (node, at, context) => {
+        const text = schema.string().check(node, at, context);
+        return text === schema.INVALID || text.startsWith("c-") ? text : schema.report(context, at, node, "must start with c-");
+      } } }),
+      create({ code }) {
+        if (!code.startsWith("c-")) throw new Error("no code");
+        return (next) => next;
+      },
+    });
+    const publicKey = generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey.export({ type: "spki", format: "pem" });
+    const environment = { KEY: String(publicKey), CODE: "c-1", URL: "http://auth.internal/", REDIS: "rediss://:pw@r.internal:6379/0", HOST: "up.internal", HASH: "b".repeat(64) };
+    const at = (name: string, plugin: string, config: object): Routes[number] => ({ name, path: `/${name}`, plugins: [{ name: plugin, config } as never] });
+    const routes = [
+      at("jwt", "jwt", { alg: "RS256", public_key: "${env:KEY}", aud: "a" }),
+      at("code", "strict", { code: "${env:CODE}" }),
+      at("ask", "forward_auth", { url: "${env:URL}" }),
+      at("hash", "key_auth", { keys: [{ id: "a", key_sha256: "${env:HASH}" }] }),
+    ];
+    const ok = (name: string, more: object = {}) => ({ name, request: { url: `/a/${name}`, ...(name === "jwt" && { as: { jwt: { aud: "a", sub: "x" } } }) }, expect: { status: 200 }, ...more });
+    const tests = [ok("jwt"), ok("code"), ok("ask", { answers: [{ url: "${env:URL}", status: 200 }] }), ok("hash", { expect: { status: 401 } })];
+    const config = { ...oneService(9, { routes, upstreams: [{ host: "${env:HOST}", port: 80 }] }, { counters: { store: "redis", url: "${env:REDIS}" } }), tests };
+    const gateway = createGateway({ configFile: fileWith(config), environment, plugins: [strict], modules: await loadPluginModules(config, environment) });
+    onTestFinished(async () => void (await gateway.close(0)));
+    const [own, posted] = [await gateway.dryRun(), await gateway.dryRun(textOf(config))];
+    expect(own).toMatchObject({ outcome: "accepted", tests: { passed: 4, failed: 0, notRun: 0 }, warnings: [{ code: "plain_http_secret" }] });
+    expect(posted).toMatchObject({ outcome: "accepted", issues: [], tests: { passed: 3, failed: 0, notRun: 1 }, diff: own.diff, warnings: [{ code: "plain_http_secret" }] });
+    expect(JSON.stringify(posted)).not.toContain("auth.internal");
+    const wrong = { ...config, services: [{ ...config.services[0]!, routes: [at("code", "strict", { code: "${env:CODE}", more: 1 })] }], tests: [] };
+    expect((await gateway.dryRun(textOf(wrong))).issues).toEqual([expect.stringContaining("more  is not a known field")]);
   });
 
   it("loads no plugin module for a text, and loads those of the gateway's own file", async () => {
