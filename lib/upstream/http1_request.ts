@@ -57,9 +57,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   /** Nothing more can be written; an answer that arrived before is read first. */
   #writeError: NodeJS.ErrnoException | null = null;
   #onDrain: (() => void) | null = null;
-  /** Parts of the request's body that wait for the end of this round. */
-  #small: Buffer[] | null = null;
-  #smallBytes = 0;
   #response: ResponseHead | null = null;
   /** The part of the response body that arrived before the reply was returned; a `LentBody` if a large body is complete. */
   #first: Buffer | LentBody | null = null;
@@ -225,22 +222,20 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
    * of HTTP/2 can send its body byte by byte in frames.
    */
   write(chunk: Buffer): boolean {
-    if (this.#small === null) {
-      if (chunk.length >= SMALL_BYTES) return this.#put(chunk);
-      this.#small = [];
+    const { small, socket } = this.#connection;
+    if (small === null && chunk.length >= SMALL_BYTES) return this.#put(chunk);
+    if (small === null) {
+      this.#connection.small = [chunk];
       this.attempt.to.pool.writeBatch.add(() => this.#putSmall());
-    }
-    this.#small.push(chunk);
-    this.#smallBytes += chunk.length;
-    return this.#smallBytes < LENT_BYTES ? !this.#connection.socket.writableNeedDrain : this.#putSmall();
+    } else if (small.push(chunk) >= MAX_SMALL) return this.#putSmall();
+    return !socket.writableNeedDrain;
   }
 
   #putSmall(): boolean {
-    const small = this.#small;
+    const { small } = this.#connection;
     // Another request may use the connection by now.
     if (small === null || this.phase === "over") return true;
-    this.#small = null;
-    this.#smallBytes = 0;
+    this.#connection.small = null;
     return this.#put(small.length === 1 ? small[0]! : Buffer.concat(small));
   }
 
@@ -395,6 +390,7 @@ const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a respons
 const NO_BYTES = Buffer.alloc(0);
 /** From this size on, a copy into separate memory costs more than a stream. */
 const LENT_BYTES = 16 * 1024;
-/** Smaller parts of a request's body wait for the end of the round. */
+/** Smaller parts of a request's body wait for the end of the round, at most so many. */
 const SMALL_BYTES = 1024;
+const MAX_SMALL = 256;
 const NO_TRAILERS: readonly string[] = [];

