@@ -22,7 +22,6 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     const isTooSmall = known !== undefined && known.memory.byteLength < bytes;
     const shared = memory(nameOf(key), bytes, isTooSmall ? null : known?.memory);
     const table = (buffer: ArrayBufferLike) => new CallerTable(secret, { memory: buffer, shards, owner: threads.id });
-    // The main thread knows its former memory; a worker asks for it, as it may have started since.
     const isMain = (threads.place ?? -1) < 0;
     const words = new Int32Array(shared);
     if (isMain) words[FOLLOWS] = isTooSmall || known?.isSettled === false ? 1 : 0;
@@ -44,10 +43,7 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     adopt(memory: ReadonlyMap<string, ArrayBufferLike>): void {
       for (const [key, table] of all) if (table.prepared !== null && table.prepared.memory === memory.get(nameOf(key))) table.replace((threads.place ?? -1) >= 0);
     },
-    /**
-     * Forgets the limiters that no configuration asks for any more, once all their callers' windows have run out. Returns in how many
-     * milliseconds the next one may have; Infinity: there is none.
-     */
+    /** Forgets limiters that no configuration has once their windows have run out. Returns the milliseconds until the next one has, or Infinity. */
     retire(keysInUse: ReadonlySet<string>): number {
       const now = clock.now();
       let next = Infinity;
@@ -280,15 +276,13 @@ export class CallerTable {
   enter(name: string): Callers {
     hashName(name, this.#secret, this.#hash);
     const shard = this.#hash[1]! & (this.#shards.length - 1);
-    const callers = this.#shards[shard]!;
-    callers.enter(this.#hash);
-    if (callers.words[MOVED] === 0) return callers;
-    callers.leave();
-    return this.#enterMoved(shard);
+    this.#shards[shard]!.enter(this.#hash);
+    return this.#shards[shard]!.words[MOVED] === 0 ? this.#shards[shard]! : this.#enterMoved(shard);
   }
 
   /** Another thread already serves under the next configuration, which this one has prepared. */
   #enterMoved(shard: number): Callers {
+    this.#shards[shard]!.leave();
     const callers = (this.#shards[shard] = this.prepared?.shards[shard] ?? this.successors[shard]!);
     callers.enter(this.#hash);
     return callers;
