@@ -23,7 +23,8 @@ export const demo: RunCommand = async (given) => {
   const password = randomBytes(9).toString("base64url");
   const admin = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };
   const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
-  const environment = { LOG_FORMAT: "text", ...process.env, ...admin, ...ownManager };
+  // Its key is printed, so only this machine gets to it, unless LISTEN_HOST or --listen-host says otherwise.
+  const environment = { LOG_FORMAT: "text", LISTEN_HOST: "127.0.0.1", ...process.env, ...admin, ...ownManager };
   const read = accepted(readSettings(given.flags, environment, { terminal: process.stderr.isTTY === true }));
   const settings = { ...read, configPath: "(demo)" };
   const log = logFor(settings);

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { program } from "../support/process.ts";
+import { logLines, program } from "../support/process.ts";
 
 interface Heard {
   readonly status: number;
@@ -37,12 +37,22 @@ async function curl(line: string, jar: { cookie?: string }): Promise<Heard> {
 }
 
 async function running(environment: Record<string, string> = {}) {
-  const demo = program(["demo", "--http-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"], { environment });
+  const demo = program(["demo", "--http-port", "0", "--admin-port", "0", "--manager-port", "0"], { environment });
   const text = await demo.says("Ctrl-C ends the demo.\n", "stdout");
   return { demo, text, lines: text.split("\n").filter((line) => /curl /.test(line)) };
 }
 
 describe("edge-gateway demo", () => {
+  it("listens on loopback only, unless LISTEN_HOST says otherwise", async () => {
+    const listening = async (environment: Record<string, string>) => {
+      const { demo } = await running({ LOG_FORMAT: "json", ...environment });
+      const started = logLines(demo.stderr()).find(({ message }) => / started$/.test(String(message)))!;
+      return (started.http as string[]).map((url) => new URL(url).hostname);
+    };
+    expect(await listening({})).toEqual(["127.0.0.1"]);
+    expect(await listening({ LISTEN_HOST: "127.0.0.2" })).toEqual(["127.0.0.2"]);
+  });
+
   it("prints lines that each do what the text beside them says", async () => {
     const { lines } = await running();
     const jar = {};
