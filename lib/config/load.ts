@@ -58,6 +58,10 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly masked: () => Json;
       /** Conceals the values of references, and each literal secret, in a text that is shown. */
       readonly concealed: (text: string) => string;
+      /** Of the source; undefined: it is a value. */
+      readonly file: string | undefined;
+      /** Of the value at a path, or of what stands around it; null for a configuration that is a value. */
+      readonly positionOf: (at: Path) => ConfigIssue["position"];
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The files that it names, including plugin modules, in order. */
@@ -94,6 +98,8 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     ...{ ok: true, config, tests, testFiles, shown, digest, kinds },
     masked: () => (copy ??= masked(shown, secrets)),
     concealed: (text) => (conceal ??= concealing(new Map([...literals(root, secrets), ...sources.resolved])))(text),
+    file: "file" in source ? source.file : undefined,
+    positionOf: (at) => positionAt(root, at),
     files: [...files.values()],
   };
 }

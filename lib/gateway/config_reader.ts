@@ -40,8 +40,9 @@ export class ConfigError extends Error {
   /** The configuration file; undefined: it is a value. */
   readonly file: string | undefined;
 
-  constructor(issues: readonly ConfigIssue[], file: string | undefined) {
-    super(formatIssues(issues, file));
+  /** `cause`: what a plugin threw when it was created. */
+  constructor(issues: readonly ConfigIssue[], file: string | undefined, cause?: unknown) {
+    super(formatIssues(issues, file), cause === undefined ? {} : { cause });
     this.name = "ConfigError";
     this.issues = issues;
     this.file = file;

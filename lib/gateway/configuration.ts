@@ -15,6 +15,7 @@ import { changesBetween } from "./config_diff.ts";
 import { ConfigError, ConfigReader, fileOf, readNoFile, readPlainFile } from "./config_reader.ts";
 import type { ConfigText, ConfigurationOptions, ReadConfig } from "./config_reader.ts";
 import { ON_DEMAND } from "./parts.ts";
+import { PluginError } from "./plugin_error.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
 import { logFault } from "./serve.ts";
@@ -348,6 +349,8 @@ export class Configuration {
     this.isCompiling = true;
     try {
       return compile(loaded, { ...this.#tools, onFault: this.#onFault });
+    } catch (error) {
+      throw error instanceof PluginError ? new ConfigError([error.issueIn(loaded)], loaded.file, error.cause) : error;
     } finally {
       this.isCompiling = false;
     }

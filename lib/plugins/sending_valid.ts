@@ -10,7 +10,7 @@ import { isReply } from "./chain.ts";
 export function sendingValid(middleware: Middleware): Middleware {
   return (next) => {
     const handler = middleware(next);
-    // The chain names the plugin.
+    // Reported where plugins are created.
     if (typeof handler !== "function") return handler;
     return (exchange) => {
       const returned = handler(exchange);

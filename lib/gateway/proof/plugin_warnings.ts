@@ -2,7 +2,7 @@
  * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
  */
 import type { SampleRequest } from "../../route/sample_requests.ts";
-import { describePlace } from "../plugin_instances.ts";
+import { describePlace } from "../plugin_error.ts";
 import type { ConfigWarning } from "../status.ts";
 import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 
