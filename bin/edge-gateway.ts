@@ -1,4 +1,8 @@
 #!/usr/bin/env node
-import { main } from "../lib/cli/main.ts";
+import { ON_DEMAND } from "../lib/cli/commands.ts";
+import { handleEarlySignals } from "../lib/cli/early_signals.ts";
 
-process.exitCode = await main(process.argv.slice(2));
+const words = process.argv.slice(2);
+handleEarlySignals(words);
+const { main } = await ON_DEMAND.main();
+process.exitCode = await main(words);

@@ -203,6 +203,17 @@ describe("what an auditor has to trust", () => {
     expect(code.match(/\b(?:net|tls|http2|dns\.promises)\.(?:connect|lookup)\(|\bnew https?\.Agent|\.request\(/g)).toHaveLength(8);
   });
 
+  it("timers, ticks and turns of the event loop enter the gateway through `entry`, which reports what they throw", () => {
+    const own = sources.filter(({ path }) => !path.startsWith("lib/manager/assets/"));
+    const unguarded = ({ path, code }: { readonly path: string; readonly code: string }) => {
+      const calls = [...code.matchAll(/(?:(?<![\w.#])(?:setTimeout|setInterval|setImmediate|queueMicrotask)|process\.nextTick)\(([^,()]*)/g)];
+      const isEntry = (given: string) => ["entry", "resolve", "ignore"].includes(given) || [code, ...own.map((each) => each.code)].some((each) => new RegExp(`(?:const |readonly )${given.split(".").at(-1)!} = entry\\(`).test(each));
+      return calls.map(([, given]) => given!.trim()).filter((given) => !isEntry(given)).map((given) => `${path}: ${given}`);
+    };
+    expect(unguarded({ path: "x", code: "setTimeout(() => f(), 1); process.nextTick(this.#f, 2); setImmediate(entry(g)); socket.setTimeout(1);" })).toEqual(["x: ", "x: this.#f"]);
+    expect(own.flatMap(unguarded)).toEqual([]);
+  });
+
   it("every plugin kind that asks servers says which: tools.client opens no connection to others", () => {
     const asking = sources.filter(({ path, code }) => path.startsWith("lib/plugins/") && /\bclient\(\{/.test(code));
     const files = ["forward_auth", "http_log", "introspection", "jwt", "mirror"].map((name) => `lib/plugins/${name}.ts`);

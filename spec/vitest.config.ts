@@ -13,6 +13,7 @@ export default defineConfig({
   resolve: { alias: [{ find: /^edge-gateway$/, replacement: at("../lib/index.ts") }] },
   test: {
     globalSetup: ["spec/support/build.ts"],
+    setupFiles: ["spec/support/entry_faults.ts"],
     pool: "forks",
     // By default vitest leaves one processor to itself, which of two is half.
     maxWorkers: Math.max(2, availableParallelism()),

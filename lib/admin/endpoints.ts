@@ -2,9 +2,10 @@
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
 import type { Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { Fault, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
+import { compressed } from "../http/content_coding.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -13,10 +14,11 @@ import type { Inbound } from "../server/receive.ts";
 import { EventStreams } from "./events.ts";
 import { Login } from "./login.ts";
 import { readExplainRequest } from "./explain_request.ts";
+import { nowView, readNowQuestion } from "./now.ts";
 import { Sessions } from "./session.ts";
 import { readReloadRequest } from "./reload_request.ts";
-import { hasMetricsToken, json, NO_STORE, readiness, targetOf } from "./replies.ts";
-import { configView, dryRunView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource } from "./views.ts";
+import { hasMetricsToken, json, NO_STORE, queryOf, readiness, targetOf } from "./replies.ts";
+import { configView, dryRunView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource, type Secrets } from "./views.ts";
 
 export interface EndpointsOptions {
   readonly user: string;
@@ -25,6 +27,8 @@ export interface EndpointsOptions {
   /** Signs sessions; at least 32 bytes. Null: random, and sessions end with the process. */
   readonly jwtSecret: string | null;
   readonly sessionTtlS: number;
+  /** The name of the session cookie. */
+  readonly cookie: string;
   /** A bearer token that opens /metrics alone; null: there is none. */
   readonly metricsToken: string | null;
   /** Masks AdminPassword and every secret written in the configuration itself. */
@@ -68,24 +72,26 @@ export class Endpoints {
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
     const { source } = options;
-    const view = (shown: () => unknown): Methods => ({ GET: { access: "session", answer: () => json(200, shown()) } });
+    const view = (shown: (target: string) => unknown): Methods => ({ GET: { access: "session", answer: ({ target }) => json(200, shown(target)) } });
     const figures = (shown: () => unknown): Methods => ({
       GET: {
         access: "session",
-        answer: async () => {
+        answer: async ({ headers }) => {
           await source.refresh("counts");
-          return json(200, shown());
+          return compressed(json(200, shown()), headers);
         },
       },
     });
     this.#table = {
       "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
       "/logout": { DELETE: { access: "open", answer: (inbound) => this.#logOut(inbound) } },
-      "/gateway": view(() => gatewayView(source.proxyConfig(this.#secrets))),
-      "/gateway/config": view(() => configView(source.settings(), this.#secrets)),
+      "/gateway": { GET: { access: "session", answer: (inbound) => this.#config(inbound) } },
+      "/gateway/config": view((target) => configView(source.settings(), this.#secretsFor(target))),
       "/gateway/status": figures(() => statusView(source.status())),
       "/gateway/health": figures(() => healthView(source.health())),
       "/gateway/stats": figures(() => statsWithHistoryView(source.stats("all"))),
+      "/gateway/now": { GET: { access: "session", answer: (inbound) => this.#now(inbound) } },
+      "/gateway/plugins": { GET: { access: "session", answer: (inbound) => this.#routePlugins(inbound) } },
       "/gateway/tests": view(() => testsView(source.tests())),
       "/gateway/events": { GET: { access: "session", answer: (inbound) => this.#streamEvents(inbound) } },
       "/gateway/explain": { POST: { access: "session", answer: (inbound) => this.#explain(inbound) } },
@@ -140,14 +146,43 @@ export class Endpoints {
     const endpoint = methods[method === "HEAD" ? "GET" : method];
     if (endpoint === undefined) return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
     if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
-    // Every 401 names a scheme (RFC 9110 §15.5.2); for "Basic" browsers would open their own password dialog.
-    return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: SCRIPT_CHALLENGE });
+    const cookie = this.#sessions.foreignCookie(headers);
+    const challenge = scriptChallenge(this.#options.cookie);
+    if (cookie === null) return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: challenge });
+    return problem(call, "unauthenticated", { detail: whyForeign(cookie), headers: challenge, members: { cookie } });
+  }
+
+  /** `secrets=masked`: as with ADMIN_REDACT_SECRETS. */
+  #secretsFor(target: string): Secrets {
+    return queryOf(target).get("secrets") === "masked" ? "masked" : this.#secrets;
+  }
+
+  #config({ target, headers }: Inbound): Reply | Promise<Reply> {
+    const secrets = this.#secretsFor(target);
+    const reply = json(200, gatewayView(this.#options.source.proxyConfig(secrets)));
+    return secrets === "masked" ? compressed(reply, headers) : reply;
+  }
+
+  async #now({ call, target, headers }: Inbound): Promise<Reply> {
+    const question = readNowQuestion(target);
+    if (typeof question === "string") return problem(call, "request_invalid", { detail: question });
+    await this.#options.source.refresh("counts");
+    return compressed(json(200, nowView(this.#options.source, question)), headers);
+  }
+
+  async #routePlugins({ call, target }: Inbound): Promise<Reply> {
+    const query = queryOf(target);
+    const [service, route] = [query.get("service"), query.get("route")];
+    if (service === null || route === null) return problem(call, "request_invalid", { detail: 'Name a route: "?service=…&route=…".' });
+    const plugins = await this.#options.source.routePlugins(service, route);
+    if (plugins === null) return problem(call, "route_not_found", { detail: "The configuration in force has no such route." });
+    return json(200, { plugins });
   }
 
   async #logIn(inbound: Inbound): Promise<Reply> {
     // A script of a page (Fetch Metadata §2.1) shows its own password form.
     const isScript = headerValue(inbound.headers, "sec-fetch-dest") === "empty";
-    const refused = await this.#refuseLogin(inbound, isScript ? SCRIPT_CHALLENGE : BASIC_CHALLENGE);
+    const refused = await this.#refuseLogin(inbound, isScript ? scriptChallenge(this.#options.cookie) : BASIC_CHALLENGE);
     if (refused !== null) return refused;
     const { user, log } = this.#options;
     const { cookie, expiresAt } = this.#sessions.issue();
@@ -162,7 +197,7 @@ export class Endpoints {
       case "accepted":
         return null;
       case "paused":
-        return problem(call, "rate_limited", { detail: "Too many failed logins from this address.", headers: retryAfter(outcome.retryMs) });
+        return problem(call, "rate_limited", { detail: TOO_MANY_FAILED[outcome.pause.because], headers: retryAfter(outcome.pause.ms) });
       case "overloaded":
         return problem(call, "overloaded", { detail: "Too many logins at once.", headers: retryAfter(1000) });
       case "wrong":
@@ -209,7 +244,7 @@ export class Endpoints {
     const request = await readExplainRequest(inbound);
     if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
     await this.#options.source.refresh("counts");
-    return json(200, explanationView(await this.#options.source.explain(request, this.#secrets)));
+    return json(200, explanationView(await this.#options.source.explain(request, this.#secretsFor(inbound.target))));
   }
 
   async #reload(inbound: Inbound): Promise<Reply> {
@@ -218,7 +253,12 @@ export class Endpoints {
     if ("code" in request) return problem(call, request.code, { detail: request.detail });
     if (request.isDryRun) {
       this.#options.log.info("dry run of a reload requested by an administrator", { address: clientAddress, request_id: call.id });
-      return json(200, dryRunView(await this.#options.source.dryRun(request.text)));
+      try {
+        return json(200, dryRunView(await this.#options.source.dryRun(request.text)));
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });
+      }
     }
     this.#options.log.info("reload requested by an administrator", { address: clientAddress, request_id: call.id });
     const reloaded = await this.#options.source.reload();
@@ -229,6 +269,8 @@ export class Endpoints {
   }
 }
 
+/** Of a dry run that finds too many waiting. */
+const DRY_RUN_RETRY_MS = 5000;
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
 const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];
@@ -236,9 +278,25 @@ const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type"
 
 const REALM = "edge-gateway admin";
 const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];
-/** A scheme that browsers ignore: for "Basic" Chromium opens its own dialog even if a script sent the credentials. */
-const SCRIPT_CHALLENGE: HeaderList = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
+
+/**
+ * Every 401 names a scheme (RFC 9110 §15.5.2). Browsers ignore this one: for "Basic" Chromium opens its own dialog even if a script sent the
+ * credentials.
+ */
+function scriptChallenge(cookie: string): HeaderList {
+  return ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="${cookie}"`];
+}
+
+function whyForeign(cookie: string): string {
+  const why = "the gateway was restarted, or another application on this host name uses a cookie of that name";
+  return `The cookie “${cookie}” is no session of this gateway: ${why}. If it happens again, set ADMIN_COOKIE_NAME of the gateway to a name that nothing else uses.`;
+}
+
+const TOO_MANY_FAILED = {
+  address: "Too many failed logins from this address.",
+  all: "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait.",
+};
 
 function retryAfter(ms: number): HeaderList {
   return ["Retry-After", String(Math.ceil(ms / 1000))];

@@ -166,8 +166,8 @@ function event(name: string, value: object): string {
   return `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 }
 
-/** The text without the fields that always change. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
-function steady(text: string): string {
+/** The JSON text of a status or a health without the fields that always change. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
+export function steady(text: string): string {
   return text.replace(CHANGING, "");
 }
 

@@ -2,17 +2,17 @@
  * Verifies the administrator's HTTP Basic credentials (RFC 7617), and limits the rate of attempts.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import { callerAddress } from "../base/cidr.ts";
+import { callerAddress, networkOf } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import { sameText, verifyPassword } from "../base/password.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
-import { Throttle } from "./throttle.ts";
+import { Throttle, type Pause } from "./throttle.ts";
 
 export type LoginOutcome =
   /** "missing" includes other authentication schemes; it does not count as a guess. */
   | { readonly kind: "accepted" | "missing" | "wrong" | "overloaded" }
-  | { readonly kind: "paused"; readonly retryMs: number };
+  | { readonly kind: "paused"; readonly pause: Pause };
 
 export interface LoginOptions {
   readonly user: string;
@@ -51,7 +51,7 @@ export class Login {
     const address = callerAddress(clientAddress);
     const earlier = this.#pending.get(address);
     if (earlier !== undefined && this.#waiting >= MAX_WAITING) return { kind: "overloaded" };
-    const own = this.#attemptAfter(earlier, given, address);
+    const own = this.#attemptAfter(earlier, given, address, networkOf(clientAddress));
     this.#pending.set(address, own);
     try {
       return await own;
@@ -60,18 +60,18 @@ export class Login {
     }
   }
 
-  async #attemptAfter(earlier: Promise<unknown> | undefined, given: Credentials, address: string): Promise<LoginOutcome> {
+  async #attemptAfter(earlier: Promise<unknown> | undefined, given: Credentials, address: string, network: string): Promise<LoginOutcome> {
     if (earlier !== undefined) {
       this.#waiting++;
       await earlier.catch(() => {}).finally(() => this.#waiting--);
     }
-    const retryMs = this.#throttle.pausedFor(address);
-    if (retryMs > 0) return { kind: "paused", retryMs };
+    const pause = this.#throttle.pauseOf(address, network);
+    if (pause !== null) return { kind: "paused", pause };
     // Checked after the pause: a paused address must not learn whether its guess was right.
     const pair = createHmac("sha256", this.#secret).update(JSON.stringify([given.user, given.password])).digest();
     if (this.#accepted !== null && timingSafeEqual(pair, this.#accepted)) return { kind: "accepted" };
     if (!this.#queue.room) return { kind: "overloaded" };
-    const uncount = this.#throttle.begin(address);
+    const uncount = this.#throttle.begin(address, network);
     // Verified whatever the user name, so that the time taken does not show which of the two was wrong.
     const isUserRight = sameText(given.user, this.#options.user);
     const isPasswordRight = await this.#queue.take(() => this.#verify(given.password, this.#options.password));

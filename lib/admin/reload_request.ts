@@ -5,7 +5,7 @@ import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 
-/** Of a configuration in the body: room for some fifty thousand routes. */
+/** Of a configuration in the body. Its dry run also has to fit into the memory of its thread, see `gateway/dry_runs.ts`. */
 export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
 
 /** `text` is that of the body; null: there is none. */

@@ -19,6 +19,11 @@ export function json(status: number, value: unknown, headers: HeaderList = []): 
   return { status, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), ...headers], body };
 }
 
+/** The query of a target; empty without one. */
+export function queryOf(target: string): URLSearchParams {
+  return new URLSearchParams(target.slice(target.indexOf("?") + 1 || target.length));
+}
+
 /** Whether the Authorization header has this bearer token (RFC 6750 §2.1), compared in constant time. Null: there is none. */
 export function hasMetricsToken(headers: HeaderList, token: string | null): boolean {
   return token !== null && sameText(/^bearer +(\S+) *$/i.exec(headerValue(headers, "authorization") ?? "")?.[1] ?? "", token);

@@ -4,6 +4,7 @@
 import { createHmac, randomBytes } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { signJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
+import { SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../http/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 
@@ -14,20 +15,19 @@ export interface SessionOptions {
   /** Null: random, so sessions end with the process. Instances with the same secret, user and password share sessions, not revocations. */
   readonly jwtSecret: string | null;
   readonly sessionTtlS: number;
+  /** The name of the cookie. */
+  readonly cookie: string;
   readonly clock: Clock;
 }
 
 type SessionClaims = JwtClaims & { readonly sub: string; readonly jti: string; readonly iat: number; readonly exp: number };
 
-const COOKIE = "token";
 const BEARER = /^bearer +([\w.-]+) *$/i;
-const ISSUER = "edge-gateway";
-const AUDIENCE = "edge-gateway-admin";
 const MAX_REVOKED = 10_000;
 
 export class Sessions {
   /** The Set-Cookie header that removes the token from the client. */
-  readonly clearing = cookieOf("", 0);
+  readonly clearing: string;
   readonly #options: SessionOptions;
   readonly #maxRevoked: number;
   readonly #key: Buffer;
@@ -39,18 +39,19 @@ export class Sessions {
   constructor(options: SessionOptions, maxRevoked = MAX_REVOKED) {
     const { user, password, jwtSecret } = options;
     this.#options = options;
+    this.clearing = cookieOf(options.cookie, "", 0);
     this.#maxRevoked = maxRevoked;
     this.#key = createHmac("sha256", jwtSecret ?? randomBytes(32)).update(JSON.stringify([user, password])).digest();
   }
 
   /** A new session: the value of its Set-Cookie header, and its end in milliseconds since 1970. */
   issue(): { cookie: string; expiresAt: number } {
-    const { user, sessionTtlS, clock } = this.#options;
+    const { user, sessionTtlS, cookie, clock } = this.#options;
     const iat = Math.floor(clock.wall() / 1000);
     const exp = iat + sessionTtlS;
     const jti = randomBytes(16).toString("base64url");
-    const token = signJwt({ sub: user, iat, exp, jti, iss: ISSUER, aud: AUDIENCE }, this.#key);
-    return { cookie: cookieOf(token, sessionTtlS), expiresAt: exp * 1000 };
+    const token = signJwt({ sub: user, iat, exp, jti, iss: SESSION_ISSUER, aud: SESSION_AUDIENCE }, this.#key);
+    return { cookie: cookieOf(cookie, token, sessionTtlS), expiresAt: exp * 1000 };
   }
 
   /**
@@ -58,7 +59,17 @@ export class Sessions {
    * path, has set one, in an order that does not show which is ours (RFC 6265 §5.4).
    */
   hasCookie(headers: HeaderList): boolean {
-    return findCookie(headers, COOKIE, (value) => this.#claimsOf(unquoted(value))) !== null;
+    return findCookie(headers, this.#options.cookie, (value) => this.#claimsOf(unquoted(value))) !== null;
+  }
+
+  /** The name of the session cookie if the request has one that this gateway, since its start, has not issued; otherwise null. */
+  foreignCookie(headers: HeaderList): string | null {
+    const { cookie } = this.#options;
+    return findCookie(headers, cookie, (value) => {
+      if (value === "") return null;
+      const verdict = verifyJwt(unquoted(value), this.#key, { now: 0, issuer: SESSION_ISSUER, audience: SESSION_AUDIENCE });
+      return verdict.ok ? null : cookie;
+    });
   }
 
   /** Whether the Authorization header contains the token of a live session (RFC 6750). */
@@ -68,7 +79,7 @@ export class Sessions {
 
   /** Ends the sessions whose tokens are in the cookies. */
   revoke(headers: HeaderList): void {
-    findCookie(headers, COOKIE, (value) => {
+    findCookie(headers, this.#options.cookie, (value) => {
       const claims = this.#claimsOf(unquoted(value));
       if (claims !== null) this.#remember(claims);
       return null;
@@ -76,7 +87,7 @@ export class Sessions {
   }
 
   #claimsOf(token: string): SessionClaims | null {
-    const verdict = verifyJwt(token, this.#key, { now: this.#options.clock.wall(), issuer: ISSUER, audience: AUDIENCE });
+    const verdict = verifyJwt(token, this.#key, { now: this.#options.clock.wall(), issuer: SESSION_ISSUER, audience: SESSION_AUDIENCE });
     if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== this.#options.user) return null;
     return verdict.claims.iat <= this.#refusedUpTo || this.#revoked.has(verdict.claims.jti) ? null : verdict.claims;
   }
@@ -98,11 +109,6 @@ function isSession(claims: JwtClaims): claims is SessionClaims {
 }
 
 /** A cookie is replaced or removed only by one with the same attributes. */
-function cookieOf(token: string, maxAgeS: number): string {
-  return `${COOKIE}=${token}; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=${maxAgeS}`;
-}
-
-/** RFC 6265 §4.1.1 */
-function unquoted(value: string): string {
-  return value.replace(/^"(.*)"$/, "$1");
+function cookieOf(name: string, token: string, maxAgeS: number): string {
+  return `${name}=${token}; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=${maxAgeS}`;
 }

@@ -3,8 +3,8 @@
  */
 import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
-import type { Figures, GatewayStats, Point, StatsExtent, TryFigures } from "../observe/stats.ts";
-import type { Explanation, Question } from "../gateway/explain.ts";
+import type { Figures, GatewayStats, Point, StatsExtent, StatusCounts, TryFigures } from "../observe/stats.ts";
+import type { ExplainedPlugin, Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
 import type { DryRun } from "../gateway/proof/dry_run.ts";
 import { routeDiffView } from "../gateway/proof/route_diff.ts";
@@ -26,6 +26,8 @@ export interface AdminSource {
   /** The last run of the configuration's tests; null before the first one. */
   tests(): LastTests | null;
   explain(question: Question, secrets: Secrets): Promise<Explanation>;
+  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
+  routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null>;
   metrics(): Readable;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;
@@ -101,7 +103,7 @@ export function dryRunView({ outcome, issues, warnings, tests, untested, diff, r
     outcome,
     issues,
     warnings: warnings.map(warningView),
-    tests,
+    tests: tests === null ? null : { passed: tests.passed, failed: tests.failed, not_run: tests.notRun },
     untested,
     diff: diff === null ? null : routeDiffView(diff),
     requests: requests === null ? null : requestsView(requests),
@@ -131,15 +133,18 @@ function upstreamView({ id, host, port, weight, group, state, usable, since, unt
 }
 
 /** Without the history, as in the event "stats". */
-export function statsView({ at, windowS, total, services, point }: GatewayStats) {
+export function statsView({ at, windowS, total, unrouted, services, point }: GatewayStats) {
   return {
     at: moment(at),
     window_s: windowS,
     total: figuresView(total),
-    services: services.map(({ name, routes, upstreams }) => ({
+    unrouted: figuresView(unrouted),
+    services: services.map(({ name, total, routes, upstreams, groups }) => ({
       name,
+      total: figuresView(total),
       routes: routes.map((route) => ({ name: route.name, ...figuresView(route) })),
       upstreams: upstreams.map((upstream) => ({ id: upstream.id, ...tryFiguresView(upstream) })),
+      groups: groups.map((group) => ({ group: group.group, ...tryFiguresView(group) })),
     })),
     point: pointView(point),
   };
@@ -149,8 +154,9 @@ export function statsWithHistoryView(stats: GatewayStats) {
   return { ...statsView(stats), step_s: stats.stepS, history: stats.history.map(pointView) };
 }
 
-function figuresView({ limitedPerS, ...figures }: Figures) {
-  return { ...tryFiguresView(figures), limited_per_s: rounded(limitedPerS) };
+function figuresView({ limitedPerS, statusesPerS, ...figures }: Figures) {
+  const statuses: StatusCounts = Object.fromEntries(Object.entries(statusesPerS).map(([name, rate]) => [name, rounded(rate)]));
+  return { ...tryFiguresView(figures), limited_per_s: rounded(limitedPerS), statuses_per_s: statuses };
 }
 
 function tryFiguresView({ requestsPerS, errorsPerS, p50Ms, p95Ms, p99Ms, inFlight }: TryFigures) {
@@ -164,8 +170,8 @@ function tryFiguresView({ requestsPerS, errorsPerS, p50Ms, p95Ms, p99Ms, inFligh
   };
 }
 
-function pointView({ at, requests, errors, limited, p50Ms, p95Ms, p99Ms }: Point) {
-  return { at: moment(at), requests, errors, limited, p50_ms: p50Ms, p95_ms: p95Ms, p99_ms: p99Ms };
+function pointView({ at, requests, errors, limited, statuses, p50Ms, p95Ms, p99Ms }: Point) {
+  return { at: moment(at), requests, errors, limited, statuses, p50_ms: p50Ms, p95_ms: p95Ms, p99_ms: p99Ms };
 }
 
 /** Rounded to four decimals. */

@@ -97,6 +97,14 @@ export function callerAddress(text: string): string {
   return `${(a >>> 16).toString(16)}:${(a & 0xffff).toString(16)}:${(b >>> 16).toString(16)}:${(b & 0xffff).toString(16)}::/64`;
 }
 
+/** Names the network of a client: IPv4 by its /24, IPv6 by its /48, which is what one site has (RFC 6177). Other texts are returned as they are. */
+export function networkOf(text: string): string {
+  const address = parseAddress(text);
+  if (address === null) return text;
+  const [a, b, , d] = address.words;
+  return address.version === 4 ? `${d >>> 24}.${(d >>> 16) & 255}.${(d >>> 8) & 255}.0/24` : `${a.toString(16)}:${(b >>> 16).toString(16)}/48`;
+}
+
 /** Dotted decimal from `start` on as an unsigned 32-bit number, or -1. A leading zero is refused: some programs read 010 as 8. */
 function ipv4(text: string, start: number): number {
   let value = 0;

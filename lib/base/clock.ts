@@ -1,6 +1,7 @@
 /**
  * Time as an argument, so that specs can set it: a monotonic clock, the wall clock, timers, and one timer for many deadlines.
  */
+import { entry, reportEntryFault } from "./event_loop.ts";
 
 export interface Timer {
   cancel(): void;
@@ -24,12 +25,8 @@ export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
   after(ms, run) {
-    const handle = setTimeout(run, ms);
-    handle.unref();
-    return {
-      cancel: () => clearTimeout(handle),
-      restart: () => void handle.refresh(),
-    };
+    const handle = setTimeout(entry("a timer", run), ms).unref();
+    return { cancel: () => clearTimeout(handle), restart: () => void handle.refresh() };
   },
 };
 
@@ -86,11 +83,21 @@ export class DeadlineTimer {
     this.#looksAt = Infinity;
   }
 
+  /** Timers may fire a fraction of a millisecond early: entries that are not due yet are checked again. */
   #lookAt(moment: number, now: number): void {
     this.#timer?.cancel();
     this.#looksAt = moment;
-    // Timers may fire a fraction of a millisecond early: entries that are not due yet are checked again.
     this.#timer = this.#clock.after(Math.max(0, Math.ceil(moment - now)), () => this.#look());
+  }
+
+  /** A deadline that fails must not keep others from being noticed. */
+  #expire(watched: HasDeadline, now: number): void {
+    try {
+      watched.overdue(now);
+    } catch (error) {
+      this.remove(watched);
+      reportEntryFault(error, "a deadline");
+    }
   }
 
   #look(): void {
@@ -98,7 +105,7 @@ export class DeadlineTimer {
     this.#looksAt = Infinity;
     const now = this.#clock.now();
     // A callback may remove other entries.
-    for (const watched of [...this.#watched]) if (watched.place >= 0 && watched.dueAt <= now) watched.overdue(now);
+    for (const watched of [...this.#watched]) if (watched.place >= 0 && watched.dueAt <= now) this.#expire(watched, now);
     let first = Infinity;
     for (const { dueAt } of this.#watched) first = Math.min(first, dueAt);
     if (first !== Infinity && first < this.#looksAt) this.#lookAt(first, now);

@@ -9,6 +9,7 @@ import https from "node:https";
 import net, { type Socket, type TcpNetConnectOpts } from "node:net";
 import type { Duplex } from "node:stream";
 import tls, { type ConnectionOptions } from "node:tls";
+import { entry, guarded } from "./event_loop.ts";
 
 /** A server that the program may connect to. */
 export interface Destination {
@@ -46,7 +47,7 @@ export class Egress {
   dialer(to: Destination): Dial {
     this.check(to);
     const { host, port } = to;
-    return (options, secure) => (secure === null ? net.connect({ ...options, host, port }) : tls.connect({ ...secure, ...options, host, port }));
+    return (options, secure) => guarded(secure === null ? net.connect({ ...options, host, port }) : tls.connect({ ...secure, ...options, host, port }));
   }
 
   /** Keeps connections for `requestBy`, whose request fails for a destination that is not permitted. */
@@ -57,7 +58,7 @@ export class Egress {
       try {
         this.check({ host: String(to.host), port: Number(to.port), why });
       } catch (error) {
-        process.nextTick(done!, error);
+        process.nextTick(entry("a refused connection", done!), error);
         return undefined;
       }
       return connect(to, done);
@@ -76,17 +77,21 @@ export const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "h
 
 /** A request over the connections of an `Egress`. */
 export function requestBy(agent: Agent, options: Omit<RequestOptions, "agent">): ClientRequest {
-  return (agent instanceof https.Agent ? https : http).request({ ...options, agent });
+  return guardedRequest((agent instanceof https.Agent ? https : http).request({ ...options, agent }));
 }
 
 /** A request over a connection that is open, or over a stream that takes its place. */
 export function requestOver(connection: Duplex, options: RequestOptions): ClientRequest {
-  return http.request({ ...options, createConnection: () => connection });
+  return guardedRequest(http.request({ ...options, createConnection: () => connection }));
+}
+
+function guardedRequest(request: ClientRequest): ClientRequest {
+  return guarded(request).once("response", guarded);
 }
 
 /** HTTP/2 over a connection that is open. The address is for Node's defaults, which are not used: requests name their authority and scheme. */
 export function http2Over(connection: Duplex, options: ClientSessionOptions | SecureClientSessionOptions): ClientHttp2Session {
-  return http2.connect("http://upstream", { ...options, createConnection: () => connection });
+  return guarded(http2.connect("http://upstream", { ...options, createConnection: () => connection }));
 }
 
 /** All addresses of a host name by the system (getaddrinfo), without IPv6 addresses on a machine that has none. */

@@ -23,20 +23,20 @@ export class SharedCount {
     return sum;
   }
 
-  /** Counts one more; false if that would be more than `most`, 0 being no limit. */
-  take(most: number): boolean {
+  /** Counts `amount` more; false if that would be more than `most`, at most 2^30, 0 being no limit. */
+  take(most: number, amount = 1): boolean {
     for (;;) {
       // First its own, then the sum: of two workers that do this at the same time, at least one sees the other.
-      Atomics.add(this.#parts, this.#own, 1);
+      Atomics.add(this.#parts, this.#own, amount);
       if (most === 0 || this.total <= most) return true;
-      this.give();
+      this.give(amount);
       // Where several compete for the last one, the last to take its own back finds room and tries again.
-      if (this.total >= most) return false;
+      if (this.total + amount > most) return false;
     }
   }
 
-  give(): void {
-    Atomics.sub(this.#parts, this.#own, 1);
+  give(amount = 1): void {
+    Atomics.sub(this.#parts, this.#own, amount);
   }
 
   /** The worker at this place is dead. */

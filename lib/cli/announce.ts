@@ -22,11 +22,12 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const traces = tracing === null ? undefined : new URL(tracing.url).origin;
   if (logFormat === "json") {
     const listeners = { http, https: https.length === 0 ? httpsOff : https, admin, probes, manager, ...(traces !== undefined && { traces }) };
-    log.info(`edge-gateway ${version} started`, { config, digest, ...(signer !== undefined && { signed_by: signer }), ...gateway.counts, ...listeners, ...(workers > 1 && { workers }) });
+    log.info(`edge-gateway ${version} started`, { config, digest, ...(signer !== undefined && { signed_by: signer }), ...gateway.counts, ...(settings.tests === "skip" && { tests: "skipped" }), ...listeners, ...(workers > 1 && { workers }) });
   } else if (logLevel === "debug" || logLevel === "info") {
     const clients = { none: "", request: ", clients are asked for a certificate", require: ", clients need a certificate" }[clientAuth];
     const rows: [string, string][] = [
       ["config", `${config} (${describeCounts(gateway.counts)}), digest ${digest}`],
+      ["tests", settings.tests === "skip" ? "not run, neither now nor before reloads (--no-tests)" : ""],
       ["signed", signer === undefined ? "" : `by the key ${signer}`],
       ["http", http.join("  ")],
       ["https", https.length === 0 ? httpsOff : `${https.join("  ")} (HTTP/2 and HTTP/1.1${clients})`],

@@ -31,9 +31,10 @@ export function modulesOf(settings: Settings, parts: Parts, hasTests: boolean): 
   const ofRun: (() => Promise<unknown>)[] = [COMMANDS.run.load, ...(admin === null ? [] : [OF_RUN.admin]), ...(probe === null ? [] : [OF_RUN.probes])];
   ofRun.push(...(manager === null ? [] : [OF_RUN.manager]), ...(workers === 1 ? [] : [OF_RUN.workers]));
   // The admin interface answers questions by explanations and dry runs, which load what a posted text names.
-  const ofGateway: (() => Promise<unknown>)[] = [...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : []), ...(admin === null ? [] : [OF_GATEWAY.explain, OF_GATEWAY.dryRun, OF_GATEWAY.tests, ...OF_TEXTS])];
+  const ofGateway: (() => Promise<unknown>)[] = [...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : []), ...(admin === null ? [] : [OF_GATEWAY.explain, OF_GATEWAY.dryRuns, OF_GATEWAY.dryRun, OF_GATEWAY.tests, ...OF_TEXTS])];
   const found = new Map<string, AuditedModule>();
   visit(new URL(`bin/edge-gateway.${SUFFIX}`, PROGRAM), found);
+  if (admin !== null) visit(new URL(`gateway/proof/dry_run_thread.${SUFFIX}`, LIB), found);
   if (workers !== 1) visit(new URL(`cluster/worker.${SUFFIX}`, LIB), found);
   for (const load of ofRun) for (const name of literalImports(load)) visit(new URL(name, import.meta.url), found);
   for (const load of ofGateway) for (const name of literalImports(load)) visit(new URL(name, new URL("gateway/", LIB)), found);

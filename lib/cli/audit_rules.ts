@@ -22,7 +22,8 @@ export function permissionFlags({ audit, settings, watched }: Audited): string {
     known.has("--permission") ? "--permission" : "--experimental-permission",
     ...allow("read", [...program, ...files, ...audit.writes, ...folders]),
     ...allow("write", audit.writes),
-    ...(settings.workers === 1 ? [] : ["--allow-worker"]),
+    // Dry runs of the admin interface have a thread of their own.
+    ...(settings.workers === 1 && settings.admin === null ? [] : ["--allow-worker"]),
     // Since Node 25 the model covers connections, too.
     ...(known.has("--allow-net") ? ["--allow-net"] : []),
   ];
@@ -49,7 +50,7 @@ export function systemdUnit({ audit: { writes, listens, dials } }: Audited): str
     "# By edge-gateway audit --systemd; print it again when configuration or settings change.",
     "[Service]",
     "ProtectSystem=strict",
-    ...folders.map((folder) => `ReadWritePaths=${folder.replaceAll("%", "%%")}`),
+    ...folders.map((folder) => `ReadWritePaths=${unitWord(folder)}`),
     "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
     "SocketBindDeny=any",
     ...ports.map((port) => `SocketBindAllow=${port}`),
@@ -61,10 +62,18 @@ export function systemdUnit({ audit: { writes, listens, dials } }: Audited): str
   ]);
 }
 
+/** systemd.syntax(7): a word with white space, quotes or backslashes is quoted; "%" begins a specifier. */
+function unitWord(text: string): string {
+  const escaped = text.replaceAll("%", "%%");
+  return /[\s"'\\]/.test(text) ? `"${escaped.replace(/["\\]/g, "\\$&")}"` : escaped;
+}
+
 /** For pods with the label app: edge-gateway. Listeners on the loopback interface need no rule. */
 export function networkPolicy({ audit: { listens, dials } }: Audited): string {
   const open = listens.filter(({ host }) => !isLoopback(host));
-  const [probes, traffic] = [open.filter(({ why }) => why === "probes"), open.filter(({ why }) => why !== "probes")];
+  const probes = open.filter(({ why }) => why === "probes");
+  const operators = open.filter(({ why }) => why === "admin" || why === "manager");
+  const traffic = open.filter((each) => !probes.includes(each) && !operators.includes(each));
   const servers = new Map<string, Destination[]>();
   for (const dial of dials) if (dial.why !== "dns") servers.set(`${dial.host} ${dial.port}`, [...(servers.get(`${dial.host} ${dial.port}`) ?? []), dial]);
   const remote = [...servers.values()].filter(([first]) => !isLoopback(first!.host));
@@ -79,14 +88,17 @@ export function networkPolicy({ audit: { listens, dials } }: Audited): string {
     "  podSelector:",
     "    matchLabels: { app: edge-gateway }",
     "  policyTypes: [Ingress, Egress]",
-    traffic.length + probes.length === 0 ? "  ingress: []" : "  ingress:",
+    open.length === 0 ? "  ingress: []" : "  ingress:",
     ...(traffic.length === 0 ? [] : ["    - ports:", ...portsOf(traffic)]),
+    ...(operators.length === 0 ? [] : [OPERATORS, ...peers("from", ["podSelector: { matchLabels: { app: edge-gateway-operator } }"]), "      ports:", ...portsOf(operators)]),
     ...(probes.length === 0 ? [] : [...peers("from", [namespace("monitoring")]), "      ports:", ...portsOf(probes)]),
     remote.length === 0 && !hasNames ? "  egress: []" : "  egress:",
     ...(hasNames ? DNS : []),
     ...remote.flatMap(ruleOf),
   ]);
 }
+
+const OPERATORS = "    # Pods of this namespace with this label alone: change it to those that may operate the gateway.";
 
 function ruleOf(dials: readonly Destination[]): string[] {
   const { host, port } = dials[0]!;

@@ -11,6 +11,7 @@ import { formatPath, type Json } from "../config/json.ts";
 import type { Config } from "../config/model.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { SETTINGS, type Flags } from "../config/settings_table.ts";
+import { referencesIn } from "../config/references.ts";
 import { withSignatures } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
@@ -50,6 +51,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
   if (settings.tracing !== null) await modules.parts.loadPart("tracing");
+  if (settings.admin !== null) await modules.parts.loadPart("adminCookie");
   const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
   const read = reader.load(reader.source());
   const { config, kinds, tests, testFiles } = read.loaded;
@@ -144,8 +146,8 @@ function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
   const found: string[] = [];
   const visit = (written: Json, masked: Json, at: readonly (string | number)[]) => {
     if (typeof written === "string") {
-      const references = [...written.matchAll(/\$\{(env|file):([^}]*)\}/g)];
-      for (const [, kind, name = ""] of references) found.push(kind === "env" ? `env:${name}` : `file:${resolve(folder, name)}`);
+      const references = referencesIn(written);
+      for (const reference of references) found.push(reference.startsWith("${env:") ? reference.slice(2, -1) : `file:${resolve(folder, reference.slice(7, -1))}`);
       if (references.length === 0 && written !== masked) found.push(formatPath(at));
     } else if (written !== null && typeof written === "object") {
       for (const [key, value] of Object.entries(written)) visit(value as Json, (masked as Record<string, Json>)[key]!, [...at, Array.isArray(written) ? Number(key) : key]);

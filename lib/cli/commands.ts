@@ -155,4 +155,5 @@ export const ON_DEMAND = {
   manager: () => import("./manager.ts"),
   workers: () => import("../cluster/supervisor.ts"),
   help: () => import("./help.ts"),
+  main: () => import("./main.ts"),
 };

@@ -89,7 +89,7 @@ export function explanationText({ method, url }: Pick<Question, "method" | "url"
   const explanation = JSON.parse(JSON.stringify(raw), (_, value: unknown) => (typeof value === "string" ? withoutControls(value) : value)) as ExplanationJson;
   const { outcome, status, code, service, route, pattern, reasons, candidates, plugins, strategy, hash_on: on, sticky, forwarded, upstreams } = explanation;
   const isMatched = outcome === "matched";
-  const found = isMatched ? paint("good", `route "${route}" of service "${service}" (${pattern})`) : paint("bad", `${status} ${code}`);
+  const found = isMatched ? paint("good", `route "${route}" of service "${service}" (${pattern})`) : paint("bad", code === null ? `${status}` : `${status} ${code}`);
   // Other reasons are the verdicts of candidates.
   const own = reasons.filter((reason) => !candidates.some(({ verdict }) => reason.endsWith(` ${verdict}.`)));
   // An older gateway says neither.

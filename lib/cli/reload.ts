@@ -4,7 +4,7 @@
 import { MAX_POSTED_BYTES } from "../admin/reload_request.ts";
 import type { dryRunView } from "../admin/views.ts";
 import { readClientSettings } from "../config/settings.ts";
-import type { Change } from "../gateway/config_diff.ts";
+import { changeLine, type Change } from "../gateway/config_diff.ts";
 import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
@@ -43,13 +43,13 @@ type DryRunJson = ReturnType<typeof dryRunView>;
 
 /** `file`: the one that was sent; null: the gateway's own. */
 function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null, url: string): ExitCode {
-  if (status >= 400 && status < 500 && typeof json.detail === "string" && REFUSED_REQUESTS.has(String(json.code))) {
+  if (status >= 400 && typeof json.detail === "string" && REFUSED_REQUESTS.has(String(json.code))) {
     throw new Failure(withoutControls(`${url} refused the request: ${json.detail}`), 1);
   }
   if (status !== 200 || (json.outcome !== "accepted" && json.outcome !== "refused")) throw unexpected({ status, json, ...rest }, `POST ${DRY_RUN}`, url);
   const { outcome, issues, warnings, tests, untested, diff, requests } = json as unknown as DryRunJson;
   const name = file ?? "the gateway's configuration file";
-  const ran = tests === null ? [] : [`${tests.passed} of ${counted(tests.passed + tests.failed, "test")} passed`];
+  const ran = tests === null ? [] : [`${tests.passed} of ${counted(tests.passed + tests.failed + tests.not_run, "test")} passed${tests.not_run === 0 ? "" : `, ${tests.not_run} not run`}`];
   const facts = [...ran, ...(warnings.length === 0 ? [] : [counted(warnings.length, "warning")])];
   const lines = [
     ...issues.map((issue) => (file === null ? issue : issue.replace(POSTED_AT, file))),
@@ -57,13 +57,13 @@ function printDryRun({ status, json, ...rest }: AdminAnswer, file: string | null
     ...(untested === null ? [] : [untested]),
     ...(diff === null ? [] : diffLines(diff)),
     ...(requests === null ? [] : requestLines(requests)),
-    `${name} would be ${outcome}${untested === null || outcome === "refused" ? "" : " if its tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
+    `${name} would be ${outcome}${untested === null || outcome === "refused" ? "" : " if all tests pass"}${facts.length === 0 ? "" : ` (${facts.join("; ")})`}; nothing has been changed`,
   ];
   process[outcome === "accepted" ? "stdout" : "stderr"].write(printable(lines));
   return outcome === "accepted" ? 0 : 1;
 }
 
-const REFUSED_REQUESTS = new Set(["bad_request", "request_invalid", "body_too_large"]);
+const REFUSED_REQUESTS = new Set(["bad_request", "request_invalid", "body_too_large", "overloaded"]);
 /** The name that the gateway gives to a text that came without one. */
 const POSTED_AT = /^\S*\(posted\)/;
 
@@ -94,6 +94,7 @@ function print(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode 
   throw unexpected(answer, "POST /gateway/reload", url);
 }
 
+/** Gateways before 0.3 send no fields. */
 function linesOf(changes: readonly (Partial<Change> | null)[]): string[] {
-  return changes.map((each) => `${String(each?.change).padEnd(9)}${String(each?.name)}`);
+  return changes.map((each) => changeLine({ change: String(each?.change), name: String(each?.name), fields: Array.isArray(each?.fields) ? each.fields.map(String) : [] }));
 }

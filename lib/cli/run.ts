@@ -2,17 +2,19 @@
  * `edge-gateway run`: starts the gateway and the interfaces of the settings, reloads when files change or on a signal, and ends on a signal.
  */
 import { systemClock, waitAtMost } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { withSignatures } from "../config/signed.ts";
 import { watchFiles } from "../config/watch.ts";
-import type { Change } from "../gateway/config_diff.ts";
+import { changeLine, type Change } from "../gateway/config_diff.ts";
+import { answerForThread, countFault } from "../gateway/faults.ts";
 import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
 import type { RunCommand } from "./arguments.ts";
 import { accepted, type ExitCode } from "./failure.ts";
-import { drain, LINGER_MS, untilStopped } from "./shutdown.ts";
+import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { passedSockets } from "./socket_activation.ts";
 import { start, type Started } from "./start.ts";
 import { createTlsRenewal, tlsPaths } from "./tls_files.ts";
@@ -22,6 +24,11 @@ export const run: RunCommand = (given) => serve(inOwnFolder(accepted(readSetting
 
 async function serve(settings: Settings): Promise<ExitCode> {
   const log = logFor(settings);
+  const count = (module: string) => whenStarted(({ gateway }) => countFault(Gateway.partsOf(gateway).metrics, module))();
+  const stopAnswering = answerForThread(log, count, (error) => {
+    log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
+    process.exit(1);
+  });
   const sockets = passedSockets(process.env, process.pid, settings, log);
   const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
   const renew = createTlsRenewal(settings, log);
@@ -57,13 +64,13 @@ async function serve(settings: Settings): Promise<ExitCode> {
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
   const { configPath: configFile, configKeyPath } = settings;
-  const options = { configFile, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), sockets, accessLog: (lines: string) => output.write(lines) };
+  const options = { configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), sockets, accessLog: (lines: string) => output.write(lines) };
   const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin") }, log);
   try {
     const started = await starting;
     followFiles(started);
     // Signals are handled before the announcement, since readers of the announcement may send one.
-    const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
+    const stopped = untilStopped((signal) => drain(signal, started, settings, log), log, () => endAtOnce(started, log));
     announce(started, settings, log);
     const code = await stopped;
     await waitAtMost(output.close(), LINGER_MS);
@@ -71,6 +78,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   } finally {
     for (const watched of [reloading, tlsFiles, namedFiles]) watched.close();
     process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
+    stopAnswering();
   }
 }
 
@@ -98,7 +106,7 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
     const { signer } = Gateway.partsOf(gateway).configuration;
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
-    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(({ change, name }) => `${change.padEnd(8)} ${name}`);
+    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(changeLine);
     const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved again";
     log.info(message, { digest, by, ...counts, ...gateway.counts, ...(signer !== undefined && { signed_by: signer }), ...(changed && isJson && { changes: lines }) });
     if (!isJson) for (const line of lines) log.info(`  ${line}`);

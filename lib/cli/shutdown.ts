@@ -1,21 +1,28 @@
 /**
  * Waits for the signal that ends the program, SIGTERM, or SIGINT from a keyboard, and drains the gateway.
  */
+import { waitAtMost } from "../base/clock.ts";
+import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Gateway } from "../gateway/gateway.ts";
+import { Gateway } from "../gateway/gateway.ts";
+import { takeOverSignals } from "./early_signals.ts";
 import type { ExitCode } from "./failure.ts";
 
 /** Limit in milliseconds for work that may never end: a name lookup that hangs, output that is not read. */
 export const LINGER_MS = 500;
 
-/** Resolves with 0 when `end`, called at the first signal, has finished. A second signal ends the process at once, with 1. */
-export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log: Log): Promise<ExitCode> {
+/**
+ * Resolves with 0 when `end`, called at the first signal, has finished. A second signal ends the process at once, with 1, or by `kill`, which is
+ * for threads that Node would wait for.
+ */
+export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log: Log, kill: () => Promise<void> = async () => {}): Promise<ExitCode> {
   return new Promise((resolve, reject) => {
     let isStopping = false;
     const stop = async (signal: NodeJS.Signals) => {
       if (isStopping) {
         log.warn(`${signal} again: ending at once`);
+        await kill();
         process.exit(1);
       }
       isStopping = true;
@@ -25,6 +32,7 @@ export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log
       resolve(0);
     };
     const onSignal = (signal: NodeJS.Signals) => void stop(signal).catch(reject);
+    takeOverSignals();
     process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
   });
 }
@@ -46,11 +54,39 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, p
     log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
     await new Promise((resolve) => setTimeout(resolve, settings.preStopDelayS * 1000));
   }
+  const begunAt = performance.now();
   log.info(`${signal}: draining`, { in_flight: gateway.inFlight, grace_s: settings.shutdownGraceS });
   const outcome = await gateway.close(settings.shutdownGraceS * 1000);
   await admin?.close();
   await manager?.close(); // after the others, so that users can watch them drain
   await probes?.close(); // last: a supervisor has to be told "not ready" until the end
   if (outcome === "cut") log.warn("the grace period is over: requests still in flight were cut off");
-  setTimeout(() => process.exit(0), LINGER_MS).unref();
+  exitBy(begunAt + settings.shutdownGraceS * 1000, gateway, log);
+}
+
+/** Ends the process if something keeps it that cannot be ended, a name look-up until the moment `endsAt`. */
+function exitBy(endsAt: number, gateway: Gateway, log: Log): void {
+  const look = entry("the exit", () => {
+    const isLookingUp = process.getActiveResourcesInfo().includes("GetAddrInfoReqWrap");
+    if (isLookingUp && performance.now() < endsAt) return exitBy(endsAt, gateway, log);
+    if (isLookingUp || threadsOf(gateway) > 0) killItself(log);
+    process.exit(0);
+  });
+  setTimeout(look, LINGER_MS).unref();
+}
+
+/** The second signal: ends the workers, and the process where one of them does not end. */
+export async function endAtOnce({ gateway }: Pick<Drained, "gateway">, log: Log): Promise<void> {
+  await waitAtMost(Gateway.partsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(), LINGER_MS);
+  if (threadsOf(gateway) > 0) killItself(log);
+}
+
+function threadsOf(gateway: Gateway): number {
+  return Gateway.partsOf(gateway).configuration.followers?.alive ?? 0;
+}
+
+/** `process.exit` would wait for the call. */
+function killItself(log: Log): void {
+  log.error("the process is killed, since a call of a plugin or a name look-up does not end");
+  process.kill(process.pid, "SIGKILL");
 }

@@ -43,7 +43,7 @@ export interface Started {
   readonly workers: number;
 }
 
-export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "configKeyFile" | "accessLog"> {
+export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "configKeyFile" | "tests" | "accessLog"> {
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
@@ -55,12 +55,16 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { reload, sockets, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
+  const adminCookie = settings.admin?.cookie;
   if (tracing !== null) await modules.parts.loadPart("tracing");
+  if (adminCookie !== undefined) await modules.parts.loadPart("adminCookie");
   const supervisor = await openWorkers(settings, log);
-  const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) }, supervisor?.threads);
+  const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) }, supervisor?.threads);
+  const { configuration } = Gateway.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
-  await Gateway.partsOf(gateway).configuration.findWarnings();
+  await configuration.findWarnings();
   const tls = readTlsFiles(settings, log);
+  configuration.setHttps(tls !== null);
   const admin = await openAdmin(settings, { gateway, tls, reload, log });
   const probes = await openProbes(settings, gateway, log);
   let manager: Manager | null = null;
@@ -184,6 +188,7 @@ async function openAdmin(settings: Settings, { gateway, tls, reload, log }: Admi
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
         explain: (question, secrets) => gateway.explain(question, secrets),
+        routePlugins: (service, route) => gateway.routePlugins(service, route),
         tests: () => gateway.lastTests,
         metrics: () => gateway.metricsStream(),
         reload,

@@ -3,7 +3,7 @@
  */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
-import { open, readdir, type FileHandle } from "node:fs/promises";
+import { open, readdir, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { verifySignature } from "../base/signature.ts";
 import { whyUnreadable } from "../config/references.ts";
@@ -22,6 +22,7 @@ export const verify: RunCommand = async (given, own) => {
   refuseOtherFlags(given, own);
   const [folder] = given.operands;
   const { key } = given.flags;
+  if (folder !== undefined && (await isFile(folder))) throw new Failure(`${folder} (DIR) is a file, and verify checks the folder of a release: ${FOR_FILES}`, 2);
   if (folder === undefined || typeof key !== "string") throw new Failure("verify needs a folder and a public key: edge-gateway verify DIR --key public.pem", 2);
   const keys = readNamedFile(key, "--key", "public key").toString("latin1");
   const names = await readdir(folder).catch((error: unknown) => {
@@ -46,6 +47,13 @@ export const verify: RunCommand = async (given, own) => {
   process.stdout.write(printable([...listed, `${counted(sums.size, "file")} as signed with the key whose SHA-256 is ${verified.signer.fingerprint}`]));
   return 0;
 };
+
+/** What checks the signature of a configuration. */
+const FOR_FILES = "for a signed configuration use edge-gateway validate FILE --config-key public.pem";
+
+function isFile(path: string): Promise<boolean> {
+  return stat(path).then((found) => !found.isDirectory(), () => false);
+}
 
 function failure(problems: readonly string[], exitCode: 1 | 2): Failure {
   return new Failure(problems.map(withoutControls).join("\nedge-gateway: "), exitCode);

@@ -22,12 +22,12 @@ export interface Machine {
 }
 
 /** Null: this thread serves the requests. Rejects with a `Failure` where there cannot be as many workers as the settings ask for. */
-export async function openWorkers({ workers, logLevel, logFormat, tracing }: Settings, log: Log): Promise<Supervisor | null> {
+export async function openWorkers({ workers, logLevel, logFormat, tracing, admin }: Settings, log: Log): Promise<Supervisor | null> {
   const count = workerCount(workers, log, { node: process.versions.node, platform: process.platform, cores: availableParallelism() });
   if (count === 1) return null;
   const { Supervisor } = await ON_DEMAND.workers();
   const write = (line: string) => void process.stderr.write(line);
-  return new Supervisor({ count, log: { level: logLevel, format: logFormat }, tracing, logger: log, write });
+  return new Supervisor({ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null, logger: log, write });
 }
 
 export function workerCount(asked: number | "auto", log: Log, { node, platform, cores }: Machine): number {
@@ -45,11 +45,11 @@ export function workerCount(asked: number | "auto", log: Log, { node, platform, 
 }
 
 /**
- * Under its permission model Node lets every worker read the working directory, as it has no script in its arguments. So with workers the
- * program moves to its own folder, which it may read anyhow. The result has the paths of the settings as they were before, absolute.
+ * Under its permission model Node lets every worker read the working directory, as it has no script in its arguments. So with workers, or
+ * with dry runs, which have a thread, the program moves to its own folder, which it may read anyhow. The result has the paths of the settings as they were before, absolute.
  */
 export function inOwnFolder(settings: Settings): Settings {
-  if (settings.workers === 1 || process.permission === undefined) return settings;
+  if ((settings.workers === 1 && settings.admin === null) || process.permission === undefined) return settings;
   const isPath = (name: string, value: unknown): value is string => name.endsWith("Path") && typeof value === "string";
   const absolute = <T extends object>(part: T) => Object.fromEntries(Object.entries(part).map(([name, value]) => [name, isPath(name, value) ? resolve(value) : value])) as T;
   const resolved = absolute({ ...settings, manager: settings.manager && absolute(settings.manager) });

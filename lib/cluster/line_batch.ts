@@ -1,6 +1,7 @@
 /**
  * Collects lines of the access log, so that a message carries many of them.
  */
+import { entry } from "../base/event_loop.ts";
 
 /** Lines wait this long for others, or until this many characters have arrived. */
 const HOLD_MS = 50;
@@ -18,7 +19,7 @@ export class LineBatch {
   add(lines: string): void {
     this.#held += lines;
     if (this.#held.length >= BATCH_CHARACTERS) this.flush();
-    else this.#timer ??= setTimeout(() => this.flush(), HOLD_MS);
+    else this.#timer ??= setTimeout(entry("lines of the access log", () => this.flush()), HOLD_MS);
   }
 
   flush(): void {

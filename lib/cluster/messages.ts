@@ -4,6 +4,7 @@
 import type { LogFormat, LogLevel } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
+import { ConfigError } from "../gateway/config_error.ts";
 import type { WorkerReport } from "../gateway/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamFailures } from "../upstream/shared_health.ts";
@@ -66,6 +67,8 @@ export interface Address {
 export interface WorkerSettings {
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly tracing: TracingSettings | null;
+  /** See `GatewayOptions`; null without an admin interface. */
+  readonly adminCookie: string | null;
 }
 
 /** `workerData` of a worker. */
@@ -89,3 +92,9 @@ export const beatsOf = (place: number) => 1 + place;
 export const waitingLinesOf = (place: number, count: number) => 1 + count + place;
 /** How often a worker counts a beat, and how often the main thread looks. In milliseconds. */
 export const BEAT_MS = 1_000;
+
+/** The error of a worker that cannot use a configuration. */
+export function refusal(place: number, reason: string): ConfigError {
+  const issues = reason.trimEnd().split("\n").map((line) => ({ at: [], message: `worker ${place}: ${line}`, position: null }));
+  return new ConfigError(issues, undefined);
+}

@@ -3,24 +3,26 @@
  * certificates and its end.
  */
 import { randomBytes } from "node:crypto";
-import { once } from "node:events";
-import { createServer } from "node:net";
+import type { Server } from "node:net";
 import { Worker } from "node:worker_threads";
 import { waitAtMost } from "../base/clock.ts";
+import { entry, guarded } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
-import { ConfigError } from "../gateway/config_reader.ts";
 import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
-import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Address, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type Address, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
 const MAIN = 1;
 /** Looks without a new beat after which a worker hangs. The looks are counted, and not the time: a process that was stopped hangs as a whole. */
 const MOST_SILENT_LOOKS = 10;
+/** Further looks after which a worker that hangs in a native call, where nothing can end it, is replaced all the same. */
+const MOST_HANGING_LOOKS = 3;
 /** Looks until a new worker has to serve. */
 const MOST_START_LOOKS = 60;
 /** After so many looks a worker that ends is replaced at once again. */
@@ -29,8 +31,10 @@ const STEADY_LOOKS = 60;
 const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
 /** A worker that is busy for longer is left out of a report. In milliseconds. */
 const MOST_COLLECTING_MS = 500;
+/** How long a worker that is terminated may take. In milliseconds. */
+const LAST_MS = 500;
 /** How long a worker may take after its grace. In milliseconds. */
-const MOST_CLOSING_MS = 5_000;
+const MOST_CLOSING_MS = 3_000;
 
 /** The worker that has a place among the others, and those it replaced. */
 interface Place {
@@ -39,7 +43,7 @@ interface Place {
   /** See `Threads.id`. */
   id: number;
   /** "asked": to listen. */
-  state: "none" | "starting" | "compiled" | "asked" | "serving";
+  state: "none" | "starting" | "compiled" | "asked" | "serving" | "hanging";
   /** Why the worker is about to end, if that is known. */
   reason: string | null;
   /** How often the main thread has looked at this worker, in all and since its last beat. */
@@ -62,7 +66,7 @@ interface Answer {
   readonly reject: (error: Error) => void;
 }
 
-export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing"> {
+export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie"> {
   /** How many workers; at least 2. */
   readonly count: number;
   readonly logger: Log;
@@ -91,6 +95,10 @@ export class Supervisor implements Followers {
   /** Called once a worker has ended or is about to listen. */
   #onChanges: (() => void)[] = [];
   #timers: NodeJS.Timeout[] = [];
+  /** See `takePort`. */
+  readonly #names: (Server | null)[] = [];
+  /** Hang in a native call, and have been replaced. */
+  readonly #lost = new Set<Worker>();
   /** How many workers were replaced. */
   restarts = 0;
 
@@ -118,7 +126,7 @@ export class Supervisor implements Followers {
     configuration.followers = this;
     Atomics.store(this.#words, VERSION, configuration.bundle.version);
     // This interval keeps the program running while no worker does.
-    this.#timers = [setInterval(() => this.#look(), BEAT_MS), setInterval(() => this.#renewTicketKey(), TICKET_KEY_MS)];
+    this.#timers = [setInterval(entry("a look at the workers", () => this.#look()), BEAT_MS), setInterval(entry("a ticket key", () => this.#renewTicketKey()), TICKET_KEY_MS)];
     try {
       await new Promise<void>((resolve, reject) => {
         this.#start = { served: resolve, failed: reject };
@@ -197,14 +205,25 @@ export class Supervisor implements Followers {
     this.#isClosing = true;
     for (const { respawn } of this.#places) if (respawn !== null) clearTimeout(respawn);
     for (const place of this.#places) if (!takesRequests(place)) void place.worker?.terminate();
-    const late = setTimeout(() => this.#terminateAll(), graceMs + MOST_CLOSING_MS);
+    const late = setTimeout(entry("the end of the workers", () => this.#terminateAll()), graceMs + MOST_CLOSING_MS);
     const begunAt = performance.now();
     await waitAtMost(this.#stopAccepting(lingerOf(graceMs)), lingerOf(graceMs));
     this.#broadcast({ type: "close", graceMs: Math.max(0, graceMs - (performance.now() - begunAt)) });
-    if (this.#places.some(({ worker }) => worker !== null)) await new Promise<void>((resolve) => (this.#onAllEnded = both(this.#onAllEnded, resolve)));
+    const ended = new Promise<void>((resolve) => (this.#onAllEnded = both(this.#onAllEnded, resolve)));
+    // A native call of a plugin cannot be ended: the process ends with it.
+    if (this.#places.some(({ worker }) => worker !== null)) await waitAtMost(ended, graceMs + MOST_CLOSING_MS + LAST_MS);
     clearTimeout(late);
     for (const timer of this.#timers) clearInterval(timer);
-    return this.#places.some(({ outcome }) => outcome === "cut") ? "cut" : "drained";
+    for (const name of this.#names) name?.close();
+    return this.#places.some(({ outcome, worker }) => outcome === "cut" || worker !== null) ? "cut" : "drained";
+  }
+
+  get alive(): number {
+    return this.#lost.size + this.#places.filter(({ worker }) => worker !== null).length;
+  }
+
+  async terminate(): Promise<void> {
+    await Promise.all(this.#places.map(({ worker }) => worker?.terminate()));
   }
 
   /**
@@ -224,10 +243,10 @@ export class Supervisor implements Followers {
   }
 
   #spawn(place: Place): void {
-    const { count, log, tracing } = this.#options;
+    const { count, log, tracing, adminCookie } = this.#options;
     const { index } = place;
     const start: WorkerStart = {
-      ...{ id: ++this.#lastId, place: index, count, log, tracing, bundle: this.#parts!.configuration.bundle, words: this.#words },
+      ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, bundle: this.#parts!.configuration.bundle, words: this.#words },
       ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey },
     };
     Object.assign(place, { id: start.id, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
@@ -238,11 +257,11 @@ export class Supervisor implements Followers {
     } catch (error) {
       // The system may refuse a further thread. Others serve on.
       place.reason = messageOf(error);
-      return void setImmediate(() => this.#ended(place, 1));
+      return void setImmediate(entry("a worker that does not start", () => this.#ended(place, 1)));
     }
-    worker.on("message", (posted: Partial<Posted> | null | undefined) => posted?.edgeGateway !== undefined && this.#receive(place, posted.edgeGateway));
+    guarded(worker).on("message", (posted: Partial<Posted> | null | undefined) => posted?.edgeGateway !== undefined && this.#receive(place, posted.edgeGateway));
     worker.on("error", (error) => (place.reason ??= messageOf(error, "stack")));
-    worker.on("exit", (code) => this.#ended(place, code));
+    worker.on("exit", (code) => void (this.#lost.delete(worker) || this.#ended(place, code)));
   }
 
   #receive(place: Place, message: ToMain): void {
@@ -263,7 +282,7 @@ export class Supervisor implements Followers {
       case "prepared":
         return this.#answerOf(place, message.version)?.resolve("prepared");
       case "refused":
-        return this.#answerOf(place, message.version)?.reject(refusal(place, message.reason));
+        return this.#answerOf(place, message.version)?.reject(refusal(place.index, message.reason));
       case "log":
         Atomics.sub(this.#words, waitingLinesOf(place.index, this.#places.length), 1);
         return this.#options.write(message.line);
@@ -285,7 +304,7 @@ export class Supervisor implements Followers {
   #listenTogether(failed: (error: Error) => void): void {
     if (this.#places.some(({ state }) => state !== "compiled")) return;
     const listen = () => this.#places.forEach((place) => place.state === "compiled" && this.#listen(place));
-    Promise.all(this.#addresses.map(takenAlone)).then(listen).catch(failed);
+    Promise.all(this.#addresses.map(async (address) => this.#names.push(await takePort(address)))).then(listen).catch(failed);
   }
 
   #listen(place: Place): void {
@@ -329,7 +348,7 @@ export class Supervisor implements Followers {
     this.#options.logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
     this.restarts++;
     if (pauseMs === 0) this.#spawn(place);
-    else place.respawn = setTimeout(() => this.#spawn(place), pauseMs);
+    else place.respawn = setTimeout(entry("the start of a worker", () => this.#spawn(place)), pauseMs);
   }
 
   /** Ends workers that hang. */
@@ -340,8 +359,19 @@ export class Supervisor implements Followers {
       place.looks++;
       place.silentLooks = beats === place.beats ? place.silentLooks + 1 : 0;
       place.beats = beats;
-      if (place.state === "serving" && place.silentLooks >= MOST_SILENT_LOOKS) place.reason = "it does not answer: it gave no sign of life for 10 seconds";
-      else if (place.state !== "serving" && place.looks >= MOST_START_LOOKS) place.reason = "it did not start within 60 seconds";
+      if (place.state === "hanging") {
+        if (place.silentLooks >= MOST_SILENT_LOOKS + MOST_HANGING_LOOKS) {
+          // Its connections, and new ones that reach it, hang until the call returns.
+          this.#lost.add(place.worker);
+          this.#ended(place, 1);
+        }
+        continue;
+      }
+      if (place.state === "serving" && place.silentLooks >= MOST_SILENT_LOOKS) {
+        place.reason = "it does not answer: it gave no sign of life for 10 seconds";
+        place.state = "hanging";
+        this.#options.logger.error("a worker hangs and is being ended", { worker: place.index });
+      } else if (place.state !== "serving" && place.looks >= MOST_START_LOOKS) place.reason = "it did not start within 60 seconds";
       else continue;
       void place.worker.terminate();
     }
@@ -355,19 +385,6 @@ export class Supervisor implements Followers {
 
 /** `worker.ts`, or `worker.js` in the built package. */
 const ENTRY = new URL(`./worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
-
-function refusal({ index }: Place, reason: string): ConfigError {
-  const issues = reason.trimEnd().split("\n").map((line) => ({ at: [], message: `worker ${index}: ${line}`, position: null }));
-  return new ConfigError(issues, undefined);
-}
-
-/** Takes a port and gives it back; rejects if another program listens there, even if it would share the port. */
-async function takenAlone({ host, port }: Address): Promise<void> {
-  const server = createServer();
-  server.listen({ host, port, ipv6Only: host.includes(":") });
-  await once(server, "listening");
-  server.close();
-}
 
 /** Whether the worker listens, or is about to. */
 function takesRequests({ state }: Place): boolean {

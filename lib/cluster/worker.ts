@@ -2,9 +2,11 @@
  * A worker: the thread that serves requests. Does what the main thread asks by message, and reads no file.
  */
 import { parentPort, workerData } from "node:worker_threads";
+import { entry } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
-import { createLog } from "../base/log.ts";
+import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
+import { answerForThread, countFault } from "../gateway/faults.ts";
 import { Gateway } from "../gateway/gateway.ts";
 import { PluginModules } from "../gateway/plugin_modules.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -19,13 +21,14 @@ const send = (message: ToMain) => port.postMessage({ edgeGateway: message } sati
 
 const logLines = new LogLines(words, waitingLinesOf(place, count), (line) => send({ type: "log", line }));
 const accessLines = new LineBatch((lines) => send({ type: "access", lines }));
-setInterval(() => Atomics.add(words, beatsOf(place), 1), BEAT_MS).unref();
+setInterval(entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)), BEAT_MS).unref();
 
 /** What the threads share under the configuration that was received last. */
 let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
 let isCreated = false;
-const gateway = await create(received(start.bundle)).catch(fail);
+answerForThread(threadLog(), (module) => isCreated && countFault(Gateway.partsOf(gateway).metrics, module), (error) => fail(error, "stack"));
+const gateway = await create(received(start.bundle)).catch((error) => fail(error));
 const { accessLog, configuration, listener, reports, runtime } = Gateway.partsOf(gateway);
 listener.useTicketKey(asBuffer(start.ticketKey));
 runtime.failures.send = (failures) => send({ type: "failures", failures });
@@ -41,26 +44,30 @@ let queue = Promise.resolve();
 port.on("message", (message: ToWorker) => {
   // The steps of a reload may take long, and the main thread waits for reports.
   if (message.type === "report") return report(message.extent);
-  queue = queue.then(() => obey(message)).catch(fail);
+  queue = queue.then(() => obey(message)).catch((error) => fail(error));
 });
 
 async function create(bundle: Bundle): Promise<Gateway> {
   const modules = new PluginModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   if (start.tracing !== null) await modules.parts.loadPart("tracing");
+  if (start.adminCookie !== null) await modules.parts.loadPart("adminCookie");
   // The main thread compiles the same, and logs it.
-  const write = (line: string) => {
-    if (isCreated && !configuration.isCompiling) logLines.add(line, log);
-  };
-  const log = createLog({ ...start.log, write });
+  const log = threadLog(() => isCreated && !configuration.isCompiling);
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };
   const options = {
     ...{ modules, environment: bundle.environment, log },
     ...(tracing && { tracing }),
+    ...(start.adminCookie !== null && { adminCookie: start.adminCookie }),
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
   return new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
+}
+
+function threadLog(isWritten = () => true): Log {
+  const log: Log = createLog({ ...start.log, write: (line) => void (isWritten() && logLines.add(line, log)) });
+  return log;
 }
 
 function sharedMemory(name: string): ArrayBufferLike {
@@ -123,8 +130,8 @@ function end(outcome: "drained" | "cut"): void {
   process.exit(0);
 }
 
-function fail(error: unknown): never {
-  send({ type: "failed", reason: messageOf(error) });
+function fail(error: unknown, form: "message" | "stack" = "message"): never {
+  send({ type: "failed", reason: messageOf(error, form) });
   process.exit(1);
 }
 

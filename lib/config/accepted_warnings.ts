@@ -12,12 +12,15 @@ export const ACCEPTABLE_WARNINGS = [
   "token_for_anyone",
   "guard_fails_open",
   "plain_http_secret",
+  "placeholder_secret",
   "limit_by_any_header",
+  "redirect_loop",
 ] as const;
 
 export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];
 
 const ACCEPTED = s.string({
+  references: "none",
   hint: 'a code and a path, like "guard_bypassed:services.shop.routes.items"',
   check(text) {
     const [code = "", path] = text.split(/:(.*)/s);

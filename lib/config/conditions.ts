@@ -21,7 +21,7 @@ const TRUE: s.Schema<true, true> = define({
 
 /** An exact text, a pattern, null: absent, true: present with any value. */
 function condition(hint: string, fits: (text: string) => boolean, alphabet?: string) {
-  return s.anyOf([s.string({ hint, check: (text) => (fits(text) ? undefined : ""), secret: masked }), matches(alphabet), NULL, TRUE]);
+  return s.anyOf([s.string({ hint, check: (text) => (fits(text) ? undefined : ""), secret: masked, references: "none" }), matches(alphabet, "none"), NULL, TRUE]);
 }
 
 /** Messages repeat no value; where the configuration is displayed, those are masked whose names say that they are secret. */

@@ -25,6 +25,7 @@ const URL_TEXT = s.string({
   hint: "a redis:// or rediss:// URL",
   describe: "redis://user:password@host:port/database of the server; rediss:// for TLS.",
   secret: maskUrl,
+  references: "value",
 });
 
 /** No message repeats the text, which may contain a password. */
@@ -33,6 +34,8 @@ const REDIS_URL: s.Schema<RedisUrl, string> = {
   check(node, at, context) {
     const text = URL_TEXT.check(node, at, context);
     const url = text === s.INVALID ? s.INVALID : parseUrl(text);
+    // A random text in place of a value, see `Placeholders`.
+    if (typeof url === "string" && context.sources.placeholders?.isAt(at)) return s.INVALID;
     return typeof url === "string" ? s.report(context, at, node, url) : url;
   },
 };
@@ -89,7 +92,7 @@ export function countersSchema<T extends s.AnySchema>(tls: T) {
       timeout_ms: integer(1, 60_000, 50, "Longest wait for a decision, in milliseconds."),
       on_error: s.withDefault(s.oneOf(["local", "allow", "deny"], { describe: "Without an answer: count in memory, admit, or refuse with 503." }), "local"),
       prefix: s.withDefault(
-        s.string({ max: 100, pattern: /^[!-z|~]*$/, hint: "at most 100 printable ASCII characters without spaces and braces", describe: "Start of all keys." }),
+        s.string({ references: "none", max: 100, pattern: /^[!-z|~]*$/, hint: "at most 100 printable ASCII characters without spaces and braces", describe: "Start of all keys." }),
         "edge-gateway:",
       ),
     },

@@ -23,11 +23,12 @@ export const SECRET = { secret: (text: string) => text } as const;
 export const NULL: s.Schema<null, null> = define({ expects: "null", kinds: ["null"], check: () => null, jsonSchema: () => ({ type: "null" }) });
 
 /** Of texts of these characters, by default of all: a pattern that matches none of them is an error. */
-export function matches(alphabet?: string): s.Schema<Matches, Matches> {
+export function matches(alphabet?: string, references?: "none"): s.Schema<Matches, Matches> {
   return {
     ...s.object({
       matches: s.string({
         hint: "a regular expression without lookaround and back references",
+        ...(references && { references }),
         describe: "A regular expression that has to match somewhere in the text.",
         check(source) {
           const compiled = linearPattern(source);

@@ -1,9 +1,11 @@
 /**
  * Parts of the configuration schema that are used in several places: fields with defaults, and text formats.
  */
+import { METHODS } from "node:http";
 import { isIP } from "node:net";
 import { parseCidr } from "../base/cidr.ts";
 import { TOKEN } from "../base/http_grammar.ts";
+import { suggest } from "../base/suggest.ts";
 import * as s from "./schema.ts";
 
 export const DAY_MS = 86_400_000;
@@ -32,6 +34,7 @@ export function milliseconds(min: number, fallback: number, describe: string) {
 
 /** Names appear in logs, metrics and on the terminal. */
 export const NAME = s.string({
+  references: "none",
   min: 1,
   max: 200,
   hint: "a name of 1–200 characters without control characters",
@@ -40,6 +43,7 @@ export const NAME = s.string({
 
 /** Appears in `WWW-Authenticate: Key realm="…"`. */
 export const GATEWAY_NAME = s.string({
+  references: "none",
   min: 1,
   max: 200,
   pattern: /^[ !#-[\]-~]+$/,
@@ -52,23 +56,28 @@ export const PATH = pathSchema("Path below the service's base_path. {name} match
 
 function pathSchema(describe: string) {
   const check = (text: string) => (text.startsWith("/") ? undefined : `write "/${text}"`);
-  return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check });
+  return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check, references: "none" });
 }
 
 /** A fast path for large configurations. */
 const USUAL_METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 export const METHOD = s.string({
+  references: "none",
   hint: "an HTTP method in upper case",
   check(text) {
     if (USUAL_METHODS.has(text)) return undefined;
     if (!TOKEN.test(text)) return "";
     if (text !== text.toUpperCase()) return `methods are case-sensitive, write "${text.toUpperCase()}"`;
-    return text === "CONNECT" ? "CONNECT is not forwarded" : undefined;
+    if (text === "CONNECT") return "CONNECT is not forwarded";
+    if (METHODS.includes(text)) return undefined;
+    const meant = suggest(text, METHODS);
+    return `the servers refuse this method: ${meant === undefined ? `they know ${METHODS.join(", ")}` : `did you mean "${meant}"?`}`;
   },
 });
 
 export const HOST_PATTERN = s.string({
+  references: "none",
   lowerCase: true,
   hint: "a host name such as api.example.com or *.example.com",
   check(text) {
@@ -82,7 +91,7 @@ export const HOST_PATTERN = s.string({
   },
 });
 
-export const ADDRESS_RANGE = s.string({ hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
+export const ADDRESS_RANGE = s.string({ references: "value", hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
 
 /** Undefined if the text is exactly a host name, IPv4 or IPv6 address; else a remedy. */
 export function hostProblem(text: string): string | undefined {

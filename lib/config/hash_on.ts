@@ -12,6 +12,7 @@ const ALONE = ["client_ip", "credential"];
 const NAMED: ReadonlyMap<string, string> = new Map([["header", "X-Tenant"], ["cookie", "session"], ["param", "user_id"]]);
 
 export const HASH_ON = s.string({
+  references: "none",
   hint: '"client_ip", "credential", "header:<name>", "cookie:<name>" or "param:<name>"',
   describe: "Part of a request: equal ones go to the same upstream or group. By address (IPv6 by /64), identity, header, cookie or path parameter.",
   check(text) {
@@ -38,6 +39,7 @@ export const STICKY = s.object(
   {
     cookie: s.withDefault(
       s.string({
+        references: "none",
         max: 200,
         hint: "the name of a cookie",
         describe: "Name of the cookie.",

@@ -344,3 +344,12 @@ function describeChar(code: number | undefined): string {
 function hex(char: string): string {
   return char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0");
 }
+
+/** The same with the keys of all objects in alphabetical order. */
+export function inKeyOrder(value: Json): Json {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(inKeyOrder);
+  const keys = Object.keys(value).sort();
+  // fromEntries defines properties: a key named __proto__ is data like any other.
+  return Object.fromEntries(keys.map((key) => [key, inKeyOrder((value as { readonly [key: string]: Json })[key]!)]));
+}

@@ -2,15 +2,15 @@
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { readRegularFile } from "../base/regular_file.ts";
 import { concealing } from "./concealment.ts";
 import { CONDITIONS } from "./conditions.ts";
-import { byPosition, formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
+import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
 import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
 import { readTests, type RouteNames } from "./read_tests.ts";
-import { hasReference, MASK, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
+import { hasReference, MASK, nameIn, whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
 import { checkSignature } from "./signed.ts";
 import type { ConfigTest } from "./tests.ts";
@@ -42,6 +42,8 @@ export interface ReadOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Resolves `${file:/path}`; default: the file system. */
   readonly readFile?: (path: string) => Buffer | string;
+  /** Takes the place of variables and files. */
+  readonly placeholders?: PlaceholderSource | undefined;
 }
 
 export type LoadResult<K extends PluginKind = PluginKind> =
@@ -64,6 +66,10 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly positionOf: (at: Path) => ConfigIssue["position"];
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
+      /** The values of references that no random text could stand for, by reference: see `Placeholders`. */
+      readonly formed: ReadonlyMap<string, string>;
+      /** Where a secret looks like a template that nobody has filled in. */
+      readonly unfilled: readonly Path[];
       /** The files that it names, including plugin modules, in order. */
       readonly files: readonly NamedFile[];
       /** The given kinds and the kinds of the modules. */
@@ -83,11 +89,8 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const kinds = kindsOf(root, options, context);
   const schema = configSchema(kinds);
   const config = schema.check(root, [], context);
-  const { list, resolved, names } = declarations(root, sources);
-  for (const issue of options.checkRoutes?.(list) ?? []) {
-    const { at } = issue;
-    issues.push({ at, message: withReferences(issue, nodeAt(root, at), resolved), position: positionAt(root, at) });
-  }
+  const { list, names } = declarations(root, sources);
+  for (const { at, message } of options.checkRoutes?.(list) ?? []) issues.push({ at, message, position: positionAt(root, at) });
   const { tests, testFiles, issues: inTestFiles } = readTests(parsed.node, names, context, options.configKeyFile);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
@@ -97,7 +100,9 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   return {
     ...{ ok: true, config, tests, testFiles, shown, digest, kinds },
     masked: () => (copy ??= masked(shown, secrets)),
-    concealed: (text) => (conceal ??= concealing(new Map([...literals(root, secrets), ...sources.resolved])))(text),
+    concealed: (text) => (conceal ??= concealing(new Map([...literals(root, secrets).map(({ text }) => [text, MASK] as const), ...sources.resolved])))(text),
+    formed: sources.formed,
+    unfilled: literals(root, secrets).flatMap(({ at, text }) => (UNFILLED.test(text) ? [at] : [])),
     file: "file" in source ? source.file : undefined,
     positionOf: (at) => positionAt(root, at),
     files: [...files.values()],
@@ -105,12 +110,15 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
 }
 
 /** The secrets that are written in the configuration itself. */
-function literals(root: JsonNode, secrets: readonly Secret[]): readonly (readonly [string, string])[] {
+function literals(root: JsonNode, secrets: readonly Secret[]): readonly { readonly at: Path; readonly text: string }[] {
   return secrets.flatMap(({ at }) => {
     const node = nodeAt(root, at);
-    return node?.kind === "string" && node.value !== "" && !hasReference(node.value) ? [[node.value, MASK] as const] : [];
+    return node?.kind === "string" && node.value !== "" && !hasReference(node.value) ? [{ at, text: node.value.replaceAll("$${", "${") }] : [];
   });
 }
+
+/** `$NAME`, `${NAME}`, `{{NAME}}`, `<NAME>`, `%NAME%`, "changeme". */
+const UNFILLED = /^(?:\$\w+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|<[^<>]+>|%\w+%|change[-_ ]?(?:me|it|this))$/i;
 
 function masked(shown: Json, secrets: readonly Secret[]): Json {
   if (secrets.length === 0) return shown;
@@ -172,7 +180,7 @@ export function readConfigFile(
   const refused = (message: string) => ({ ok: false as const, issues: [{ at: [], message, position: null }] });
   let text: Buffer;
   try {
-    text = readFileSync(file);
+    text = readRegularFile(file);
   } catch (error) {
     return refused(`cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`);
   }
@@ -208,14 +216,16 @@ function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
 }
 
 /** Each file is read once, so that one load sees one state of it. */
-function sourcesFor(source: ConfigSource, { environment, readFile = (path) => readFileSync(path) }: ReadOptions): Required<Sources> {
+function sourcesFor(source: ConfigSource, { environment, readFile = readRegularFile, placeholders }: ReadOptions) {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
     const content = contents.get(path) ?? readFile(path);
     contents.set(path, content);
     return content;
   };
-  return { environment, readFile: readOnce, resolved: new Map(), folder: "value" in source ? process.cwd() : dirname(resolve(source.file)) };
+  const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
+  const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
+  return { environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
 }
 
 const MODULES_AT = ["global", "plugin_modules"] as const;
@@ -249,21 +259,13 @@ function kindsOf<K extends PluginKind>(root: JsonNode, options: LoadOptions<K>, 
 
 /**
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
- * left out: the schema reports them. `resolved` maps resolved texts to the written ones. `names` are those that tests can name.
+ * left out: the schema reports them. `names` are those that tests can name.
  */
 function declarations(root: JsonNode, sources: Sources) {
   const list: RouteDeclaration[] = [];
-  const resolved = new Map<string, string>();
-  const text = (node: JsonNode | undefined) => {
-    if (node?.kind !== "string") return undefined;
-    const { text, problems } = resolveReferences(node.value, sources);
-    if (problems.length > 0) return undefined;
-    if (text !== "" && hasReference(node.value)) resolved.set(text, node.value);
-    return text;
-  };
-  const texts = (nodes: readonly JsonNode[]) => nodes.map(text).filter((found) => found !== undefined);
+  const texts = (nodes: readonly JsonNode[]) => nodes.map(nameIn).filter((found) => found !== undefined);
   const path = (node: JsonNode | undefined) => {
-    const found = text(node);
+    const found = nameIn(node);
     return found?.startsWith("/") ? found : undefined;
   };
   const services = field(root, "services");
@@ -273,7 +275,7 @@ function declarations(root: JsonNode, sources: Sources) {
     const basePath = path(field(service, "base_path")) ?? null;
     const hosts = texts(items(field(service, "hosts"))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];
-    const serviceName = text(field(service, "name"));
+    const serviceName = nameIn(field(service, "name"));
     const names = byService.get(serviceName ?? "") ?? new Set<string>();
     if (serviceName !== undefined) byService.set(serviceName, names);
     isComplete &&= serviceName !== undefined && field(service, "routes")?.kind === "array";
@@ -285,7 +287,7 @@ function declarations(root: JsonNode, sources: Sources) {
       const conditions = field(route, "match");
       const match = conditions === undefined ? undefined : CONDITIONS.check(conditions, [], { issues: [], sources, root });
       const isReadable = routePath !== undefined && methods.length === written.length && match !== INVALID;
-      const given = text(field(route, "name"));
+      const given = nameIn(field(route, "name"));
       const name = given ?? (isReadable ? defaultRouteName(methods, routePath) : undefined);
       if (name !== undefined) names.add(name);
       isComplete &&= (field(route, "name") === undefined ? name : given) !== undefined;
@@ -294,8 +296,8 @@ function declarations(root: JsonNode, sources: Sources) {
       list.push({ service: declaredService, route: { name, path: routePath, methods, match, at: at.concat("routes", j) } });
     });
   });
-  const names: RouteNames = { byService, isComplete, written: (name) => withoutValues(name, resolved) };
-  return { list, resolved, names };
+  const names: RouteNames = { byService, isComplete };
+  return { list, names };
 }
 
 function field(node: JsonNode, name: string): JsonNode | undefined {
@@ -304,26 +306,4 @@ function field(node: JsonNode, name: string): JsonNode | undefined {
 
 function items(node: JsonNode | undefined): readonly JsonNode[] {
   return node?.kind === "array" ? node.items : [];
-}
-
-/** The message with references in place of their values: it may quote the whole path or, if the pattern itself is wrong, any part. */
-function withReferences({ about, message }: RouteIssue, node: JsonNode | undefined, resolved: ReadonlyMap<string, string>): string {
-  if (about === "pattern" && node?.kind === "string" && hasReference(node.value)) {
-    return `expected a path pattern, found ${JSON.stringify(node.value)}, whose value is not a path pattern`;
-  }
-  return withoutValues(message, resolved);
-}
-
-function withoutValues(text: string, resolved: ReadonlyMap<string, string>): string {
-  let shown = text;
-  for (const [value, written] of resolved) shown = shown.replaceAll(value, () => written);
-  return shown;
-}
-
-function inKeyOrder(value: Json): Json {
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map(inKeyOrder);
-  const keys = Object.keys(value).sort();
-  // fromEntries defines properties: a key named __proto__ is data like any other.
-  return Object.fromEntries(keys.map((key) => [key, inKeyOrder((value as { readonly [key: string]: Json })[key]!)]));
 }

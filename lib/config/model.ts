@@ -56,14 +56,13 @@ export interface RouteDeclaration {
 /** An error of a declared route: its own pattern, or a conflict with another route. */
 export interface RouteIssue {
   readonly at: Path;
-  readonly about: "pattern" | "conflict";
   readonly message: string;
 }
 
 const MODULE_FIELDS = s.object(
   {
     path: s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." }),
-    sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
+    sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", references: "none", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
   },
   {
     refine({ path: file, sha256 }, report) {
@@ -78,15 +77,25 @@ export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
   ...MODULE_FIELDS,
   check(node, at, context) {
     const before = context.issues.length;
+    const [path, sha256] = [textAt(node, "path"), textAt(node, "sha256")];
+    const { placeholders } = context.sources;
+    if (placeholders?.isKnown(JSON.stringify([path, sha256?.toLowerCase()]), at, context.root) === false) return s.report(context, at, node, MODULE_UNKNOWN);
     const value = MODULE_FIELDS.check(node, at, context);
-    const path = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path")?.value : undefined;
-    const file = path === undefined ? s.INVALID : s.file().check(path, at, { ...context, issues: [] });
+    const named = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path")?.value : undefined;
+    const file = named === undefined ? s.INVALID : s.file().check(named, at, { ...context, issues: [] });
     if (file === s.INVALID) return value;
     const found = context.issues.findIndex((issue, i) => i >= before && issue.at.at(-1) === "sha256");
     context.issues[found] = { ...context.issues[found]!, message: `is required; once you trust the file: "${hash("sha256", file.content)}"` };
     return value;
   },
 };
+
+function textAt(node: JsonNode, name: string): string | undefined {
+  const value = node.kind === "object" ? node.members.get(name)?.value : undefined;
+  return value?.kind === "string" ? value.value : undefined;
+}
+
+const MODULE_UNKNOWN = "is not a module of the configuration in force: a text that is only tried loads no other, put it into the gateway's own file";
 
 const PLUGIN_MODULES = s.array(PLUGIN_MODULE, { describe: "Plugin kinds from files; a file is loaded only if its digest is right." });
 
@@ -108,6 +117,14 @@ export const STRATEGIES = ["round_robin", "weighted", "least_connections", "rand
 
 type Plugins = s.Schema<readonly PluginInstance[], readonly PluginInput[]>;
 
+const HTTPS_REDIRECT = s.object(
+  {
+    status: s.withDefault(s.oneOf([301, 302, 307, 308], { describe: "Status; with 307 and 308 clients keep method and body." }), 308),
+    port: integer(1, 65_535, 443, "The port of HTTPS as clients reach it."),
+  },
+  { describe: "Redirects requests over plain HTTP to HTTPS, before a route is looked up." },
+);
+
 function globalSchema(plugins: Plugins) {
   return s.object(
     {
@@ -119,6 +136,7 @@ function globalSchema(plugins: Plugins) {
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
       certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), besides the default one." }), []),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
+      https_redirect: s.optional(HTTPS_REDIRECT),
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
       limits: s.withDefault(LIMITS, {}),
@@ -198,6 +216,7 @@ export function defaultRouteName(methods: readonly string[], path: string): stri
 }
 
 const EXCLUDED_PATH = s.string({
+  references: "none",
   hint: 'a path, or the beginning of one and "*"',
   check(text) {
     if (!text.startsWith("/")) return text === "*" ? 'to log nothing, set "enabled" to false' : `write "/${text}"`;
@@ -262,7 +281,7 @@ const TLS_FIELDS = {
   ca: s.optional(s.file({ describe: "CA certificates that sign the server's certificate, a PEM file; default: the system's.", check: certificatesProblem })),
   cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
   key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
-  servername: s.optional(s.string({ describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
+  servername: s.optional(s.string({ references: "value", describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
 };
 
 /** How a plugin reaches a server over TLS, which it always verifies. */
@@ -334,7 +353,21 @@ function pluginSchema(kinds: readonly PluginKind[]): s.Schema<PluginInstance, Pl
     expects: "a plugin",
     describe: undefined,
     kinds: ["object"],
-    check: (node, at, context) => shapeOf(node).check(node, at, context),
+    check(node, at, context) {
+      const { placeholders } = context.sources;
+      if (placeholders === undefined) return shapeOf(node).check(node, at, context);
+      const [replaced, wrong] = [placeholders.count, context.issues.length];
+      const checked = shapeOf(node).check(node, at, context);
+      // Nobody can tell whether its configuration is valid: all but that is known of it.
+      // A kind may also report what it finds wrong with a text in place of a value.
+      const certain = context.issues.splice(wrong).filter((issue) => !placeholders.isAt(issue.at));
+      context.issues.push(...certain);
+      const isOpen = checked === s.INVALID && certain.length === 0;
+      if (isOpen) placeholders.unknown.push([...at, "config"]);
+      const instance = isOpen ? unknown.check(node, at, context) : checked;
+      if (instance !== s.INVALID && placeholders.count > replaced && Object(instance.config) === instance.config) placeholders.unsure.add(instance.config as object);
+      return instance;
+    },
     show: (node) => shapeOf(node).show(node),
     jsonSchema: (definitions) => ({
       ...unknown.jsonSchema(definitions),

@@ -3,7 +3,7 @@
  */
 import { suggest } from "../base/suggest.ts";
 import { byPosition, describeNode, formatPath, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
-import { resolveReferences } from "./references.ts";
+import { nameIn } from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
 import { checkSignature } from "./signed.ts";
 import { MAX_TESTS, TEST_FILE, TEST_FILES, TESTS, type ConfigTest } from "./tests.ts";
@@ -13,8 +13,6 @@ export interface RouteNames {
   readonly byService: ReadonlyMap<string, ReadonlySet<string>>;
   /** False if some name cannot be read: an unknown name may then be right. */
   readonly isComplete: boolean;
-  /** A text for messages: references in place of their values. */
-  readonly written: (text: string) => string;
 }
 
 interface TestList {
@@ -46,7 +44,7 @@ export function readTests(
       report({ ...context, issues }, at, node, `expected at most ${MAX_TESTS} tests in all, found ${count}`);
       return [];
     }
-    const found = TESTS.check(node, at, { issues, sources: context.sources });
+    const found = TESTS.check(node, at, { issues, sources: context.sources, root: file === undefined ? root : node });
     items(node).forEach((test, i) => nameCheck.test(test, [...at, i], list));
     return found === INVALID ? [] : file === undefined ? found : found.map((test) => ({ ...test, file }));
   });
@@ -136,16 +134,14 @@ class NameCheck {
     return (this.#allRoutes ??= new Set([...this.#names.byService.values()].flatMap((names) => [...names])));
   }
 
-  /** Undefined if it is no text, or has references that cannot be resolved, which the schema reports. */
   #text(node: JsonNode | undefined): Text | undefined {
-    if (node?.kind !== "string") return undefined;
-    const { text, problems } = resolveReferences(node.value, this.#context.sources);
-    return problems.length > 0 ? undefined : { node, value: text };
+    const value = nameIn(node);
+    return value === undefined ? undefined : { node: node!, value };
   }
 
   #unknown({ node, value }: Text, expected: string, known: Iterable<string>): string {
     const nearest = this.#suggestions-- > 0 ? suggest(value, known) : undefined;
-    const remedy = nearest === undefined ? "" : `: did you mean ${JSON.stringify(this.#names.written(nearest))}?`;
+    const remedy = nearest === undefined ? "" : `: did you mean ${JSON.stringify(nearest)}?`;
     return `expected ${expected}, found ${describeNode(node)}${remedy}`;
   }
 }

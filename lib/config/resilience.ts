@@ -9,6 +9,7 @@ const STATUS = s.integer({ min: 100, max: 599, describe: "An HTTP status." });
 const FAILURE_STATUS = s.integer({ min: 400, max: 599, describe: "An HTTP status of 400 or above." });
 
 const STATUS_RANGE = s.string({
+  references: "none",
   hint: 'statuses such as "200-399" or "204"',
   check(text) {
     const found = /^([1-5]\d\d)(?:-([1-5]\d\d))?$/.exec(text);
@@ -43,6 +44,7 @@ const PASSIVE = s.object(
 );
 
 const PROBE_PATH = s.string({
+  references: "none",
   hint: 'a path that starts with "/"',
   describe: "The path that probes request with GET.",
   check: (text) => (/^\/[\x21-\x7e]*$/.test(text) ? undefined : ""),
@@ -80,11 +82,11 @@ const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILU
 
 export const RETRIES = s.object(
   {
-    attempts: integer(0, 10, 2, "Tries beyond the first, each on another upstream."),
+    attempts: integer(0, 10, 2, "Tries beyond the first, each on another upstream; 0: none, not even if the connection is refused."),
     on: s.withDefault(RETRIED, ["connect", "reset", "timeout"]),
     per_try_ms: milliseconds(0, 0, "Longest time for one try up to the head of its response; 0: no limit"),
     budget_ratio: share(0, 0.2, "Retries are no more than this share of the requests."),
     max_replay_bytes: integer(0, 16_777_216, 65_536, "Longest body that is kept to be sent again."),
   },
-  { describe: "Sends failed requests to another upstream; off unless given." },
+  { describe: "Sends failed requests to another upstream; unless given, only if no connection could be opened, at once and to each upstream once." },
 );

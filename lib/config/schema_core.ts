@@ -2,7 +2,7 @@
  * The common part of all schemas: the type, checking and error reports.
  */
 import { describeNode, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
-import type { Sources } from "./references.ts";
+import { referencesIn, resolveReferences, type ReferenceUse, type Sources } from "./references.ts";
 
 /** The result of `check` for a node that has been reported. */
 export const INVALID: unique symbol = Symbol("invalid");
@@ -127,6 +127,27 @@ export function conceal(node: JsonNode, at: Path, context: CheckContext, mask: (
   if (node.kind !== "string") return;
   const masked = mask(node.value);
   if (masked !== node.value) context.secrets?.push({ at, masked });
+}
+
+/**
+ * Reads a text that has references. Where placeholders take the place of values: the first that `read` accepts. If it accepts none, the result
+ * is INVALID, and no issue is reported: nobody can tell whether the text is valid. `read` reports a text that does not fit only if its
+ * `sources` have no `substitute`.
+ */
+export function readReferences<T>(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, read: (context: CheckContext) => T | Invalid): T | Invalid {
+  const { sources, issues, root } = context;
+  const before = issues.length;
+  for (const each of sources.placeholders?.alternatives(node.value, at, use, sources, root) ?? []) {
+    const value = read({ ...context, sources: each });
+    if (value !== INVALID || issues.length > before) return value;
+  }
+  if (sources.placeholders !== undefined) return INVALID;
+  const value = read(context);
+  const { formed, resolved: _, ...others } = sources;
+  if (value === INVALID || formed === undefined || use === "secret") return value;
+  const needsForm = use === "value" || read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
+  if (needsForm) for (const each of referencesIn(node.value)) formed.set(each, resolveReferences(each, others).text);
+  return value;
 }
 
 /** "1–3 characters", "at least 2 items" */

@@ -2,7 +2,7 @@
  * Schemas of values that contain other values: lists, objects with fixed fields, records, and choices between schemas.
  */
 import { suggest } from "../base/suggest.ts";
-import { formatPath, nodeFrom, positionAt, type Json, type JsonNode, type Path } from "./json.ts";
+import { formatPath, nodeFrom, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 import { accepts, countText, define, INVALID, mismatch, report } from "./schema_core.ts";
 import type { AnySchema, CheckContext, Described, Infer, InputOf, Invalid, JsonSchema, Schema } from "./schema_core.ts";
 
@@ -26,7 +26,10 @@ export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}):
       if (length < min || length > max) report(context, at, node, `expected ${countText(min, max, "item")}, found ${length || "none"}`);
       const values = node.items.map((child, i) => item.check(child, at.concat(i), context) as Infer<S> | Invalid);
       if (unique !== undefined && length > 1) checkUnique(node.items, values, unique, item, at, context);
-      return context.issues.length > before ? INVALID : (values as Infer<S>[]);
+      if (context.issues.length > before) return INVALID;
+      if (!values.includes(INVALID)) return values as Infer<S>[];
+      // What cannot be checked: see `placeheld`.
+      return node.items.every(({ kind }) => kind === "object") ? (values.filter((value) => value !== INVALID) as Infer<S>[]) : INVALID;
     },
     show: (node) => node.items.map((child) => item.show(child)),
     jsonSchema: (definitions) => ({
@@ -127,16 +130,21 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
         else if (presence === "defaulted") values[key] = schema.check(nodeFrom(value, node.position), at.concat(key), context);
         else if (presence === "required") report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
       }
-      if (context.issues.length > before) return INVALID;
+      // An optional object that cannot be checked, see `placeheld`, counts as absent.
+      for (const { key, presence, schema } of plan) if (values[key] === INVALID && presence === "optional" && schema.kinds.includes("object")) delete values[key];
+      if (context.issues.length > before || Object.values(values).includes(INVALID)) return INVALID;
       const out: Record<string, unknown> = {};
       for (const { key, name, from } of plan) {
         if (Object.hasOwn(values, key)) out[name] = values[key];
         else if (from !== undefined) out[name] = from(values);
       }
+      let isOpen = false;
       refine?.(out as ObjectOut<F>, (message, ...under) => {
-        context.issues.push({ at: [...at, ...under], message, position: positionAt(node, under) });
+        // It may be about a text in place of a value, see `readReferences`.
+        if (context.sources.placeholders?.isAt([...at, ...under])) isOpen = true;
+        else context.issues.push({ at: [...at, ...under], message, position: positionAt(node, under) });
       });
-      return context.issues.length > before ? INVALID : (out as ObjectOut<F>);
+      return isOpen || context.issues.length > before ? INVALID : (out as ObjectOut<F>);
     },
     show(node) {
       const shown: Record<string, Json> = {};
@@ -209,7 +217,8 @@ export function record<S extends AnySchema>(
       const before = context.issues.length;
       const entries = [...node.members].map(([key, member]) => [key, value.check(member.value, [...at, key], context)] as const);
       // fromEntries defines properties: a key named __proto__ is data like any other.
-      return context.issues.length > before ? INVALID : (Object.fromEntries(entries) as Record<string, Infer<S>>);
+      if (context.issues.length > before || entries.some(([, value]) => value === INVALID)) return INVALID;
+      return Object.fromEntries(entries) as Record<string, Infer<S>>;
     },
     show: (node) => Object.fromEntries([...node.members].map(([key, member]) => [key, value.show(member.value)])),
     jsonSchema: (definitions) => ({ type: "object", additionalProperties: value.jsonSchema(definitions) }),
@@ -230,11 +239,15 @@ export function anyOf<const S extends readonly AnySchema[]>(
     check(node, at, context) {
       const candidates = likely(node);
       if (candidates.length === 1) return candidates[0]!.check(node, at, context);
+      let isOpen = false;
       for (const candidate of candidates) {
-        const value: Infer<S[number]> | Invalid = candidate.check(node, at, { ...context, issues: [] });
+        const issues: Issue[] = [];
+        const value: Infer<S[number]> | Invalid = candidate.check(node, at, { ...context, issues });
         if (value !== INVALID) return value;
+        isOpen ||= issues.length === 0;
       }
-      return mismatch(schema, node, at, context);
+      // Without an issue nobody can tell, see `placeheld`.
+      return isOpen ? INVALID : mismatch(schema, node, at, context);
     },
     show: (node) => (likely(node).find((candidate) => accepts(candidate, node)) ?? likely(node)[0]!).show(node),
     jsonSchema: (definitions) => ({ anyOf: schemas.map((each) => each.jsonSchema(definitions)) }),

@@ -5,7 +5,8 @@ import { resolve } from "node:path";
 import { suggest } from "../base/suggest.ts";
 import type { Path } from "./json.ts";
 import { hasReference, isContent, maskLiterals, resolveReferences, whyUnreadable } from "./references.ts";
-import { conceal, countText, define, INVALID, mismatch, report, type Described, type NamedFile, type Schema } from "./schema_core.ts";
+import { conceal, countText, define, INVALID, mismatch, readReferences, report } from "./schema_core.ts";
+import type { CheckContext, Described, NamedFile, NodeOf, Schema } from "./schema_core.ts";
 
 export interface StringOptions extends Described {
   readonly min?: number;
@@ -24,16 +25,34 @@ export interface StringOptions extends Described {
    * Default false.
    */
   readonly secret?: boolean | ((text: string, at: Path) => string);
+  /**
+   * "value": also where no reference is resolved (see `Placeholders`), the value in force is used. "none": the text names something, and
+   * references are errors. Default: as any text.
+   */
+  readonly references?: "value" | "none";
 }
 
 /** A string, in which references are resolved. A message shows the reference, never the secret. */
 export function string(options: StringOptions = {}): Schema<string, string> {
-  const { min = 0, max = Infinity, pattern, check, lowerCase = false, describe, secret = false } = options;
+  const { min = 0, max = Infinity, pattern, check, lowerCase = false, describe, secret = false, references } = options;
   const rules = {
     ...(min > 0 && { minLength: min }),
     ...(max < Infinity && { maxLength: max }),
     ...(pattern && { pattern: pattern.source }),
   };
+  const read = (node: NodeOf<"string">, at: Path, context: CheckContext) => {
+    const { text, problems } = resolveReferences(node.value, references === "none" ? "none" : context.sources);
+    for (const message of problems) report(context, at, node, message);
+    if (problems.length > 0) return INVALID;
+    const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
+    const remedy = fits ? check?.(text) : "";
+    if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
+    if (context.sources.substitute !== undefined) return INVALID;
+    if (references !== "none" && hasReference(node.value)) return mismatch(schema, node, at, context, "the value of the reference does not fit");
+    // A remedy may quote the text.
+    return mismatch(schema, node, at, context, schema.secret ? "" : remedy);
+  };
+  const use = secret === true ? "secret" : references === "value" ? "value" : "text";
   const schema: Schema<string, string> = define({
     expects: options.hint ?? lengthText(min, max),
     describe,
@@ -41,17 +60,10 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     secret: secret !== false,
     check(node, at, context) {
       if (secret !== false) conceal(node, at, context, (text) => (secret === true ? maskLiterals(text) : secret(text, at)));
-      const { text, problems } = resolveReferences(node.value, context.sources);
-      for (const message of problems) report(context, at, node, message);
-      if (problems.length > 0) return INVALID;
-      const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
-      const remedy = fits ? check?.(text) : "";
-      if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
-      if (hasReference(node.value)) return mismatch(schema, node, at, context, "the value of the reference does not fit");
-      // A remedy may quote the text.
-      return mismatch(schema, node, at, context, schema.secret ? "" : remedy);
+      const isReference = references !== "none" && hasReference(node.value);
+      return isReference ? readReferences(node, at, use, context, (each) => read(node, at, each)) : read(node, at, context);
     },
-    jsonSchema: () => ({ type: "string", ...(Object.keys(rules).length > 0 && { anyOf: [rules, { pattern: "\\$\\{(env|file):" }] }) }),
+    jsonSchema: () => ({ type: "string", ...(Object.keys(rules).length > 0 && (references === "none" ? rules : { anyOf: [rules, { pattern: "\\$\\{(env|file):" }] })) }),
   });
   return schema;
 }
@@ -74,7 +86,7 @@ export function filePath(options: Described = {}): Schema<string, string> {
 }
 
 function pathText({ describe }: Described): Schema<string, string> {
-  return string({ min: 1, hint: "the path of a file", describe });
+  return string({ min: 1, hint: "the path of a file", describe, references: "value" });
 }
 
 export interface FileOptions extends Described {
@@ -94,6 +106,11 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
         return report(context, at, node, `expected ${path.expects}, found the content of a file: save it to a file and write its path here`);
       }
       const absolute = resolve(context.sources.folder, given);
+      const { placeholders } = context.sources;
+      if (node.kind === "string" && placeholders !== undefined && !placeholders.isKnown(node.value, at, context.root)) {
+        placeholders.unknown.push(at);
+        return INVALID;
+      }
       try {
         const content = Buffer.from(context.sources.readFile(absolute));
         const wrong = options.check?.(content);

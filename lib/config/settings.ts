@@ -112,6 +112,7 @@ function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing
     configPath: values.configPath,
     /** Null: the configuration needs no signature. */
     configKeyPath: values.configKey,
+    tests: values.noTests ? ("skip" as const) : ("run" as const),
     serverCertPath: values.serverCertPath,
     serverKeyPath: values.serverKeyPath,
     caCertPath,
@@ -151,6 +152,7 @@ function adminOf(values: Values, user: string, password: string) {
     /** Null: a random key for this process. */
     jwtSecret: values.adminJwtSecret,
     sessionTtlS: values.adminSessionTtlS,
+    cookie: values.adminCookieName,
     redactSecrets: values.adminRedactSecrets,
     corsOrigins: values.adminCorsOrigins ?? [],
     /** Host names, besides localhost, that are accepted over plain HTTP. */

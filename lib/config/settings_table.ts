@@ -1,6 +1,7 @@
 /**
  * The table of all runtime settings: variable, flag, default, type and help; and reads flags and environment by it.
  */
+import { TOKEN } from "../base/http_grammar.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "../base/log.ts";
 import { suggest } from "../base/suggest.ts";
 import { hostProblem } from "./fields.ts";
@@ -68,6 +69,11 @@ const SECRET32: Parser<string> = {
   expects: "at least 32 bytes",
   parse: (text) => (Buffer.byteLength(text) >= 32 ? text : null),
 };
+const COOKIE_NAME: Parser<string> = {
+  value: "NAME",
+  expects: "the name of a cookie: at most 64 letters, digits or ! # $ % & ' * + - . ^ _ ` | ~",
+  parse: (text) => (text.length <= 64 && TOKEN.test(text) ? text : null),
+};
 /** What RFC 6750 §2.1 lets a bearer token consist of. */
 const BEARER: Parser<string> = {
   value: "TOKEN",
@@ -79,6 +85,7 @@ const BEARER: Parser<string> = {
 export const SETTINGS = {
   configPath: setting("CONFIG_FILE_PATH", FILE, "gw.json", "Configuration file.", "config"),
   configKey: optional("CONFIG_PUBLIC_KEY", FILE, "Public keys (PEM), one of which must have signed the configuration.", "config-key"),
+  noTests: setting("NO_TESTS", BOOLEAN, "false", "Run no tests of the configuration, neither at the start nor before reloads."),
   httpPort: setting("HTTP_PORT", PORT, "8008", "Port for plain HTTP traffic; 0 is any free port."),
   httpsPort: setting("HTTPS_PORT", PORT, "8443", "Port for HTTPS traffic; used when there is a server certificate."),
   listenHosts: setting("LISTEN_HOST", HOSTS, "0.0.0.0,::", "Addresses on which traffic is accepted."),
@@ -95,6 +102,7 @@ export const SETTINGS = {
   adminTls: setting("ADMIN_TLS", BOOLEAN, "false", "Serve the admin interface over HTTPS, with the server certificate."),
   adminJwtSecret: optional("ADMIN_JWT_SECRET", SECRET32, "Key of admin sessions, at least 32 bytes; random by default.", null),
   adminSessionTtlS: setting("ADMIN_SESSION_TTL_S", integer("SECONDS", 1, 31_536_000), "3600", "Length of an admin session."),
+  adminCookieName: setting("ADMIN_COOKIE_NAME", COOKIE_NAME, "token", "Name of the cookie of admin sessions."),
   adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask passwords and other secrets that the admin interface shows."),
   adminCorsOrigins: optional("ADMIN_CORS_ORIGIN", ORIGINS, "Web origins that may use the admin interface; none by default."),
   adminHosts: optional("ADMIN_HOSTS", HOSTS, "Host names, beside localhost, for admin interface and UI over plain HTTP."),

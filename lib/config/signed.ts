@@ -1,7 +1,7 @@
 /**
  * Checks a file that must be signed: `gw.json` by `gw.json.sig` beside it, and by the public keys of a PEM file.
  */
-import { readFileSync } from "node:fs";
+import { readRegularFile } from "../base/regular_file.ts";
 import { resolve } from "node:path";
 import { verifySignature } from "../base/signature.ts";
 import { whyUnreadable } from "./references.ts";
@@ -36,7 +36,7 @@ export function checkSignature(path: string, content: Uint8Array, keyFile: strin
 
 function readText(path: string): { readonly text: string } | { readonly why: string } {
   try {
-    return { text: readFileSync(path, "latin1") };
+    return { text: readRegularFile(path).toString("latin1") };
   } catch (error) {
     return { why: whyUnreadable(error) };
   }

@@ -77,6 +77,7 @@ const REQUEST_URL = s.string({
 });
 
 const ANSWER_URL = s.string({
+  references: "value",
   hint: 'an http:// or https:// URL, in printable ASCII, without "#", user name and password',
   describe: "The exact URL that is asked.",
   check: (text) => (isSendable(text) && isHttpUrl(text) ? undefined : ""),
@@ -138,8 +139,8 @@ const EXPECT = s.object(
   {
     status: exactly(s.integer({ min: 100, max: 599 }), "Status of the reply."),
     code: textOrNone(TEXT, "Code of the problem; null: no problem of the gateway."),
-    service: textOrNone(s.string(), "Name of the matched service; null: none."),
-    route: textOrNone(s.string(), "Name of the matched route; null: none."),
+    service: textOrNone(s.string({ references: "none" }), "Name of the matched service; null: none."),
+    route: textOrNone(s.string({ references: "none" }), "Name of the matched route; null: none."),
     upstream_path: textOrNone(TEXT, "Path and query that the upstream gets; null: it gets no request."),
     upstream_headers: s.optional(byHeader(EXPECTED_HEADER, "Headers that the upstream gets; null: absent.")),
     headers: s.optional(byHeader(EXPECTED_HEADER, "Headers of the reply; null: absent.")),

@@ -1,6 +1,7 @@
 /**
  * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
  */
+import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
@@ -9,10 +10,11 @@ import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
+import * as httpsRedirect from "./https_redirect.ts";
 import type { LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
-const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, redis, tracing: { ...tracer, ...exporter } };
+const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, redis, tracing: { ...tracer, ...exporter }, adminCookie };
 
 /** `modules`, with all parts. */
 export function withAllParts(modules = new PluginModules()): PluginModules {

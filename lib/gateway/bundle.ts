@@ -28,6 +28,10 @@ export interface Followers {
   readonly serving: number;
   /** How many were replaced since the start. */
   readonly restarts: number;
+  /** How many threads have not ended; more than `configured` while one that was replaced hangs in a native call. */
+  readonly alive: number;
+  /** Ends all workers; resolves when they have ended. */
+  terminate(): Promise<void>;
   /** Adds what all workers have counted to `Gateway.reports`; after half a second without those that have not answered. */
   collect(extent: ReportExtent): Promise<void>;
   /** Has every worker compile the configuration. Rejects with the reason if one of them refuses; a worker that ends meanwhile does not. */

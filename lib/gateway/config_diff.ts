@@ -9,6 +9,8 @@ export interface Change {
   /** The path to the part: `service "shop" / route "items" / plugin rate_limit`; `global` for the settings of the whole gateway. */
   readonly name: string;
   readonly change: "added" | "removed" | "altered";
+  /** What is another in an altered part: names of fields, down to "timeouts.connect_ms", and "order of plugins". Else empty. */
+  readonly fields: readonly string[];
 }
 
 /** A change, with the place to which it belongs. */
@@ -19,8 +21,6 @@ export interface PlacedChange extends Change {
   readonly service: string | null;
   /** Null: a part of the whole service or gateway. */
   readonly route: string | null;
-  /** What is another in an altered part: names of fields, down to "timeouts.connect_ms", and "order of plugins". Else empty. */
-  readonly fields: readonly string[];
 }
 
 /**
@@ -28,10 +28,19 @@ export interface PlacedChange extends Change {
  * with all parts in it. An altered part does not alter the parts around it; another order in a list alters the part that has the list.
  */
 export function changesBetween(before: Json, after: Json): Change[] {
-  return [...placedChanges(before, after)].flat().map(({ kind, name, change }) => ({ kind, name, change }));
+  return [...placedChanges(before, after)].flat().map(({ kind, name, change, fields }) => ({ kind, name, change, fields }));
 }
 
-/** The same with place and fields, in steps: first what is no service, then service by service. */
+/** "altered  service "orders" (split, timeouts.connect_ms)" */
+export function changeLine({ change, name, fields }: Pick<Change, "name" | "fields"> & { readonly change: string }): string {
+  const more = fields.length - MOST_FIELDS;
+  const shown = [...fields.slice(0, MOST_FIELDS), ...(more > 0 ? [`${more} more`] : [])];
+  return `${change.padEnd(8)} ${name}${shown.length === 0 ? "" : ` (${shown.join(", ")})`}`;
+}
+
+const MOST_FIELDS = 10;
+
+/** The same with places, in steps: first what is no service, then service by service. */
 export function* placedChanges(before: Json, after: Json): Iterable<readonly PlacedChange[]> {
   const [old, next] = [servicesOf(before), servicesOf(after)];
   yield compare(rootPart(before), rootPart(after), isReordered(old, next) ? ["order of services"] : []);

@@ -1,12 +1,14 @@
 /**
  * Reads and checks a configuration, with all files that it names: from the disk, or in a worker from what the main thread has read.
  */
-import { readFileSync, statSync } from "node:fs";
-import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
+import { parseJson, positionAt } from "../config/json.ts";
+import { loadConfig, readConfigFile, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
+import type { PlaceholderSource } from "../config/references.ts";
 import { kindProblem } from "../plugins/kit.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
+import { ConfigError } from "./config_error.ts";
 import { KINDS } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import type { Loaded } from "./snapshot.ts";
@@ -29,24 +31,8 @@ export interface ConfigurationOptions {
   readonly modules?: PluginModules;
   /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
-}
-
-/** `file` is for messages, and its folder is that of relative paths. */
-export type ConfigText = Extract<ConfigSource, { readonly text: unknown }>;
-
-/** A configuration that is refused; `message` lists every issue on a line of its own. */
-export class ConfigError extends Error {
-  readonly issues: readonly ConfigIssue[];
-  /** The configuration file; undefined: it is a value. */
-  readonly file: string | undefined;
-
-  /** `cause`: what a plugin threw when it was created. */
-  constructor(issues: readonly ConfigIssue[], file: string | undefined, cause?: unknown) {
-    super(formatIssues(issues, file), cause === undefined ? {} : { cause });
-    this.name = "ConfigError";
-    this.issues = issues;
-    this.file = file;
-  }
+  /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
+  readonly tests?: "run" | "skip";
 }
 
 /** The inputs of a configuration other than its own text. */
@@ -95,7 +81,7 @@ export class ConfigReader {
   }
 
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
-  load(source: ConfigSource, known?: Inputs): ReadConfig {
+  load(source: ConfigSource, known?: Inputs, placeholders?: PlaceholderSource): ReadConfig {
     const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
     const files = new Map<string, Buffer>();
     const named = new Set<string>();
@@ -104,6 +90,7 @@ export class ConfigReader {
       kinds: this.#kinds(),
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
+      placeholders,
       readFile(path) {
         named.add(path);
         const content = kept.get(path) ?? read(path);
@@ -155,19 +142,18 @@ export class ConfigReader {
 
 const VALUE_UNSIGNED = "a configuration that is given as a value has no signature: with configKeyFile it must be a file";
 
-/** For a text from the network: a file that it names must neither block the gateway, as a pipe does, nor fill its memory. */
-export function readPlainFile(path: string): Buffer {
-  const stats = statSync(path);
-  if (!stats.isFile()) throw new Error("it is not a regular file");
-  if (stats.size > MOST_FILE_BYTES) throw new Error(`it has more than ${MOST_FILE_BYTES / 2 ** 20} MiB`);
-  return readFileSync(path);
-}
-
-const MOST_FILE_BYTES = 16 * 2 ** 20;
-
-/** For a worker, which has what the main thread has read. */
+/** For another thread, which has what the main thread has read. */
 export function readNoFile(path: string): never {
   throw new Error(`the main thread did not read ${path}`);
+}
+
+/** For a gateway without an HTTPS listener. Throws a `ConfigError` if the configuration leads clients to one. */
+export function refuseHttpsRedirect({ loaded, source }: Pick<ReadConfig, "loaded" | "source">): void {
+  if (loaded.config.global.httpsRedirect === undefined) return;
+  const at = ["global", "https_redirect"];
+  const node = "text" in source ? parseJson(source.text).node : null;
+  const message = "needs an HTTPS listener: set SERVER_CERT_PATH and SERVER_KEY_PATH";
+  throw new ConfigError([{ at, message, position: node === null ? null : positionAt(node, at) }], fileOf(source));
 }
 
 export function fileOf(source: ConfigSource): string | undefined {

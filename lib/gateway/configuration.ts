@@ -1,9 +1,10 @@
 /**
  * The configuration in force: has it read, tested and compiled, and replaces it as a whole or not at all, in all threads of the program.
  */
-import { readFileSync } from "node:fs";
 import type { Clock } from "../base/clock.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
+import type { ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
@@ -12,14 +13,14 @@ import type { Link } from "../plugins/chain.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
 import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
-import { ConfigError, ConfigReader, fileOf, readNoFile, readPlainFile } from "./config_reader.ts";
-import type { ConfigText, ConfigurationOptions, ReadConfig } from "./config_reader.ts";
+import { ConfigError } from "./config_error.ts";
+import { ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
+import { countFault } from "./faults.ts";
 import { ON_DEMAND } from "./parts.ts";
-import { PluginError } from "./plugin_error.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
 import { logFault } from "./serve.ts";
-import { compile, receivingBy, type Loaded, type Snapshot } from "./snapshot.ts";
+import { compile, receivingBy, redirectOf, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
 
 /** The parts of a gateway that a configuration is compiled with, and that a new configuration changes. */
@@ -57,7 +58,8 @@ export class Configuration {
   #waiting: Promise<Reloaded> | null = null;
   /** Whether files were reread since a reload has begun. */
   #isReread = false;
-  readonly #closing = new AbortController();
+  /** Aborted when the gateway has been closed. */
+  readonly closing = new AbortController();
   /** By the key of the plugin instance. */
   readonly pluginFaults = new Map<string, PluginFaults>();
   /** Called after a snapshot has replaced another one. */
@@ -68,20 +70,22 @@ export class Configuration {
   readonly #following: Following | null;
   /** In a worker: compiled, and not in force yet. */
   #prepared: Prepared | null = null;
+  /** Whether there is an HTTPS listener; null: not known, as in a host's own server. */
+  #hasHttps: boolean | null = null;
   /** Of the configuration that was compiled last. */
   #lastVersion = 1;
   /** Whether plugins are being created: what they log now is logged by every thread. */
   isCompiling = false;
 
-  /** `text` takes the place of the content of `configFile`. Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
-  constructor(options: ConfigurationOptions, tools: ConfigurationTools, text?: ConfigText, following: Following | null = null) {
+  /** Throws a `ConfigError` when it is refused, a `TypeError` for other options. */
+  constructor(options: ConfigurationOptions, tools: ConfigurationTools, following: Following | null = null) {
     const bundle = following?.bundle;
     this.#tools = tools;
-    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : text === undefined ? (path) => readFileSync(path) : readPlainFile);
+    this.#reader = new ConfigReader(options, bundle !== undefined ? readNoFile : readRegularFile);
     this.loadedAt = tools.clock.wall();
     this.#following = following;
     if (following !== null) this.#proven = Promise.resolve();
-    const { loaded, ...read } = this.#reader.load(bundle?.source ?? text ?? this.#reader.source(), bundle);
+    const { loaded, ...read } = this.#reader.load(bundle?.source ?? this.#reader.source(), bundle);
     this.#read = { ...read, version: this.#lastVersion };
     this.snapshot = this.#enforceable(loaded);
     this.#adopt(this.snapshot);
@@ -93,10 +97,14 @@ export class Configuration {
     return this.#reader.options;
   }
 
+  /** What the configuration in force was compiled from. */
+  get source(): ConfigSource {
+    return this.#read.source;
+  }
+
   /** The fingerprint of the key that has signed the configuration in force; undefined: it needs no signature. See `PublicKey.fingerprint`. */
   get signer(): string | undefined {
-    const { source } = this.#read;
-    return "file" in source ? source.signer : undefined;
+    return "file" in this.source ? this.source.signer : undefined;
   }
 
   /** The files that a refused configuration names; none if the last reload was accepted. */
@@ -137,10 +145,10 @@ export class Configuration {
       await this.#reader.loadParts(source);
       this.#isReread = false;
       const read = this.#reader.load(source);
-      const { loaded } = read;
-      await this.#runTests(read);
+      if (this.#hasHttps === false) refuseHttpsRedirect(read);
+      await this.#runTests(read, "strict");
       // In slices before the configuration is in force: status and log need them at once afterwards.
-      const warnings = await configWarningsInSlices(loaded, createTimeSlices());
+      const warnings = await configWarningsInSlices(read.loaded, createTimeSlices());
       this.#checkOpen();
       const before = this.snapshot;
       if (this.followers === null) this.#replaceAlone(read);
@@ -168,29 +176,36 @@ export class Configuration {
     return this.#reader.loadModules(config);
   }
 
-  /** Loads what a text names, for another `Configuration` with it. */
-  loadParts(source: ConfigText): Promise<void> {
-    return this.#reader.loadParts(source);
+  /** Throws a `ConfigError` if the configuration in force, or later a new one, needs a listener that there is not. */
+  setHttps(hasHttps: boolean): void {
+    this.#hasHttps = hasHttps;
+    if (!hasHttps) refuseHttpsRedirect({ loaded: this.snapshot, source: this.#read.source });
   }
 
-  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails. */
-  prove(): Promise<void> {
-    return (this.#proven ??= this.#runTests({ loaded: this.snapshot, source: this.#read.source }));
+  /** Runs the tests of the first configuration, once. Rejects with a `ConfigError` if one fails; if all that failed ran out of time, only with "strict". */
+  prove(late: "strict" | "lenient"): Promise<void> {
+    return (this.#proven ??= this.#runTests({ loaded: this.snapshot, source: this.#read.source }, late));
   }
 
   /** See `Gateway.test`. */
   async test(only?: string): Promise<TestReport> {
     const { snapshot } = this;
     const report = await this.#reportOn(snapshot, only);
-    if (only === undefined && !this.#closing.signal.aborted) this.#note(snapshot, report);
+    if (only === undefined && !this.closing.signal.aborted) this.#note(snapshot, report);
     return report;
   }
 
-  async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">): Promise<void> {
+  async #runTests({ loaded, source }: Pick<ReadConfig, "loaded" | "source">, late: "strict" | "lenient"): Promise<void> {
+    if (this.options.tests === "skip") return;
     const report = await this.#reportOn(loaded);
     this.#checkOpen();
     this.#note(loaded, report);
     if (report.failed === 0) return;
+    const [first, ...more] = report.tests.filter(({ passed }) => !passed);
+    if (late === "lenient" && first!.late && more.every((test) => test.late)) {
+      const fields = { tests: report.failed, first: first!.name, reason: first!.differences.join("; ") };
+      return this.#tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
+    }
     const { failuresOf } = await ON_DEMAND.tests();
     throw new ConfigError(failuresOf(loaded.tests, report), fileOf(source));
   }
@@ -198,7 +213,8 @@ export class Configuration {
   async #reportOn(loaded: Loaded, only?: string): Promise<TestReport> {
     if (loaded.tests.length === 0) return { passed: 0, failed: 0, tests: [] };
     const { runTests } = await ON_DEMAND.tests();
-    return runTests(loaded, { only, wall: this.#tools.clock.wall(), signal: this.#closing.signal });
+    const { clock, runtime } = this.#tools;
+    return runTests(loaded, { only, wall: clock.wall(), signal: this.closing.signal, redirect: redirectOf(loaded.config.global, runtime.parts) });
   }
 
   #note({ digest }: Loaded, report: TestReport): void {
@@ -207,7 +223,7 @@ export class Configuration {
 
   /** Nothing would end the probes and look-ups that a configuration starts. */
   #checkOpen(): void {
-    if (this.#closing.signal.aborted) throw new Error("the gateway has been closed");
+    if (this.closing.signal.aborted) throw new Error("the gateway has been closed");
   }
 
   /** Files were reread while their new configuration was tested, with its older content of them. */
@@ -255,7 +271,7 @@ export class Configuration {
   #reread(): ReadConfig | null {
     const { files, testFiles, global } = this.snapshot;
     this.#isReread = true;
-    if (files.length === 0 || this.#closing.signal.aborted) return null;
+    if (files.length === 0 || this.closing.signal.aborted) return null;
     // Modules and tests stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
     const staying = new Set([...testFiles, ...global.pluginModules.map(({ path }) => path.path)]);
     const { source, inputs } = this.#read;
@@ -298,7 +314,7 @@ export class Configuration {
 
   /** From now on it is not replaced. */
   close(): void {
-    this.#closing.abort();
+    this.closing.abort();
   }
 
   /** In all threads of the program, or in none. */
@@ -349,8 +365,6 @@ export class Configuration {
     this.isCompiling = true;
     try {
       return compile(loaded, { ...this.#tools, onFault: this.#onFault });
-    } catch (error) {
-      throw error instanceof PluginError ? new ConfigError([error.issueIn(loaded)], loaded.file, error.cause) : error;
     } finally {
       this.isCompiling = false;
     }
@@ -378,11 +392,10 @@ export class Configuration {
 
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
     logFault(this.#tools.log, call, error, link);
-    const { name, scope } = link;
-    const { key, id, level, service, route } = scope;
+    const { name, scope: { key, id, level, service, route } } = link;
+    countFault(this.#tools.metrics, name);
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
-    const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
-    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
+    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count: (this.pluginFaults.get(key)?.count ?? 0) + 1 });
   };
 }

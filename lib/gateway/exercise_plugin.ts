@@ -5,7 +5,10 @@
 import { destinationOf, Egress } from "../base/egress.ts";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
+import { verifyPassword } from "../base/password.ts";
+import { SharedCount } from "../base/shared_counts.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
+import { ALONE } from "../base/threads.ts";
 import { loadConfig } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import type { Infer, InputOf, Schema } from "../config/schema.ts";
@@ -22,7 +25,7 @@ import { readTarget } from "../route/path.ts";
 import { statedLength } from "../server/client_reply.ts";
 import type { Inbound } from "../server/receive.ts";
 import { memoryCounters } from "../store/memory.ts";
-import { ConfigError } from "./config_reader.ts";
+import { ConfigError } from "./config_error.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
 import { serversOf, type Answer } from "./proof/stand_ins.ts";
 import { collected, headerListOf, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
@@ -168,9 +171,13 @@ function toolsFor(options: ExerciseOptions, { clock, lines, kept, ...dialling }:
       return kept.get(key) as T;
     },
     shared: () => null,
+    common: (_name, make) => make(),
+    count: (name) => new SharedCount(ALONE, name),
     verdicts: new SharedMemory(MOST_VERDICT_BYTES),
     client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings, ...dialling }) : { ask, close() {} }),
     verifiedClaims,
+    secretParameters: new Set(),
+    verifyPassword,
     isTrial: false,
     tally: () => {},
   };

@@ -39,7 +39,7 @@ export interface Question {
 
 export interface Explanation {
   readonly outcome: "matched" | "refused";
-  /** The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431. */
+  /** The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431; or the status of a redirect to HTTPS. */
   readonly status: number | null;
   readonly code: string | null;
   /** Sentences on why this route matches, or why none does. */
@@ -81,7 +81,7 @@ type ExplainSource = ServeTools & Pick<ReportSource, "runtime"> & { readonly con
 export async function explain(question: Question, displayed: Json, source: ExplainSource): Promise<Explanation> {
   const { method, url } = question;
   const { snapshot, receiving } = source.configuration;
-  const inbound = received(question, receiving);
+  const inbound = received(question, receiving, snapshot.redirect === null ? "http" : "https");
   const target = readTarget(url);
   const shown = displayed as unknown as DisplayedConfig;
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
@@ -130,13 +130,13 @@ export async function explain(question: Question, displayed: Json, source: Expla
 
 /**
  * Receives the question like a request from the network. Its framing headers are checked, but only the given body is read. Also
- * refuses questions that the parser of a listener would refuse.
+ * refuses questions that the parser of a listener would refuse. `scheme` is that of a URL that is a path.
  */
-function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Question, receiving: ReceiveOptions): Inbound {
+function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Question, receiving: ReceiveOptions, scheme: "http" | "https"): Inbound {
   const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((each) => [name, each] as const));
   const framing = lines.filter(([name]) => body === undefined && FRAMING.test(name)).flat();
   const others = lines.filter(([name]) => body !== undefined || !FRAMING.test(name)).flat();
-  const given = { method, path: url, headers: others, remoteAddress: clientIp, encrypted: /^https:/i.test(url), ...(body === undefined ? {} : { body }) };
+  const given = { method, path: url, headers: others, remoteAddress: clientIp, encrypted: (/^https?(?=:)/i.exec(url)?.[0] ?? scheme).toLowerCase() === "https", ...(body === undefined ? {} : { body }) };
   const inbound = injected(given, receiving);
   const all = [...inbound.headers, ...framing];
   const refusal = refuseBytes(url, all, receiving.limits) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
@@ -157,7 +157,8 @@ function ofMethod(method: string): string[] {
 
 const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] } } as const;
 
-function problemOf({ body }: Reply): { readonly code: string; readonly detail: string } {
+function problemOf({ body, headers }: Reply): { readonly code: string | null; readonly detail: string } {
+  if (body === null) return { code: null, detail: `global.https_redirect leads to ${headerValue(headers, "location") ?? ""}.` };
   const { code, detail, title } = JSON.parse(String(body)) as { code: string; detail?: string; title: string };
   return { code, detail: detail ?? `${title}.` };
 }
@@ -183,6 +184,15 @@ function whyUpstream(service: DisplayedService, [first, ...others]: readonly Des
 /** Without a split, all upstreams that can be used share the requests. */
 function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly Destination[] {
   return [{ peers: peers.filter((_, i) => upstreams[i]!.usable), share: 1 }];
+}
+
+/** The enabled plugins of a route in the order in which they run; null: there is no such route. */
+export function routePlugins(names: { readonly service: string; readonly route: string }, displayed: Json, kinds: Snapshot["kinds"]): readonly Omit<ExplainedPlugin, "verdict">[] | null {
+  const shown = displayed as unknown as DisplayedConfig;
+  const service = shown.services.find(({ name }) => name === names.service);
+  const route = service?.routes.find(({ name }) => name === names.route);
+  if (service === undefined || route === undefined) return null;
+  return pluginsOf({ service, route }, shown, kinds, []).map(({ verdict: _none, ...plugin }) => plugin);
 }
 
 function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {

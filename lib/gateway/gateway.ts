@@ -24,8 +24,9 @@ import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
 import { Configuration } from "./configuration.ts";
-import type { Explanation, Question } from "./explain.ts";
+import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import type { DryRuns } from "./dry_runs.ts";
 import { families } from "./metrics.ts";
 import { mounted, type Mounted } from "./mounted.ts";
 import type { DryRun } from "./proof/dry_run.ts";
@@ -40,7 +41,7 @@ import { Shutdown } from "./shutdown.ts";
 import { WorkerReports } from "./worker_reports.ts";
 import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
-export { ConfigError } from "./config_reader.ts";
+export { ConfigError } from "./config_error.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
@@ -62,6 +63,8 @@ export class Gateway {
   readonly #listener: Listener;
   readonly #reported: GatewayParts;
   readonly #shutdown: Shutdown;
+  /** Null: none has been asked for. */
+  #dryRuns: DryRuns | null = null;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
 
@@ -91,12 +94,13 @@ export class Gateway {
     this.#clock = clock;
     this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, isRemote: following !== null });
-    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log });
+    [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log }, this.#runtime.secretParameters);
     this.#process = createProcessFigures(clock);
     this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
-    this.#configuration = new Configuration({ ...options, modules }, parts, undefined, following);
-    this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
+    this.#configuration = new Configuration({ ...options, modules }, parts, following);
+    const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
+    this.#requests = new Requests({ ...parts, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const reporting = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans, process: this.#process };
@@ -214,6 +218,12 @@ export class Gateway {
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
+  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
+  async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
+    const { routePlugins } = await ON_DEMAND.explain();
+    return routePlugins({ service, route }, this.maskedConfig, this.#configuration.snapshot.kinds);
+  }
+
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
   metrics(): string {
     return exposition(this.#families());
@@ -231,12 +241,12 @@ export class Gateway {
   /**
    * Starts one listener; may be called several times. The first call runs the tests of the configuration, if it has some. Rejects with node's
    * error (EADDRINUSE, EACCES, …), with a `ConfigError` when a test fails or the access log's file cannot be opened, and once the gateway is
-   * being closed.
+   * being closed. Tests that only run out of time are logged.
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, fd, tls } = options;
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
-    await this.#configuration.prove();
+    await this.#configuration.prove("lenient");
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     try {
       this.#accessLog.start();
@@ -273,12 +283,14 @@ export class Gateway {
   }
 
   /**
-   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Never rejects
-   * for errors in it.
+   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Runs in a thread
+   * of its own, unless the gateway has `plugins` of its host. Never rejects for errors in the configuration; with a `Fault` if four others wait,
+   * or if it needs more than 30 seconds or 512 MB.
    */
   async dryRun(text: Buffer | null = null): Promise<DryRun> {
-    const { dryRun } = await ON_DEMAND.dryRun();
-    return dryRun(this.#configuration, this.#requests.recent.list(), text);
+    const { DryRuns } = await ON_DEMAND.dryRuns();
+    this.#dryRuns ??= new DryRuns(this.#configuration);
+    return this.#dryRuns.run(text, this.#requests.recent);
   }
 
   /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */
@@ -358,6 +370,7 @@ export class Gateway {
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
     this.#runtime.activate();
+    this.#shutdown.answerForEntries();
     if (!isWorker(this.#runtime.threads)) this.#stats.start();
     try {
       this.#accessLog.start();
@@ -377,9 +390,9 @@ export class Gateway {
   }
 }
 
-function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }): [OtlpExporter, Tracer] {
+function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }, secretParameters: ReadonlySet<string>): [OtlpExporter, Tracer] {
   const { OtlpExporter, Tracer } = parts.part("tracing");
   const { sampler = "parentbased_always_on", ratio = 1 } = settings;
   const spans = new OtlpExporter({ settings, ...tools });
-  return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans })];
+  return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans, secretParameters })];
 }

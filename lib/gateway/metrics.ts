@@ -3,7 +3,8 @@
  */
 import { version } from "../base/version.ts";
 import type { Family, Histogram, Labels } from "../observe/exposition.ts";
-import { pluginLabels, type Metrics, type Recent, type RouteMeter } from "../observe/metrics.ts";
+import type { Metrics, Recent, RouteMeter } from "../observe/metrics.ts";
+import { pluginLabels } from "../observe/plugin_meter.ts";
 import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
@@ -37,6 +38,7 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
     counter("edge_gateway_plugin_requests_total", "Requests that a plugin got.", usedPlugins(metrics, (meter) => meter.requests)),
     counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
     counter("edge_gateway_plugin_results_total", HELP.results, resultsOf(metrics)),
+    counter("edge_gateway_plugin_faults_total", HELP.faults, Array.from(metrics.pluginFaults, ([plugin, count]) => [["plugin", plugin], count])),
     { name: "edge_gateway_rate_limit_callers", type: "gauge", help: HELP.callers, samples: summed(limiters, "callers") },
     counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limiters, "shared")),
     { name: "edge_gateway_counters_up", type: "gauge", help: HELP.countersUp, samples: counters === null ? [] : [[[], counters.state === "up" ? 1 : 0]] },
@@ -72,6 +74,7 @@ const HELP = {
   cached: "Requests that response_cache saw, by what it did.",
   plugins: "Time from when a plugin got a request until it passed it on or answered it.",
   results: "What a plugin reports of its work; of mirror: its copies.",
+  faults: "Faults of plugins: in a request, or in a timer, a promise or a listener of their module.",
   callers: "Callers that a rate limit remembers.",
   shared: "Decisions of a rate limit for callers that share one allowance, because its table is full.",
   countersUp: "Whether every server of global.counters that is needed answers.",

@@ -15,6 +15,8 @@ export interface GatewayOptions extends ConfigurationOptions {
   readonly accessLog?: (lines: string) => void;
   /** The destination and sampling of traces. Default: none; `traceparent` passes through unchanged. */
   readonly tracing?: TracingSettings;
+  /** The name of a cookie: sessions of admin interfaces in it are not forwarded. Default: none. */
+  readonly adminCookie?: string;
   /** Default: the system's clock. */
   readonly clock?: Clock;
   /** Returns all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system does (getaddrinfo). */

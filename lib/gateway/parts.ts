@@ -39,23 +39,26 @@ const PARTS = {
   http2: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
   split: () => import("../upstream/split.ts"),
   sticky: () => import("../upstream/sticky.ts"),
+  httpsRedirect: () => import("./https_redirect.ts"),
   /** Counters that gateways share. */
   redis: () => import("../store/redis.ts"),
   tracing: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }),
+  adminCookie: () => import("../http/admin_cookie.ts"),
 };
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
-export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), PARTS.http2, PARTS.split, PARTS.sticky, PARTS.redis];
+export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), PARTS.http2, PARTS.split, PARTS.sticky, PARTS.httpsRedirect, PARTS.redis];
 
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
   tests: () => import("./proof/run_tests.ts"),
   explain: () => import("./explain.ts"),
+  dryRuns: () => import("./dry_runs.ts"),
   dryRun: () => import("./proof/dry_run.ts"),
 };
 
-/** The texts by which a configuration names a part: values of `protocol`, keys of a service, the key in `global`. Tracing is a setting. */
-const NAMED_BY = { http2: ["h2", "h2c"], split: ["split"], sticky: ["sticky"], redis: ["counters"] } as const;
+/** The texts by which a configuration names a part: values of `protocol`, keys of a service, the key in `global`. The others are named by settings. */
+const NAMED_BY = { http2: ["h2", "h2c"], split: ["split"], sticky: ["sticky"], httpsRedirect: ["https_redirect"], redis: ["counters"] } as const;
 
 type PartName = keyof typeof PARTS;
 type PartsByName = { readonly [Name in PartName]: Awaited<ReturnType<(typeof PARTS)[Name]>> };

@@ -2,9 +2,10 @@
  * A plugin instance that cannot be created, and where it is configured: as an error of the configuration.
  */
 import { messageOf } from "../base/errors.ts";
-import type { ConfigIssue, LoadResult } from "../config/load.ts";
+import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
 import type { Scope } from "../plugins/plugin.ts";
+import { ConfigError } from "./config_error.ts";
 
 export type Place = Pick<Scope, "level" | "service" | "route">;
 
@@ -19,10 +20,11 @@ export class PluginError extends Error {
     this.#index = index;
   }
 
-  /** Secrets that the message repeats are concealed. */
-  issueIn({ config, concealed, positionOf }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): ConfigIssue {
+  /** Secrets that the message repeats are concealed; then the cause, which may repeat them too, is left out. */
+  in({ config, concealed, file, positionOf }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): ConfigError {
     const at = [...pathOf(this.#place, config), "plugins", this.#index];
-    return { at, message: concealed(this.message), position: positionOf(at) };
+    const message = concealed(this.message);
+    return new ConfigError([{ at, message, position: positionOf(at) }], file, message === this.message ? this.cause : undefined);
   }
 }
 

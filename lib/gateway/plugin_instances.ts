@@ -4,9 +4,11 @@
 import { hash, randomUUID } from "node:crypto";
 import { destinationOf, Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
+import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
 import { HttpClient, type Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
+import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
@@ -37,6 +39,8 @@ export interface StandIns {
   observed(plugin: PluginPlace, middleware: Middleware): Middleware;
   /** As `Tools.verifiedClaims`. */
   readonly verifiedClaims: Tools["verifiedClaims"];
+  /** As `Tools.verifyPassword`. Default: as the gateway does. */
+  readonly verifyPassword?: Tools["verifyPassword"] | undefined;
 }
 
 /** A plugin instance: its kind, and where it is configured. */
@@ -57,6 +61,8 @@ export interface PluginLink extends Link {
   readonly kind: AnyPlugin;
   /** Of guards: a digest that differs where their configuration does. */
   readonly identity: string;
+  /** See `Plugin`. */
+  readonly ownHeaders: readonly string[];
 }
 
 /** Creates the enabled instances of one list of plugins. Throws a `PluginError` when one of them cannot be created. */
@@ -101,12 +107,16 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
     runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urls])), make, inUse);
   const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
-  const { clock, verdicts } = runtime;
+  const { clock, verdicts, secretParameters } = runtime;
+  for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
-    ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts },
+    ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts, secretParameters },
+    common: (what, make) => commonTo(name, what, make, runtime),
+    count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
+    verifyPassword: standIns?.verifyPassword ?? verifyPassword,
     isTrial: standIns !== undefined,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter.tally(String(result)),
@@ -118,7 +128,13 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   context.instances.add(key);
   const identity = kind.guards === true ? identityOf(key, config) : "";
   const observed = standIns?.observed({ name, scope }, middleware) ?? middleware;
-  return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity };
+  return { name, scope, middleware: tracer === null ? observed : tracer.spanned({ name, scope }, observed), meter, kind, identity, ownHeaders: kind.ownHeaders?.(config) ?? [] };
+}
+
+function commonTo<T>(kind: string, what: string, make: () => T, { common }: Runtime): T {
+  const key = `${kind}: ${what}`;
+  if (!common.has(key)) common.set(key, make());
+  return common.get(key) as T;
 }
 
 /** See `Tools.shared`; `key`: of the instance. */
@@ -155,6 +171,7 @@ export interface RouteChain {
   readonly handler: Handler;
   /** See `RouteName`. */
   readonly audience: string;
+  readonly ownHeaders: ReadonlySet<string> | undefined;
   readonly takesPreflights: boolean;
 }
 
@@ -162,10 +179,12 @@ export interface RouteChain {
 export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault }: PluginContext): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
+  const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
   return {
     handler: composeChain(links, innermost, runtime.clock, onFault),
     audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
+    ownHeaders: own.length === 0 ? undefined : new Set(own),
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
   };
 }

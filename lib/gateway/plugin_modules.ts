@@ -6,6 +6,7 @@
  * code that it fetches that way or by `node:module`, `node:vm` and the like: a module is trusted with all that the process may do.
  */
 import { pathToFileURL } from "node:url";
+import { entry } from "../base/event_loop.ts";
 import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { PluginModule } from "../config/model.ts";
 import { kindProblem, kit } from "../plugins/kit.ts";
@@ -136,7 +137,7 @@ const MOST_MS = 10_000;
 async function inTime<T>(done: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`it takes longer than ${MOST_MS / 1000} seconds to load`)), MOST_MS);
+    timer = setTimeout(entry("the loading of a module", () => reject(new Error(`it takes longer than ${MOST_MS / 1000} seconds to load`))), MOST_MS);
   });
   try {
     return await Promise.race([done, late]);

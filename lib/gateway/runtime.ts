@@ -5,7 +5,7 @@
 import { randomFillSync } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { Dial } from "../base/egress.ts";
-import { WriteBatch } from "../base/write_batch.ts";
+import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
 import { SharedCount } from "../base/shared_counts.ts";
@@ -87,6 +87,8 @@ export class Runtime {
   readonly countersErrors = new Map<string, number>();
   readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
   readonly verdicts = new SharedMemory(MAX_VERDICT_BYTES);
+  /** See `Tools`. Those of earlier configurations stay: requests that have met them may not be logged yet. */
+  readonly secretParameters = new Set<string>();
   /** Requests to upstreams and replies to clients are written together. */
   readonly writeBatch = new WriteBatch();
   readonly #log: Log;
@@ -96,6 +98,9 @@ export class Runtime {
   readonly #retired = new Set<Connections>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
   readonly #lasting = new Map<string, ArrayBufferLike>();
+  readonly #counts = new Map<string, SharedCount>();
+  /** What the instances of a plugin kind share, see `Tools`. */
+  readonly common = new Map<string, unknown>();
   /** In a worker: failures of upstreams, for the main thread. */
   readonly failures = new FailureReports();
   /** Requests in flight of all workers; null without workers. */
@@ -118,9 +123,8 @@ export class Runtime {
     this.#log = log;
     this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {
-      const lasting = { ...threads, memory: (name: string, bytes: number) => this.lastingMemory(name, bytes) };
-      this.inFlight = new SharedCount(lasting, "requests in flight");
-      this.connections = new SharedConnections(lasting);
+      this.inFlight = this.count("requests in flight");
+      this.connections = new SharedConnections({ ...threads, memory: (name, bytes) => this.lastingMemory(name, bytes) });
     }
     this.#names = new Names({ clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) });
   }
@@ -175,6 +179,15 @@ export class Runtime {
     return memory;
   }
 
+  /** A count over all workers, as long as the program. */
+  count(name: string): SharedCount {
+    const known = this.#counts.get(name);
+    if (known !== undefined) return known;
+    const made = new SharedCount({ ...this.threads, memory: (key, bytes) => this.lastingMemory(key, bytes) }, name);
+    this.#counts.set(name, made);
+    return made;
+  }
+
   /** Signs the cookies of sticky sessions without a secret of their own. Random, the same for all workers, as long as the gateway. */
   get stickyKey(): Uint8Array {
     const key = new Uint8Array(this.lastingMemory("key of sticky sessions", STICKY_KEY_BYTES));
@@ -198,7 +211,7 @@ export class Runtime {
 
   /** In the main thread: a worker is dead. Gives back what it held of every limit. `id` and `place`: see `Threads`. */
   forget(id: number, place: number): void {
-    this.inFlight?.clear(place);
+    for (const count of this.#counts.values()) count.clear(place);
     this.connections?.clear(place);
     this.shared?.shared.forget(place);
     for (const upstreamSet of this.upstreamSets) upstreamSet.freeLockOf(id);

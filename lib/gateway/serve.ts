@@ -28,6 +28,8 @@ export interface ServeTools {
   readonly log: Log;
   /** Gets every request that is looked up in the route table. */
   readonly recent?: RecentRequests;
+  /** See `sessionRemover`. */
+  readonly withoutSessions?: ((headers: HeaderList) => HeaderList) | undefined;
 }
 
 interface RequestsTools extends ServeTools {
@@ -195,7 +197,7 @@ function writeLine(bytes: Buffer, at: number, text: string): number {
 }
 
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
-export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools: ServeTools): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "redirect">>, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse requests that two parsers could read in two ways.
@@ -208,6 +210,8 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
 
   // 2. Find the route by host, path and method.
   const authority = target.authority ?? inbound.authority;
+  const redirected = snapshot.redirect?.(inbound, authority);
+  if (redirected) return redirected;
   const { path, query } = target;
   tools.recent?.add(method, authority, path);
   const found = findRoute(inbound, authority, target, snapshot.table);
@@ -226,7 +230,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table">, tools
   // 4. Describe the request to the plugins.
   const { httpVersion, scheme, clientAddress, headers, body, trailers, upgrade } = inbound;
   const exchange = new Exchange({
-    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers, params,
+    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
   });
 

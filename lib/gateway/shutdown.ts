@@ -3,12 +3,16 @@
  */
 import type { Duplex } from "node:stream";
 import { LONGEST_TIMER_MS, waitAtMost } from "../base/clock.ts";
+import { entry } from "../base/event_loop.ts";
+import type { Log } from "../base/log.ts";
 import type { AccessLog } from "../observe/access_log.ts";
+import type { Metrics } from "../observe/metrics.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type { ProcessFigures } from "../observe/process.ts";
 import type { Stats } from "../observe/stats.ts";
 import type { Listener } from "../server/listener.ts";
 import type { Configuration } from "./configuration.ts";
+import { answerForEntries, countFault } from "./faults.ts";
 import type { Runtime } from "./runtime.ts";
 import type { Requests } from "./serve.ts";
 import type { State } from "./status.ts";
@@ -29,6 +33,8 @@ interface Parts {
   readonly spans: OtlpExporter | null;
   readonly process: ProcessFigures;
   readonly stats: Stats;
+  readonly log: Log;
+  readonly metrics: Metrics;
 }
 
 export class Shutdown {
@@ -37,6 +43,7 @@ export class Shutdown {
   /** Both ends of every upgraded connection: in a host's own server nothing else closes them. */
   readonly #tunnels = new Set<Duplex>();
   #closing: Promise<"drained" | "cut"> | null = null;
+  #stopAnswering: (() => void) | null = null;
   /** Ends the grace of a `close` that has begun. */
   #cut = () => {};
 
@@ -47,6 +54,11 @@ export class Shutdown {
   /** Whether requests are accepted. */
   get isOpen(): boolean {
     return this.state === "serving" || this.state === "stopping";
+  }
+
+  /** From now to its end the gateway answers for faults at the entries into its code. */
+  answerForEntries(): void {
+    this.#stopAnswering ??= answerForEntries(this.#parts.log, (module) => countFault(this.#parts.metrics, module));
   }
 
   /** To be closed at the end. */
@@ -72,7 +84,7 @@ export class Shutdown {
     const following = followers?.close(graceMs) ?? Promise.resolve("drained");
     this.#closing ??= this.#close(lingerOf(graceMs), following);
     // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
-    const timer = followers === null ? setTimeout(this.#cut, Math.min(graceMs, LONGEST_TIMER_MS)) : undefined;
+    const timer = followers === null ? setTimeout(entry("the end of the grace", () => this.#cut()), Math.min(graceMs, LONGEST_TIMER_MS)) : undefined;
     return this.#closing.finally(() => clearTimeout(timer));
   }
 
@@ -100,6 +112,7 @@ export class Shutdown {
     await exported;
     process.close();
     stats.close();
+    this.#stopAnswering?.();
     return outcome;
   }
 }

@@ -16,6 +16,9 @@ import type { ReceiveOptions } from "../server/receive.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import { destinationsOf } from "./destinations.ts";
 import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink, type RouteChain } from "./plugin_instances.ts";
+import type { HttpsRedirect } from "./https_redirect.ts";
+import type { Parts } from "./parts.ts";
+import { PluginError } from "./plugin_error.ts";
 import type { InUse } from "./runtime.ts";
 import { sharedCounters } from "./shared_counters.ts";
 import type { ShownCertificate } from "./status.ts";
@@ -27,6 +30,8 @@ export type Loaded = Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>,
 export interface Snapshot extends Loaded {
   readonly global: Config["global"];
   readonly table: RouteTable<RouteTarget>;
+  /** Null: plain HTTP is not redirected. */
+  readonly redirect: HttpsRedirect | null;
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
   readonly shownCertificates: readonly (ShownCertificate & { readonly path: string; readonly hosts: readonly string[] })[];
@@ -48,14 +53,14 @@ export interface RouteTarget {
   readonly takesPreflights: boolean;
 }
 
-/** Throws when a plugin cannot be created; the snapshot in force is not touched. */
+/** Throws a `ConfigError` when a plugin cannot be created; the snapshot in force is not touched. */
 export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
   const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs);
   try {
     return compileInto(inUse, loaded, tools);
   } catch (error) {
     tools.runtime.abandon(inUse);
-    throw error;
+    throw error instanceof PluginError ? error.in(loaded) : error;
   }
 }
 
@@ -73,6 +78,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     ...loaded,
     global,
     table: compileTable(entries),
+    redirect: redirectOf(global, runtime.parts),
     certificates: hostCertificates(global.certificates, log, runtime.clock),
     shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
       return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };
@@ -82,6 +88,10 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     inUse,
     metrics: plan,
   });
+}
+
+export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): HttpsRedirect | null {
+  return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
 }
 
 function compileService(service: Service, globals: readonly PluginLink[], context: PluginContext): TableEntry<RouteTarget>[] {
@@ -100,8 +110,8 @@ export function serviceName({ name, basePath }: Service): ServiceName {
   return { name, basePath: withoutFinalSlash(basePath) };
 }
 
-export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
-  return { service, route: { name, path, audience }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
+export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
+  return { service, route: { name, path, audience, ownHeaders }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
 export function entryOf<T>(service: Service, { path, methods, match }: Route, target: T): TableEntry<T> {

@@ -35,11 +35,15 @@ export interface TestResult {
   readonly found: Json;
   /** "status: expected 401, found 200", …; empty when it has passed. */
   readonly differences: readonly string[];
+  /** It ran out of time, which says nothing about the configuration. */
+  readonly late?: true;
 }
 
 export interface TestReport {
   readonly passed: number;
   readonly failed: number;
+  /** Of a configuration that is only tried: tests whose results do not count; they are not in `tests`. */
+  readonly notRun?: number;
   /** In the order of the configuration. */
   readonly tests: readonly TestResult[];
 }
@@ -152,7 +156,9 @@ export type WarningCode =
   | "token_for_anyone"
   | "guard_fails_open"
   | "plain_http_secret"
+  | "placeholder_secret"
   | "limit_by_any_header"
+  | "redirect_loop"
   | "stale_acceptance"
   | "more";
 

@@ -42,7 +42,6 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const split = splitOf(service, members, pickerOf, runtime, inUse);
   const sticky = stickyOf(service, peers, runtime);
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checksOf(service, peers, egress), split, sticky });
-  const isRetried = retries !== undefined && retries.attempts > 0;
   const picker = split ?? pickerOf(peers);
   const handler = attempts({
     picker: sticky === null ? picker : sticky.picker(picker),
@@ -51,7 +50,7 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
     breaker,
     meter,
     log,
-    retries: isRetried ? { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } : null,
+    ...(retries && { retries: retries.attempts === 0 ? null : { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } }),
   });
   return sticky === null ? handler : sticky.handler(handler);
 }

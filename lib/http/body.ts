@@ -2,6 +2,7 @@
  * Moves bodies from streams to sinks with back-pressure, and checks, limits and counts them on the way.
  */
 import { PassThrough, Readable, type Writable } from "node:stream";
+import { entry, guarded, GuardedReadable } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 
@@ -63,7 +64,7 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
   };
   // A plugin may have read the body and passed it on all the same: it would never end.
   if (source.readableEnded || source.destroyed) {
-    process.nextTick(broken, source.errored ?? new Error("the body was read or destroyed before it was sent"));
+    process.nextTick(entry("a body that was read", broken), source.errored ?? new Error("the body was read or destroyed before it was sent"));
     return stop;
   }
   source.on("data", write);
@@ -86,7 +87,7 @@ export function limitedBody(body: Readable, most: number): Readable {
   let left = most;
   let stop: (() => void) | null = null;
   let resume = ignore;
-  const view = new Readable({
+  const view = new GuardedReadable({
     read() {
       if (stop === null) stop = pump(body, sink, end);
       else resume();
@@ -137,7 +138,7 @@ export function byteStream(body: Readable): Readable {
   if (body.listenerCount("error") === 0) body.on("error", ignore);
   // The sender detects that a stream has already ended.
   if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead) return body;
-  const bytes = new PassThrough();
+  const bytes = guarded(new PassThrough());
   bytes.on("error", ignore);
   pump(body, sinkOf(bytes), {
     done: () => bytes.end(),

@@ -6,7 +6,7 @@ import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { hasToken } from "./headers.ts";
 
 export interface BodySink {
-  /** Called with each part of the body, never an empty one, in the order in which it arrives. */
+  /** Called with each part of the body, never an empty one, in the order in which it arrives: once in each `read` at most. */
   body(bytes: Buffer): void;
 }
 
@@ -17,12 +17,21 @@ export class BodyReader {
   trailers: readonly string[] = NO_TRAILERS;
   /** Why the body is malformed; null while it is not. Nothing may be read after a fault. */
   fault: string | null = null;
+  readonly #forbidden: "refuse" | "drop";
   #state: State = "over";
-  /** Bytes of the body or of the current chunk that have yet to arrive. */
+  /** Bytes of the body or of the current chunk that have yet to arrive; Infinity: until the end of the connection. */
   #left = 0;
+  /** Where the data of the chunks is that this `read` has found. */
+  #from = 0;
+  #to = 0;
   #extensionBytes = 0;
   #trailerBytes = 0;
   #fields: string[] = [];
+
+  /** `forbidden`: what happens to trailers about framing. Of a client they are an attack; an upstream's are dropped (RFC 9110 §6.5.1). */
+  constructor(forbidden: "refuse" | "drop" = "refuse") {
+    this.#forbidden = forbidden;
+  }
 
   get isOver(): boolean {
     return this.#state === "over";
@@ -46,15 +55,11 @@ export class BodyReader {
   /** `framing`: the length in bytes, more than 0, or how the end is marked. */
   begin(framing: number | "chunked" | "until close"): void {
     this.trailers = NO_TRAILERS;
-    if (typeof framing === "number") {
-      this.#state = "length";
-      this.#left = framing;
-    } else if (framing === "chunked") {
-      this.#state = "size";
-      this.#extensionBytes = 0;
-      this.#trailerBytes = 0;
-      this.#fields = [];
-    } else this.#state = "until close";
+    this.#state = typeof framing === "number" ? "length" : framing === "chunked" ? "size" : framing;
+    this.#left = typeof framing === "number" ? framing : Infinity;
+    this.#extensionBytes = 0;
+    this.#trailerBytes = 0;
+    if (framing === "chunked") this.#fields = [];
   }
 
   /** Ends the body without reading the rest of it. */
@@ -65,43 +70,58 @@ export class BodyReader {
   /**
    * Reads from `at` and returns how far it came: the end of the body, the end of `chunk`, or the start of a line that is incomplete, which
    * has to be passed again together with what follows. Returns -1 when the body is malformed; `fault` says why.
+   *
+   * Moves the data of several chunks together, within `chunk`: a body in chunks of one byte must not cost a call, a write and a chunk of our
+   * own for each of them.
    */
   read(chunk: Buffer, at: number, sink: BodySink): number {
-    const { length } = chunk;
-    while (at < length && this.#state !== "over") {
-      let next: number;
-      switch (this.#state) {
-        case "length":
-        case "chunk":
-          next = this.#readBytes(chunk, at, sink);
-          break;
-        case "until close":
-          sink.body(at === 0 ? chunk : chunk.subarray(at));
-          return length;
-        case "chunk end":
-          if (chunk[at] !== CR || (length - at > 1 && chunk[at + 1] !== LF)) return this.#refuse("a chunk is longer than its size");
-          if (length - at === 1) return at;
-          next = at + 2;
-          this.#state = "size";
-          break;
-        case "size":
-          next = this.#readSize(chunk, at);
-          break;
-        default:
-          next = this.#readTrailer(chunk, at);
-      }
+    this.#from = this.#to = 0;
+    const end = this.#readParts(chunk, at);
+    if (this.#to > 0) sink.body(this.#to - this.#from === chunk.length ? chunk : chunk.subarray(this.#from, this.#to));
+    if (this.#left === 0 && this.#state === "length") this.#state = "over";
+    return end;
+  }
+
+  #readParts(chunk: Buffer, at: number): number {
+    while (at < chunk.length && this.#state !== "over") {
+      const next = this.#readPart(chunk, at);
       if (next <= at) return next;
       at = next;
     }
     return at;
   }
 
-  #readBytes(chunk: Buffer, at: number, sink: BodySink): number {
+  #readPart(chunk: Buffer, at: number): number {
+    if (this.#state === "size") return this.#readSize(chunk, at);
+    if (this.#state === "chunk end") return this.#readChunkEnd(chunk, at);
+    return this.#state === "trailers" ? this.#readTrailer(chunk, at) : this.#readBytes(chunk, at);
+  }
+
+  #readBytes(chunk: Buffer, at: number): number {
     const end = Math.min(at + this.#left, chunk.length);
     this.#left -= end - at;
-    sink.body(at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end));
-    if (this.#left === 0) this.#state = this.#state === "chunk" ? "chunk end" : "over";
+    if (this.#to === 0) this.#from = this.#to = at;
+    if (this.#to === at) this.#to = end;
+    else this.#append(chunk, at, end);
+    if (this.#left === 0 && this.#state === "chunk") this.#state = "chunk end";
     return end;
+  }
+
+  /** Moves the data of a chunk to the end of the chunks before it. Few bytes that are moved one by one cost less than a call. */
+  #append(chunk: Buffer, from: number, end: number): void {
+    if (end - from < FEW_BYTES) for (let i = from; i < end; i++) chunk[this.#to++] = chunk[i]!;
+    else {
+      chunk.copyWithin(this.#to, from, end);
+      this.#to += end - from;
+    }
+  }
+
+  #readChunkEnd(chunk: Buffer, at: number): number {
+    const left = chunk.length - at;
+    if (chunk[at] !== CR || (left > 1 && chunk[at + 1] !== LF)) return this.#refuse("a chunk is longer than its size");
+    if (left === 1) return at;
+    this.#state = "size";
+    return at + 2;
   }
 
   /** `1a;name=value` CRLF (RFC 9112 §7.1). */
@@ -155,8 +175,9 @@ export class BodyReader {
     const lower = name.toLowerCase();
     const value = trimmed(line, colon + 1, line.length - 2);
     // A reader that merges trailers into the header section would give the message another framing (RFC 9110 §6.5.1), or end its connection.
-    if (FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"))) return this.#refuse("a trailer is about the framing of its message or ends its connection");
-    this.#fields.push(name, value);
+    const isForbidden = FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"));
+    if (isForbidden && this.#forbidden === "refuse") return this.#refuse("a trailer is about the framing of its message or ends its connection");
+    if (!isForbidden) this.#fields.push(name, value);
     return end + 1;
   }
 
@@ -173,6 +194,7 @@ const MAX_TRAILER_BYTES = 16 * 1024;
 const MAX_EXTENSION_BYTES = 8 * 1024;
 /** Bytes of a chunk's size and its extensions. */
 const MAX_CHUNK_LINE = 1024;
+const FEW_BYTES = 16;
 /** Sizes below 2^52. */
 const MAX_SIZE_DIGITS = 13;
 

@@ -7,6 +7,7 @@ import type { AgentOptions as TlsAgentOptions } from "node:https";
 import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
+import { entry } from "../base/event_loop.ts";
 import { destinationOf, requestBy, type Egress } from "../base/egress.ts";
 import { connectFailure } from "../base/errors.ts";
 import { BODILESS } from "./body.ts";
@@ -158,7 +159,7 @@ export class HttpClient implements Client {
     const cancel = () => fail("cancelled", "the request was given up");
     const expire = () => fail(waitedForConnection ? "saturated" : "timeout", `no ${waitedForConnection ? "free connection and answer" : "answer"} within ${timeoutMs} ms`);
     // An answer that has arrived while this process was busy is read first.
-    const timer = this.#clock.after(timeoutMs, () => void setImmediate(expire));
+    const timer = this.#clock.after(timeoutMs, () => void setImmediate(entry("a late answer", expire)));
     if (signal?.aborted) return cancel();
     signal?.addEventListener("abort", cancel);
     const send = (): void => {
@@ -191,7 +192,7 @@ export class HttpClient implements Client {
       asked.on("close", () => void (asked === request && fail("unreachable", "the connection closed before an answer")));
       asked.end(options.body);
       // Behind the tick in which Node gives the request its connection, where there is one.
-      process.nextTick(() => (waitedForConnection ||= asked.socket === null));
+      process.nextTick(entry("a look for a connection", () => (waitedForConnection ||= asked.socket === null)));
     };
     send();
   }

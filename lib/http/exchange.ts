@@ -56,6 +56,8 @@ export interface RouteName {
    * Empty if no plugin of the route stores replies.
    */
   readonly audience?: string;
+  /** The request headers that plugins of the route set or remove, see `dashed`: upstreams get none of them as trailers. */
+  readonly ownHeaders?: ReadonlySet<string> | undefined;
 }
 
 export interface Exchange extends ExchangeParts {}
@@ -168,6 +170,8 @@ export class Notes {
   upstream: string | null = null;
   /** How many times an upstream was tried. */
   attempts = 0;
+  /** Whether the last attempt failed for a reason that says nothing about its upstream. */
+  isExcused = false;
   /** Milliseconds of all finished attempts, each up to the response head; null before the first has finished. */
   upstreamMs: number | null = null;
   /** `clock.now()` at the start of the current attempt; null when there is none. */

@@ -3,6 +3,7 @@
  */
 import type { ClientHttp2Stream, Http2Session, Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
+import { entry } from "../base/event_loop.ts";
 
 /**
  * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if it were complete (probed with Node
@@ -17,7 +18,7 @@ export function detectTruncatedBody(stream: Http2Stream): void {
       if (isClosed(stream) || stream.destroyed) {
         end = "broken";
         // Not at once: node continues with the stream after its push, and fails if it is destroyed by then.
-        process.nextTick(() => stream.destroy());
+        process.nextTick(entry("the end of a stream", () => void stream.destroy()));
         return false;
       }
       end = "whole";

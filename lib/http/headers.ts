@@ -219,6 +219,16 @@ export function quotedString(text: string): string {
   return `"${text.replace(/[^\x20-\x7e]/g, "?").replace(/["\\]/g, "\\$&")}"`;
 }
 
+/** A name as upstreams read it that take "_" for "-", as CGI has them do. */
+export function withDashes(name: string): string {
+  return name.includes("_") ? name.replaceAll("_", "-") : name;
+}
+
+/** The same in lower case. */
+export function dashed(name: string): string {
+  return withDashes(name).toLowerCase();
+}
+
 /** Whether HTTP can carry the list: names are tokens, values Latin-1 text without control characters (RFC 9110 §5.5, §5.6.2). */
 export function isWritable(list: HeaderList): boolean {
   return headerProblem(list) === null;

@@ -6,9 +6,10 @@
  * stream has no reader and no listener, so no other code can hold bytes that a later response overwrites.
  */
 import { Readable } from "node:stream";
+import { GuardedReadable } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 
-export class LentBody extends Readable {
+export class LentBody extends GuardedReadable {
   readonly byteLength: number;
   readonly #bytes: Buffer;
   readonly #giveBack: () => void;

@@ -12,16 +12,17 @@ export const CREDENTIAL_HEADERS = [
 
 /**
  * A query, or a header with URLs (Referer, Location, Link, …), without the values of parameters that hold credentials, in a fragment
- * too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs.
+ * too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs. `also`: further parameters that hold credentials, in lower case.
  */
-export function redacted(text: string): string {
+export function redacted(text: string, also?: ReadonlySet<string>): string {
   let shown = "";
   let from = 0;
   PARAMETER.lastIndex = 0;
   for (let found = PARAMETER.exec(text); found !== null; found = PARAMETER.exec(text)) {
     const start = PARAMETER.lastIndex;
     VALUE.lastIndex = ENCODED_JWT.lastIndex = start;
-    if (!SECRET_PARAMETERS.has(decoded(found[1]!).toLowerCase()) && !ENCODED_JWT.test(text)) continue;
+    const name = decoded(found[1]!).toLowerCase();
+    if (!SECRET_PARAMETERS.has(name) && also?.has(name) !== true && !ENCODED_JWT.test(text)) continue;
     shown += text.slice(from, start) + REDACTED;
     from = PARAMETER.lastIndex = start + VALUE.exec(text)![0].length;
   }

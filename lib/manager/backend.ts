@@ -15,7 +15,7 @@ export interface Backend {
 
 /**
  * One connection per request: the other end may close an idle connection just as a request is sent, and a login cannot be repeated. The
- * request rate of a UI is too low for the cost to matter.
+ * request rate of a UI, one a second from each visible page, is too low for the cost to matter.
  */
 export function createAgent({ url, ca }: Backend): Agent {
   const egress = new Egress([destinationOf(url, "manager")]);
@@ -61,7 +61,7 @@ export function failureOf({ code = "", message }: NodeJS.ErrnoException): Failur
 const NO_HTTP = "The server at the address of the admin interface does not speak HTTP; if it speaks HTTPS, MANAGER_BACKEND_API_URL must start with https://.";
 /** For a reply that no admin interface sends: from the port for traffic, a redirect, the page of another server. */
 export const NO_ADMIN =
-  "The server at MANAGER_BACKEND_API_URL is not an admin interface: it must be the URL of a gateway's admin interface (port 8081 unless ADMIN_PORT differs), not its port for traffic, with https:// if it speaks HTTPS.";
+  "The server at MANAGER_BACKEND_API_URL is not an admin interface, or one of an older version: it must be the URL of a gateway's admin interface (port 8081 unless ADMIN_PORT differs), not its port for traffic, with https:// if it speaks HTTPS.";
 export const UNKNOWN_NAME =
   "The gateway's admin interface does not accept the host name in MANAGER_BACKEND_API_URL: add it to ADMIN_HOSTS of the gateway, or use an IP address.";
 export const LEADS_BACK = "MANAGER_BACKEND_API_URL points to this management UI; it must be the URL of the admin interface of a gateway.";

@@ -141,11 +141,11 @@ function forwardedHeaders(headers: HeaderList): string[] {
 const REGENERATED = nameSet(["host", "content-length", "expect", "trailer"]);
 
 /**
- * Whether another server answered in place of an admin interface. Pages request these two paths first, for which no admin interface sends
+ * Whether another server answered in place of an admin interface. Pages request these paths first, for which no admin interface sends
  * a redirect, a page, 404 or 405. A 5xx comes from a proxy in front of it.
  */
 function isNoAdmin(method: string, path: string, { statusCode: status = 0, headers }: IncomingMessage): boolean {
-  if (path === "/login" ? method !== "POST" : path !== "/gateway/status" || !SAFE.has(method)) return false;
+  if (path === "/login" ? method !== "POST" : !/^\/gateway\/(?:status|now)(?:\?|$)/.test(path) || !SAFE.has(method)) return false;
   if (status === 404 || status === 405 || (status >= 300 && status < 400 && status !== 304)) return true;
   return status < 500 && /^text\/html\b/i.test(headers["content-type"] ?? "");
 }

@@ -5,7 +5,8 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { headerValues, tokens, type HeaderList } from "../http/headers.ts";
+import { acceptsGzip } from "../http/content_coding.ts";
+import { headerValues, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 
 /** The reply for a normalised path ("/" is index.html), by If-None-Match and Accept-Encoding; null when there is no such file. */
@@ -14,6 +15,7 @@ export type FindFile = (path: string, headers: HeaderList) => Reply | null;
 /** The reply with one content coding, created once. A strong validator belongs to one coding only (RFC 9110 §8.8.1). */
 interface Representation {
   readonly tag: string;
+  readonly validators: HeaderList;
   readonly headers: HeaderList;
   readonly body: Buffer;
 }
@@ -33,18 +35,37 @@ const TYPES: { readonly [extension: string]: string | undefined } = {
 
 /** Throws with a sentence for the operator if the pages are missing. Default: the output of the build. */
 export function readStaticFiles(folder: string = builtFolder()): FindFile {
-  const files = new Map<string, StaticFile>();
-  for (const name of namesIn(folder)) {
-    const type = TYPES[name.slice(name.lastIndexOf(".") + 1)];
-    if (type !== undefined) files.set(`/${name}`, createFile(readFileSync(`${folder}/${name}`), type));
-  }
-  const index = files.get("/index.html");
+  const contents = new Map<string, Buffer>();
+  for (const name of namesIn(folder)) if (typeOf(name) !== undefined) contents.set(name, readFileSync(`${folder}/${name}`));
+  const index = contents.get("index.html");
   if (index === undefined) throw missing(folder);
-  files.set("/", index);
+  const all = createHash("sha256");
+  for (const [name, content] of contents) all.update(`${name} ${content.length} `).update(content);
+  const release = all.digest("base64url").slice(0, 16);
+  const files = new Map<string, StaticFile>();
+  for (const [name, content] of contents) {
+    files.set(`/${name}`, createFile(content, typeOf(name)!, REVALIDATED));
+    // Modules import each other from beside them, so one release of them never meets another.
+    files.set(`/${release}/${name}`, createFile(content, typeOf(name)!, IMMUTABLE));
+  }
+  const page = createFile(Buffer.from(indexOf(index.toString(), release, contents)), typeOf("index.html")!, REVALIDATED);
+  for (const path of ["/", "/index.html"]) files.set(path, page);
   return (path, headers) => {
     const file = files.get(path);
     return file === undefined ? null : replyWith(file, headers);
   };
+}
+
+/** The page with its files below the release's own path, and all imported modules named, so that a browser asks for them at once. */
+function indexOf(html: string, release: string, contents: ReadonlyMap<string, Buffer>): string {
+  const imported = [...contents.keys()].filter((name) => name.endsWith(".js") && [...contents.values()].some((text) => text.includes(`"./${name}"`)));
+  const preloads = imported.map((name) => `    <link rel="modulepreload" href="${release}/${name}">\n`);
+  const versioned = html.replace(/(?<=(?:src|href)=")(?=[\w.]+")/g, `${release}/`);
+  return versioned.replace(/ *<\/head>/, (end) => preloads.join("") + end);
+}
+
+function typeOf(name: string): string | undefined {
+  return TYPES[name.slice(name.lastIndexOf(".") + 1)];
 }
 
 /** The compiled pages: beside this file once it is built, else at dist/lib/manager/assets. */
@@ -54,7 +75,7 @@ function builtFolder(): string {
 
 function namesIn(folder: string): readonly string[] {
   try {
-    return readdirSync(folder);
+    return readdirSync(folder).sort();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") throw missing(folder);
     throw new Error(`the pages of the management UI cannot be read: ${(error as Error).message}`);
@@ -65,33 +86,28 @@ function missing(folder: string): Error {
   return new Error(`the pages of the management UI have not been built: ${folder} has no index.html; run npm run build`);
 }
 
-function createFile(content: Buffer, type: string): StaticFile {
+function createFile(content: Buffer, type: string, caching: string): StaticFile {
   const zipped = gzipSync(content, { level: 9 });
   const digest = createHash("sha256").update(content).digest("base64url").slice(0, 22);
   return {
-    plain: representation(content, type, `"${digest}"`, []),
-    gzip: zipped.length < content.length ? representation(zipped, type, `"${digest}-gzip"`, ["Content-Encoding", "gzip"]) : null,
+    plain: representation(content, `"${digest}"`, caching, ["Content-Type", type]),
+    gzip: zipped.length < content.length ? representation(zipped, `"${digest}-gzip"`, caching, ["Content-Type", type, "Content-Encoding", "gzip"]) : null,
   };
 }
 
-function representation(body: Buffer, type: string, tag: string, coding: HeaderList): Representation {
-  return { tag, body, headers: ["Content-Type", type, "Content-Length", String(body.length), ...coding, ...validators(tag)] };
+function representation(body: Buffer, tag: string, caching: string, type: HeaderList): Representation {
+  const validators = ["ETag", tag, "Cache-Control", caching, "Vary", "Accept-Encoding"];
+  return { tag, body, validators, headers: [...type, "Content-Length", String(body.length), ...validators] };
 }
 
-/** Revalidated at every use, for the cost of a 304: an upgrade must not leave old scripts beside new ones. */
-function validators(tag: string): HeaderList {
-  return ["ETag", tag, "Cache-Control", "no-cache", "Vary", "Accept-Encoding"];
-}
+/** At every use, for the cost of a 304. */
+const REVALIDATED = "no-cache";
+/** RFC 8246; for paths that name the content. */
+const IMMUTABLE = "max-age=31536000, immutable";
 
 function replyWith({ plain, gzip }: StaticFile, headers: HeaderList): Reply {
-  const { tag, headers: own, body } = gzip !== null && acceptsGzip(headers) ? gzip : plain;
-  return hasTag(headers, tag) ? { status: 304, headers: validators(tag), body: null } : { status: 200, headers: own, body };
-}
-
-/** By name only (RFC 9110 §12.5.3): "*" also accepts the uncompressed file. */
-function acceptsGzip(headers: HeaderList): boolean {
-  const gzip = tokens(headers, "accept-encoding").find((token) => /^gzip\s*(;|$)/.test(token));
-  return gzip !== undefined && !/;\s*q\s*=\s*0(\.0*)?\s*$/.test(gzip);
+  const { tag, headers: own, validators, body } = gzip !== null && acceptsGzip(headers) ? gzip : plain;
+  return hasTag(headers, tag) ? { status: 304, headers: validators, body: null } : { status: 200, headers: own, body };
 }
 
 /** If-None-Match compares weakly (RFC 9110 §13.1.2). Our tags contain no comma, so lists may be split at commas. */

@@ -2,6 +2,7 @@
  * The access log: decides which requests get a line, and where the lines go.
  */
 import type { Clock } from "../base/clock.ts";
+import { entry } from "../base/event_loop.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
@@ -92,12 +93,12 @@ export class AccessLog {
   }
 
   /** Passes the held lines to the sink. */
-  readonly flush = (): void => {
+  readonly flush = entry("the access log", () => {
     if (this.#held === "") return;
     const lines = this.#held;
     this.#held = "";
     this.#options.sink?.(lines);
-  };
+  });
 
   /** Opens the file again, after it has been renamed. */
   reopen(): void {

@@ -4,7 +4,7 @@
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
-import { PluginMeter } from "./plugin_meter.ts";
+import { PluginMeter, pluginLabels, type PluginPlace } from "./plugin_meter.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
 import { BUCKETS, COARSE, FIRST, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
 
@@ -51,11 +51,10 @@ export class RouteMeter implements Meter {
     if (isLimited) this.rateLimited++;
     // A WebSocket lasts as long as people keep it open, which would hide how long requests take.
     const timed = status === 101 ? null : ms;
-    this.recent.count(isError, isLimited, timed);
-    this.#total.count(isError, isLimited, timed);
-    const known = METHOD_INDEX.get(method) ?? METHODS.length;
+    this.recent.count(isError, isLimited, timed, status);
+    this.#total.count(isError, isLimited, timed, status);
     const bounded = status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status;
-    const key = known * SPAN + bounded;
+    const key = (METHOD_INDEX.get(method) ?? METHODS.length) * SPAN + bounded;
     const counted = this.#requests?.get(key);
     if (counted !== undefined) counted.requests++;
     else (this.#requests ??= new Map<number, { requests: number }>()).set(key, { requests: 1 });
@@ -140,20 +139,6 @@ export interface MetricsPlan {
   readonly plugins: Map<string, PluginMeter>;
 }
 
-interface PluginPlace {
-  readonly name: string;
-  readonly level: string;
-  readonly service: string | null;
-  readonly route: string | null;
-  /** `id` or, without one, its place among its kind ("1", "2", …). */
-  readonly id: string;
-}
-
-/** Names and values in turn. */
-export function pluginLabels({ name, level, service, route, id }: PluginPlace): readonly string[] {
-  return ["plugin", name, "level", level, "service", service ?? "", "route", route ?? "", "id", id];
-}
-
 interface ServicePlan {
   readonly meter: ServiceMeter;
   /** Their groups, by id. */
@@ -173,6 +158,8 @@ export class Metrics {
   readonly total = new Recent(this.steps);
   /** Requests for which no route was found, or looked for. */
   readonly unrouted = new RouteMeter(this.steps, this.total);
+  /** Faults of plugins, by kind; outside of requests by the name of their module. */
+  readonly pluginFaults = new Map<string, number>();
   #services: MetricsPlan["services"] = new Map();
   #plugins: MetricsPlan["plugins"] = new Map();
 
@@ -228,17 +215,27 @@ export interface StepCounter {
   current: number;
 }
 
+/** Places of counts: classes of statuses without the refusals that operators look for, and each of these. The first: neither. */
+export const STATUSES = ["", "2xx", "3xx", "4xx", "5xx", "401", "403", "404"] as const;
+const STATUS_PLACES = Uint8Array.from({ length: SPAN }, (_, status) => {
+  const alone = STATUSES.findIndex((name) => name === String(status));
+  return alone >= 0 ? alone : Math.max(0, STATUSES.findIndex((name) => name === `${Math.floor(status / 100)}xx`));
+});
+
 /** Counts of one step, or of a report. */
 interface Counts {
   readonly requests: number;
   readonly errors: number;
   readonly limited: number;
+  /** A count for each of `STATUSES`; empty while there is none. */
+  readonly statuses: ArrayLike<number>;
   /** Bucket and count in turn, without the empty buckets: a route's times seldom lie far apart. */
   readonly times: ArrayLike<number>;
 }
 
 interface Step extends Counts {
   readonly step: number;
+  readonly statuses: readonly number[];
   readonly times: readonly number[];
 }
 
@@ -251,13 +248,16 @@ export class Tally {
   requests = 0;
   errors = 0;
   limited = 0;
-  /** A count for each of `TIME_BUCKETS`. Null while nothing was timed: most routes of a large configuration are quiet. */
+  /** A count for each of `STATUSES`, exclusive. Null, like the times, while there is none: most routes of a large configuration are quiet. */
+  statuses: Uint32Array | null = null;
+  /** A count for each of `TIME_BUCKETS`. */
   protected times: Uint32Array | null = null;
 
-  add({ requests, errors, limited, times }: Counts): void {
+  add({ requests, errors, limited, statuses, times }: Counts): void {
     this.requests += requests;
     this.errors += errors;
     this.limited += limited;
+    for (let i = 0; i < statuses.length; i++) (this.statuses ??= new Uint32Array(STATUSES.length))[i]! += statuses[i]!;
     if (times.length === 0) return;
     const sums = (this.times ??= new Uint32Array(TIME_BUCKETS));
     for (let i = 0; i < times.length; i += 2) sums[times[i]!]! += times[i + 1]!;
@@ -275,6 +275,7 @@ export class Tally {
 
   clear(): void {
     this.times?.fill(0);
+    this.statuses?.fill(0);
     this.requests = this.errors = this.limited = 0;
   }
 }
@@ -297,12 +298,13 @@ export class Recent extends Tally {
     this.#step = steps.current;
   }
 
-  /** `ms`: how long it took; null: not timed. */
-  count(isError: boolean, isLimited: boolean, ms: number | null): void {
+  /** `ms`: how long it took; null: not timed. `status`: null where statuses are not counted, or there was none. */
+  count(isError: boolean, isLimited: boolean, ms: number | null, status: number | null = null): void {
     if (this.#step !== this.#steps.current) this.#endStep();
     this.requests++;
     if (isError) this.errors++;
     if (isLimited) this.limited++;
+    (this.statuses ??= new Uint32Array(STATUSES.length))[STATUS_PLACES[status ?? 0]!]!++;
     if (ms === null) return;
     this.sumMs += ms;
     (this.times ??= new Uint32Array(TIME_BUCKETS))[bucketOf(ms)]!++;
@@ -310,11 +312,13 @@ export class Recent extends Tally {
 
   /** Moves the counts into a report: those of the current step, since a thread that reports does not end steps. */
   take(report: ReportWriter): void {
-    const { requests, errors, limited, times } = this.#current();
-    report.add([requests, errors, limited, this.sumMs, times.length]);
+    const { requests, errors, limited, statuses, times } = this.#current();
+    report.add([requests, errors, limited, this.sumMs, statuses.length]);
+    report.add(statuses);
+    report.add([times.length]);
     report.add(times);
     // Without a request since the last report it may be quiet for long.
-    if (requests === 0) this.times = null;
+    if (requests === 0) this.times = this.statuses = null;
     this.clear();
     this.sumMs = 0;
   }
@@ -348,7 +352,7 @@ export class Recent extends Tally {
     const { requests, errors, limited, times: counts } = this;
     const times: number[] = [];
     if (counts !== null) for (let bucket = 0; bucket < TIME_BUCKETS; bucket++) if (counts[bucket] !== 0) times.push(bucket, counts[bucket]!);
-    return { step: this.#step, requests, errors, limited, times };
+    return { step: this.#step, requests, errors, limited, statuses: this.statuses === null ? [] : Array.from(this.statuses), times };
   }
 
   #endStep(): void {
@@ -360,14 +364,14 @@ export class Recent extends Tally {
       this.clear();
     }
     while (this.#past.length > 0 && this.#past[0]!.step < first) this.#past.shift();
-    if (this.#past.length === 0) this.times = null;
+    if (this.#past.length === 0) this.times = this.statuses = null;
     this.#step = this.#steps.current;
   }
 }
 
 export function readCounts(report: ReportReader): TimedCounts {
   const [requests, errors, limited, sumMs] = [report.number(), report.number(), report.number(), report.number()];
-  return { requests, errors, limited, sumMs, times: report.numbers(report.number()) };
+  return { requests, errors, limited, sumMs, statuses: report.numbers(report.number()), times: report.numbers(report.number()) };
 }
 
 /** A copy of `counts`, Prometheus' buckets, with these times in them. Null where there is nothing. */

@@ -6,7 +6,7 @@ import { PluginMeter } from "./plugin_meter.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
 
 /** Moves all counts into a report: it has what was counted since the last one. Nothing else reads them in a worker. */
-export function takeMetrics({ services, plugins, unrouted }: Metrics, report: ReportWriter): void {
+export function takeMetrics({ services, plugins, pluginFaults, unrouted }: Metrics, report: ReportWriter): void {
   unrouted.take(report);
   for (const [service, { routes }] of services) {
     for (const [name, route] of routes) {
@@ -27,13 +27,16 @@ export function takeMetrics({ services, plugins, unrouted }: Metrics, report: Re
   report.end();
   for (const [labels, meter] of plugins) meter.take(labels, report);
   report.end();
+  for (const [plugin, count] of pluginFaults) report.item(plugin).add([count]);
+  pluginFaults.clear();
+  report.end();
 }
 
 /**
  * Adds the counts of a report. `hold` gets the requests in flight of a route at this moment. A worker may report under another configuration:
  * requests of routes that this one does not have count in all only, as those do that end after a reload.
  */
-export function addMetrics({ services, plugins, steps, total, unrouted }: Metrics, report: ReportReader, hold: (meter: RouteMeter, inFlight: number) => void): void {
+export function addMetrics({ services, plugins, pluginFaults, steps, total, unrouted }: Metrics, report: ReportReader, hold: (meter: RouteMeter, inFlight: number) => void): void {
   unrouted.add(report);
   while (report.item()) {
     const [service, route] = [report.name(), report.name()];
@@ -52,4 +55,8 @@ export function addMetrics({ services, plugins, steps, total, unrouted }: Metric
     if (meter !== undefined) meter.retries += retries;
   }
   while (report.item()) (plugins.get(report.name()) ?? new PluginMeter()).add(report);
+  while (report.item()) {
+    const plugin = report.name();
+    pluginFaults.set(plugin, (pluginFaults.get(plugin) ?? 0) + report.number());
+  }
 }

@@ -36,3 +36,17 @@ export class PluginMeter implements PluginTime {
     while (report.item()) this.tally(report.name(), report.number());
   }
 }
+
+export interface PluginPlace {
+  readonly name: string;
+  readonly level: string;
+  readonly service: string | null;
+  readonly route: string | null;
+  /** `id` or, without one, its place among its kind ("1", "2", …). */
+  readonly id: string;
+}
+
+/** Names and values in turn. */
+export function pluginLabels({ name, level, service, route, id }: PluginPlace): readonly string[] {
+  return ["plugin", name, "level", level, "service", service ?? "", "route", route ?? "", "id", id];
+}

@@ -3,7 +3,7 @@
  * steps of five seconds (`metrics.ts`), and added up on each read.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import { Tally, WINDOW_STEPS, type Metrics, type Recent } from "./metrics.ts";
+import { STATUSES, Tally, WINDOW_STEPS, type Metrics, type Recent } from "./metrics.ts";
 
 const STEP_MS = 5_000;
 /** 15 minutes. */
@@ -25,7 +25,11 @@ export interface TryFigures {
 export interface Figures extends TryFigures {
   /** Requests refused by a rate limit, per second. They reach no upstream. */
   readonly limitedPerS: number;
+  /** Replies per second by class of status, and with 401, 403 and 404 alone. Without the zeros. */
+  readonly statusesPerS: StatusCounts;
 }
+
+export type StatusCounts = Readonly<Partial<Record<Exclude<(typeof STATUSES)[number], "">, number>>>;
 
 /** One step of the history: counts of the whole step. */
 export interface Point {
@@ -34,6 +38,8 @@ export interface Point {
   readonly requests: number;
   readonly errors: number;
   readonly limited: number;
+  /** As in `Figures`, but counts. */
+  readonly statuses: StatusCounts;
   readonly p50Ms: number | null;
   readonly p95Ms: number | null;
   readonly p99Ms: number | null;
@@ -45,6 +51,8 @@ export interface GatewayStats {
   /** At most; shorter after a start. */
   readonly windowS: number;
   readonly total: Figures;
+  /** Requests for which no route was found, or looked for. */
+  readonly unrouted: Figures;
   readonly services: readonly ServiceStats[];
   /** The current step. */
   readonly point: Point;
@@ -55,13 +63,20 @@ export interface GatewayStats {
 
 export interface ServiceStats {
   readonly name: string;
+  /** Of all its routes together. */
+  readonly total: Figures;
   readonly routes: readonly (Figures & { readonly name: string })[];
   /** Times of tries are those until the head of the response, or until the failure. */
   readonly upstreams: readonly (TryFigures & { readonly id: string })[];
+  /** Of all upstreams of each group together, and of those in none (null). Empty without groups. */
+  readonly groups: readonly (TryFigures & { readonly group: string | null })[];
 }
 
-/** "active": without the history, and without routes and upstreams that have no request in the window and none in flight. */
-export type StatsExtent = "all" | "active";
+/**
+ * "busy": without routes and upstreams that have no request in the window and none in flight. "active": as "busy", without the history.
+ * "services": services as a whole. "total": no services. An object: as "busy", one service.
+ */
+export type StatsExtent = "all" | "busy" | "active" | "services" | "total" | { readonly service: string };
 
 interface InFlight {
   readonly total: number;
@@ -110,30 +125,42 @@ export class Stats {
     const now = this.#clock.now();
     const wall = this.#clock.wall();
     const seconds = this.#seconds(now);
-    const isShown = ({ isActive }: Recent, open: number) => extent === "all" || isActive || open > 0;
-    const services: ServiceStats[] = [];
-    for (const [name, { meter, routes }] of this.#metrics.services) {
-      const shown = { name, routes: [] as ServiceStats["routes"][number][], upstreams: [] as ServiceStats["upstreams"][number][] };
-      for (const [route, { recent, inFlight: open }] of routes) {
-        if (isShown(recent, open)) shown.routes.push({ name: route, ...figures(this.#sumOf(recent, "window"), seconds, open) });
-      }
-      for (const [id, recent] of meter.upstreams) {
-        const open = inFlight.upstream(name, id);
-        if (isShown(recent, open)) shown.upstreams.push({ id, ...tryFigures(this.#sumOf(recent, "window"), seconds, open) });
-      }
-      if (extent === "all" || shown.routes.length > 0 || shown.upstreams.length > 0) services.push(shown);
-    }
     // Steps follow each other without a gap, even when the wall clock has been changed.
     const at = Math.round((wall + this.#stepTo - now) / STEP_MS) * STEP_MS - STEP_MS;
     return {
       at: wall,
       windowS: (WINDOW_STEPS * STEP_MS) / 1000,
       total: figures(this.#sumOf(this.#metrics.total, "window"), seconds, inFlight.total),
-      services,
+      unrouted: figures(this.#sumOf(this.#metrics.unrouted.recent, "window"), seconds, 0),
+      services: extent === "total" ? [] : this.#services(extent, seconds, inFlight),
       point: { at, ...stepFigures(this.#sumOf(this.#metrics.total, "step")) },
       stepS: STEP_MS / 1000,
       history: extent === "active" ? [] : this.#history.map((step, i, all) => ({ at: at - (all.length - i) * STEP_MS, ...step })),
     };
+  }
+
+  #services(extent: Exclude<StatsExtent, "total">, seconds: number, inFlight: InFlight): readonly ServiceStats[] {
+    const services: ServiceStats[] = [];
+    for (const [name, { meter, routes, upstreams: groupOf }] of this.#metrics.services) {
+      if (typeof extent === "object" && extent.service !== name) continue;
+      const isShown = ({ isActive }: Recent, open: number) => extent === "all" || (extent !== "services" && (isActive || open > 0));
+      const whole = new Sum();
+      const groups = new Map([...groupOf.values()].some((group) => group !== null) ? [...groupOf.values()].map((group) => [group, new Sum()] as const) : []);
+      const shown = { routes: [] as ServiceStats["routes"][number][], upstreams: [] as ServiceStats["upstreams"][number][] };
+      for (const [route, { recent, inFlight: open }] of routes) {
+        whole.include(recent, open);
+        if (isShown(recent, open)) shown.routes.push({ name: route, ...figures(this.#sumOf(recent, "window"), seconds, open) });
+      }
+      for (const [id, recent] of meter.upstreams) {
+        const open = inFlight.upstream(name, id);
+        groups.get(groupOf.get(id) ?? null)?.include(recent, open);
+        if (isShown(recent, open)) shown.upstreams.push({ id, ...tryFigures(this.#sumOf(recent, "window"), seconds, open) });
+      }
+      if ((extent === "active" || extent === "busy") && shown.routes.length === 0 && shown.upstreams.length === 0) continue;
+      const groupFigures = Array.from(groups, ([group, sum]) => ({ group, ...tryFigures(sum, seconds, sum.open) }));
+      services.push({ name, total: figures(whole, seconds, whole.open), ...shown, groups: groupFigures });
+    }
+    return services;
   }
 
   close(): void {
@@ -169,8 +196,18 @@ export class Stats {
   }
 }
 
+/** Of several routes or upstreams. */
+class Sum extends Tally {
+  open = 0;
+
+  include(recent: Recent, open: number): void {
+    recent.addTo(this, "window");
+    this.open += open;
+  }
+}
+
 function figures(sum: Tally, seconds: number, inFlight: number): Figures {
-  return { ...tryFigures(sum, seconds, inFlight), limitedPerS: sum.limited / seconds };
+  return { ...tryFigures(sum, seconds, inFlight), limitedPerS: sum.limited / seconds, statusesPerS: statusesOf(sum, (count) => count / seconds) };
 }
 
 function tryFigures(sum: Tally, seconds: number, inFlight: number): TryFigures {
@@ -180,7 +217,14 @@ function tryFigures(sum: Tally, seconds: number, inFlight: number): TryFigures {
 
 function stepFigures(sum: Tally): Omit<Point, "at"> {
   const { requests, errors, limited } = sum;
-  return { requests, errors, limited, ...quantiles(sum) };
+  return { requests, errors, limited, statuses: statusesOf(sum, (count) => count), ...quantiles(sum) };
+}
+
+function statusesOf({ statuses }: Tally, of: (count: number) => number): StatusCounts {
+  const counts = new Map(STATUSES.map((name, i) => [name, statuses?.[i] ?? 0]));
+  const refused = (["401", "403", "404"] as const).reduce((sum, name) => sum + counts.get(name)!, 0);
+  counts.set("4xx", counts.get("4xx")! + refused).delete("");
+  return Object.fromEntries([...counts].filter(([, count]) => count > 0).map(([name, count]) => [name, of(count)]));
 }
 
 function quantiles(sum: Tally): Pick<Figures, "p50Ms" | "p95Ms" | "p99Ms"> {

@@ -30,6 +30,8 @@ interface TracerOptions {
   /** Receives finished spans. */
   readonly sink: SpanSink;
   readonly ids?: Ids;
+  /** See `Tools`. */
+  readonly secretParameters?: ReadonlySet<string>;
 }
 
 export interface SpanSink {
@@ -50,14 +52,14 @@ export class Tracer {
 
   /** A request has arrived: continues its trace, or begins one. */
   begin(request: RequestFacts): void {
-    const { clock, sampler, sink } = this.#options;
+    const { clock, sampler, sink, secretParameters } = this.#options;
     const ids = this.#ids;
     const parent = parentOf(request.headers);
     const traceId = parent === null ? ids.trace() : parent.traceId;
     // Without a valid traceparent, tracestate has no meaning (W3C Trace Context §3.3).
     const tracestate = parent === null ? null : tracestateOf(request.headers);
     request.call.notes.span = sampler(parent, traceId)
-      ? new RequestSpan(request, parent, { traceId, tracestate, offsetMs: clock.wall() - clock.now(), ids, sink })
+      ? new RequestSpan(request, parent, { traceId, tracestate, offsetMs: clock.wall() - clock.now(), ids, sink, secretParameters })
       : new UnrecordedSpan(traceId, tracestate, ids);
   }
 
@@ -133,6 +135,8 @@ interface Trace {
   readonly offsetMs: number;
   readonly ids: Ids;
   readonly sink: SpanSink;
+  /** See `Tools`. */
+  readonly secretParameters: ReadonlySet<string> | undefined;
 }
 
 class RecordedSpan implements Span {
@@ -203,7 +207,7 @@ class RequestSpan extends RecordedSpan {
     if (this.isLost()) return;
     const { call } = this.#facts;
     const error = errorOf(call);
-    this.finish(nameOf(this.#facts), "server", requestAttributes(this.#facts, error), error !== null && isOurs(call.notes, error), now);
+    this.finish(nameOf(this.#facts), "server", requestAttributes(this.#facts, error, this.trace), error !== null && isOurs(call.notes, error), now);
   }
 }
 
@@ -225,7 +229,7 @@ class UpstreamSpan extends RecordedSpan implements TrySpan {
     if (this.isLost()) return;
     // For a client, a 4xx is an error too.
     const type = error ?? (status !== null && status >= 400 ? String(status) : null);
-    this.finish(knownMethod(this.#try.exchange.method) ?? "HTTP", "client", tryAttributes(this.#try, status, type), type !== null, now);
+    this.finish(knownMethod(this.#try.exchange.method) ?? "HTTP", "client", tryAttributes(this.#try, status, type, this.trace), type !== null, now);
   }
 }
 
@@ -235,7 +239,7 @@ function nameOf({ method, call }: RequestFacts): string {
   return call.notes.pattern === null ? first : `${first} ${call.notes.pattern}`;
 }
 
-function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: RequestFacts, error: string | null): string {
+function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: RequestFacts, error: string | null, { secretParameters }: Trace): string {
   const { notes } = call;
   const question = target.indexOf("?");
   const [address, port] = hostAndPort(authority, scheme);
@@ -244,7 +248,7 @@ function requestAttributes({ call, method, target, httpVersion, scheme, authorit
     "http.request.method_original", originalOf(method),
     "url.scheme", scheme,
     "url.path", short(redactedPath(pathOf(target))),
-    "url.query", question < 0 ? null : short(redacted(target.slice(question)).slice(1)) || null,
+    "url.query", question < 0 ? null : short(redacted(target.slice(question), secretParameters).slice(1)) || null,
     "http.route", notes.pattern,
     "http.response.status_code", notes.status,
     "server.address", address,
@@ -261,13 +265,13 @@ function requestAttributes({ call, method, target, httpVersion, scheme, authorit
   ]);
 }
 
-function tryAttributes({ exchange, upstream, resends }: Try, status: number | null, error: string | null): string {
+function tryAttributes({ exchange, upstream, resends }: Try, status: number | null, error: string | null, { secretParameters }: Trace): string {
   const { protocol } = upstream.pool.options;
   const scheme = protocol === "https" || protocol === "h2" ? "https" : "http";
   return attributesText([
     "http.request.method", knownMethod(exchange.method) ?? "_OTHER",
     "http.request.method_original", originalOf(exchange.method),
-    "url.full", short(`${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query)}`),
+    "url.full", short(`${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query, secretParameters)}`),
     "server.address", upstream.host,
     "server.port", upstream.port,
     "network.protocol.version", protocol === "h2" || protocol === "h2c" ? "2" : "1.1",

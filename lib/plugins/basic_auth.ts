@@ -8,16 +8,16 @@
 import { createHmac, randomBytes } from "node:crypto";
 import { isHashed, passwordProblem, verifyPassword } from "../base/password.ts";
 import type { MemoryPart } from "../base/shared_memory.ts";
-import { createTaskQueue } from "../base/task_queue.ts";
+import { createTaskQueue, type TaskQueue } from "../base/task_queue.ts";
 import { array, boolean, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { definePlugin, type KeptState } from "./plugin.ts";
+import { definePlugin, type Count, type KeptState } from "./plugin.ts";
 
-const USERNAME = { min: 1, max: 128, describe: "The caller's identity in rate limits and logs." };
+const USERNAME = { min: 1, max: 128, references: "none", describe: "The caller's identity in rate limits and logs." } as const;
 const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as printed by `edge-gateway hash-password`." };
 const USER = object({ username: string(USERNAME), password: string(PASSWORD) });
 
@@ -79,8 +79,10 @@ export const basicAuth = definePlugin({
   create(config, tools) {
     const { username, password, users = [] } = config;
     const known = username === undefined || password === undefined ? users : [{ username, password }, ...users];
+    const queue = tools.common("queue", createQueue);
+    const admitted = tools.count("admitted");
     // Verified pairs survive reloads that do not change the users.
-    const verifier = tools.keep("users", known, () => createVerifier(known, tools.verdicts.part()));
+    const verifier = tools.keep("users", known, () => createVerifier(known, tools.verdicts.part(), tools.verifyPassword, { queue, admitted }));
     const headers = ["WWW-Authenticate", `Basic realm=${quotedString(config.realm ?? tools.gatewayName)}, charset="UTF-8"`];
     const missing = { headers, detail: "Send a user name and password (HTTP Basic authentication)." };
     const invalid = { headers, detail: "The user name or password that was sent is not a valid one." };
@@ -131,13 +133,24 @@ const MOST_VERIFYING = 2;
 /** At some 60 ms each, the wait stays near one second. */
 const MOST_WAITING = 32;
 
+const createQueue = () => createTaskQueue(MOST_VERIFYING, MOST_WAITING);
+
+/** Of all instances: one for each would let routes with users of their own fill the thread pool. */
+interface Bounds {
+  readonly queue: TaskQueue;
+  /** Passwords that are verified or wait, in all workers. */
+  readonly admitted: Pick<Count, "take" | "give">;
+}
+
+const unbounded = () => ({ queue: createQueue(), admitted: { take: () => true, give: () => {} } });
+
 /**
  * Verifies user names and passwords. `recent` remembers the pairs whose hash was verified.
  *
  * Pairs are looked up by an HMAC with a random key, so that the time of a look-up reveals nothing about the stored pairs, and stolen
  * pairs are useless.
  */
-export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify = verifyPassword): Verifier {
+export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify = verifyPassword, { queue, admitted }: Bounds = unbounded()): Verifier {
   const secret = randomBytes(32);
   const nameOf = (user: string, password: string) =>
     createHmac("sha256", secret).update(`${user.normalize("NFC")}:${password.normalize("NFC")}`).digest("base64url");
@@ -149,7 +162,6 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
   }
   const [decoy] = hashed.values();
   const pending = new Map<string, Promise<string | null>>();
-  const queue = createTaskQueue(MOST_VERIFYING, MOST_WAITING);
 
   /** An unknown user costs as much as the first one with a hash: if all hashes cost the same, the time does not reveal which users exist. */
   async function verified(given: Credentials, pair: string, unknown: User): Promise<string | null> {
@@ -160,6 +172,7 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
       recent.set(pair, username, VERDICT_BYTES);
       return username;
     } finally {
+      admitted.give();
       pending.delete(pair);
     }
   }
@@ -171,7 +184,7 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
       if (known !== undefined || decoy === undefined) return known ?? null;
       const earlier = recent.get(pair) ?? pending.get(pair);
       if (earlier !== undefined) return earlier;
-      if (!queue.room) return undefined;
+      if (!queue.room || !admitted.take(MOST_VERIFYING + MOST_WAITING)) return undefined;
       const answer = verified(given, pair, decoy);
       pending.set(pair, answer);
       return answer;

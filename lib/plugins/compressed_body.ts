@@ -3,6 +3,7 @@
  */
 import { pipeline, type Readable, type Transform } from "node:stream";
 import zlib from "node:zlib";
+import { entry } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 
 export type Coding = "zstd" | "br" | "gzip";
@@ -70,12 +71,12 @@ export function compressStream(source: Readable | Buffer, coding: Coding, flushe
 function flushPauses(source: Readable, encoder: Encoder, kind: number): void {
   let hasUnflushed = false;
   let scheduled = false;
-  const look = () => {
+  const look = entry("a pause of a body", () => {
     scheduled = false;
     if (!hasUnflushed || encoder.writableNeedDrain || encoder.writableEnded || encoder.destroyed) return;
     hasUnflushed = false;
     encoder.flush(kind);
-  };
+  });
   const schedule = () => {
     if (scheduled) return;
     scheduled = true;

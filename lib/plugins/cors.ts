@@ -16,8 +16,8 @@ const CORS_ORIGIN = string({
   hint: 'an origin such as "https://app.example.com" or "https://*.example.com", or "*"',
   check: originProblem,
 });
-const HEADER_NAME = string({ pattern: TOKEN, hint: 'the name of a header, or "*"' });
-const CORS_METHOD = string({ hint: 'an HTTP method in upper case, or "*"', check: methodProblem });
+const HEADER_NAME = string({ references: "none", pattern: TOKEN, hint: 'the name of a header, or "*"' });
+const CORS_METHOD = string({ references: "none", hint: 'an HTTP method in upper case, or "*"', check: methodProblem });
 
 const schema = object(
   {

@@ -7,7 +7,7 @@ import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
 import type { ClientTls } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { headerValue, headerValues, isHopByHop, nameSet, type HeaderList } from "../http/headers.ts";
+import { dashed, headerValue, headerValues, isHopByHop, nameSet, withDashes, type HeaderList } from "../http/headers.ts";
 
 /**
  * The text of an http:// or https:// URL, which may contain references. From `secretFrom` on it is masked when shown: services
@@ -20,7 +20,7 @@ export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"
     return before + maskLiterals(written.slice(before.length));
   };
   const isHttp = (given: string) => URL.canParse(given) && /^https?:$/.test(new URL(given).protocol);
-  const text = string({ hint: "an http:// or https:// URL", describe, secret: mask, check: (given) => (isHttp(given) ? undefined : "") });
+  const text = string({ hint: "an http:// or https:// URL", describe, references: "value", secret: mask, check: (given) => (isHttp(given) ? undefined : "") });
   return {
     ...text,
     check(node, at, context) {
@@ -64,6 +64,7 @@ export function originHeaders({ call, headers, scheme, authority }: Exchange): H
 /** The name of a header that a plugin may set or copy. */
 export function headerName(describe: string): Schema<string, string> {
   return string({
+    references: "none",
     pattern: TOKEN,
     max: 200,
     hint: "the name of a header",
@@ -76,22 +77,17 @@ const OWN = /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z
 
 /**
  * Returns a function that removes the client's own headers of these names and adds others, so that upstreams can trust the names. They are
- * also removed when written with "_", which many upstreams read as "-", and from trailers, which some merge into the headers.
+ * also removed when written with "_", which many upstreams read as "-".
  */
-export function headerReplacer(names: readonly string[]): (given: Exchange, added: HeaderList) => Pick<Exchange, "headers" | "trailers"> {
-  if (names.length === 0) return ({ headers, trailers }) => ({ headers, trailers });
-  const dashed = (name: string) => (name.includes("_") ? name.replaceAll("_", "-") : name);
+export function headerReplacer(names: readonly string[]): (given: Exchange, added: HeaderList) => Pick<Exchange, "headers"> {
+  if (names.length === 0) return ({ headers }) => ({ headers });
   const own = nameSet(names.map(dashed));
-  const without = (list: HeaderList) => {
-    const kept: string[] = [];
-    for (let i = 0; i < list.length; i += 2) {
-      if (!own.has(dashed(list[i]!))) kept.push(list[i]!, list[i + 1]!);
+  return ({ headers }, added) => {
+    const list: string[] = [];
+    for (let i = 0; i < headers.length; i += 2) {
+      if (!own.has(withDashes(headers[i]!))) list.push(headers[i]!, headers[i + 1]!);
     }
-    return kept;
-  };
-  return ({ headers, trailers, body }, added) => {
-    const list = without(headers);
     list.push(...added);
-    return { headers: list, trailers: body === null ? trailers : () => without(trailers()) };
+    return { headers: list };
   };
 }

@@ -41,6 +41,7 @@ export const forwardAuth = definePlugin({
   name: "forward_auth",
   schema,
   guards: true,
+  ownHeaders: ({ responseHeaders }) => responseHeaders,
   dials: { why: "forward_auth", urls: ({ url }) => [url] },
   create(config, tools) {
     const { timeoutMs } = config;

@@ -11,8 +11,8 @@ import { headerTemplate, type Template } from "./template.ts";
 export type Refuse = (lower: string, change: "away" | "here") => string | undefined;
 
 const fieldsWith = (secret: boolean) => ({
-  remove: optional(array(string({ min: 1 }), { describe: "Names of headers to remove." })),
-  rename: optional(record(string({ min: 1 }), { describe: "New names by old names; a header that already has the new name is replaced." })),
+  remove: optional(array(string({ min: 1, references: "none" }), { describe: "Names of headers to remove." })),
+  rename: optional(record(string({ min: 1, references: "none" }), { describe: "New names by old names; a header that already has the new name is replaced." })),
   set: optional(record(headerTemplate("The value.", secret), { describe: "Values by name; existing headers of the name are replaced." })),
   add: optional(
     record(anyOf([headerTemplate("The value.", secret), array(headerTemplate("A value.", secret), { min: 1 })]), {
@@ -47,6 +47,11 @@ export function headerChanges(describe: string, values: "secret" | "open", refus
       for (const [field, record] of Object.entries({ set, add })) for (const name of Object.keys(record)) check(name, "here", field, name);
     },
   });
+}
+
+/** All names that the changes mention. */
+export function changedNames({ remove = [], rename = {}, set = {}, add = {} }: HeaderChanges): string[] {
+  return [...remove, ...Object.entries(rename).flat(), ...Object.keys(set), ...Object.keys(add)];
 }
 
 function framingProblem(name: string): string | undefined {

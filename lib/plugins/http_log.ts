@@ -4,7 +4,6 @@
  * A batch is an array of JSON (RFC 8259), or a line for each entry, depending on the content type. Credentials in known places, or of a
  * known form, are left out.
  */
-import type { Clock } from "../base/clock.ts";
 import { TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
@@ -60,7 +59,7 @@ export const httpLog = definePlugin({
       const bytes = bytesRead(exchange, reply);
       const add = () => {
         try {
-          queue.add(JSON.stringify(entryOf(exchange, reply, bytes(), tools.clock)));
+          queue.add(JSON.stringify(entryOf(exchange, reply, bytes(), tools)));
         } catch {
           // An entry that cannot be serialised must not end the process.
         }
@@ -133,7 +132,7 @@ function bytesRead({ method }: Exchange, reply: Reply | null): () => number | nu
   return () => bytes;
 }
 
-function entryOf(exchange: Exchange, reply: Reply | null, bytes: number | null, clock: Clock): object {
+function entryOf(exchange: Exchange, reply: Reply | null, bytes: number | null, { clock, secretParameters }: Tools): object {
   const { call, method, scheme, authority, path, query, httpVersion, headers, body, service, route, clientAddress } = exchange;
   const { notes } = call;
   const latency = clock.now() - call.startedAt;
@@ -148,15 +147,15 @@ function entryOf(exchange: Exchange, reply: Reply | null, bytes: number | null, 
       scheme,
       host: authority,
       path: redactedPath(path),
-      query: redacted(query),
+      query: redacted(query, secretParameters),
       http_version: httpVersion,
-      headers: shownHeaders(headers),
+      headers: shownHeaders(headers, secretParameters),
       bytes: length === undefined ? (body === null ? 0 : null) : Number(length),
     },
     response: {
       // Earlier plugins may have replaced the reply; logs the status that was sent.
       status: notes.status ?? (call.aborted ? null : (reply?.status ?? null)),
-      headers: shownHeaders(reply?.headers ?? []),
+      headers: shownHeaders(reply?.headers ?? [], secretParameters),
       bytes,
       code: notes.code ?? (call.aborted ? "client_closed" : null),
     },
@@ -169,11 +168,11 @@ function entryOf(exchange: Exchange, reply: Reply | null, bytes: number | null, 
 }
 
 /** By name in lower case; several values of one name as a list. */
-function shownHeaders(list: HeaderList): object {
+function shownHeaders(list: HeaderList, secretParameters: ReadonlySet<string>): object {
   const shown = new Map<string, string | string[]>();
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!.toLowerCase();
-    const text = SECRET_HEADERS.has(name) ? REDACTED : redacted(list[i + 1]!);
+    const text = SECRET_HEADERS.has(name) ? REDACTED : redacted(list[i + 1]!, secretParameters);
     const before = shown.get(name);
     if (before === undefined) shown.set(name, text);
     else if (typeof before === "string") shown.set(name, [before, text]);

@@ -18,7 +18,7 @@ import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credenti
 import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
 import { definePlugin, type KeptState, type Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
-import { TOKEN_PLACE, tokenReader } from "./token_place.ts";
+import { queryPlaces, TOKEN_PLACE, tokenReader } from "./token_place.ts";
 
 const seconds = (max: number, describe: string) => integer({ min: 0, max, describe });
 const scope = string({ pattern: /^[\x21\x23-\x5b\x5d-\x7e]+$/, hint: "one scope, without spaces and quotes" });
@@ -54,6 +54,8 @@ export const introspection = definePlugin({
   schema,
   guards: true,
   identifies: true,
+  ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
+  secretParameters: ({ tokenFrom }) => queryPlaces(tokenFrom),
   dials: { why: "introspection", urls: ({ url }) => [url] },
   create(config, tools) {
     const tls = clientTls(config.tls);

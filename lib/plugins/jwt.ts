@@ -19,13 +19,13 @@ import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, sec
 import type { Algorithm, KeySet } from "./jwt_keys.ts";
 import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
-import { TOKEN_PLACE, tokenReader } from "./token_place.ts";
+import { queryPlaces, TOKEN_PLACE, tokenReader } from "./token_place.ts";
 
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
 const text = string({ min: 1 });
 const texts = [text, array(text, { min: 1 })] as const;
 const type = string({ pattern: /^[!#$&^_.+0-9A-Za-z-]+(\/[!#$&^_.+0-9A-Za-z-]+)?$/, hint: 'a media type such as "at+jwt", or "absent"' });
-const pem = string({ min: 1, describe: "The public key or certificate of the issuer, in PEM form." });
+const pem = string({ min: 1, references: "value", describe: "The public key or certificate of the issuer, in PEM form." });
 
 const fields = object(
   {
@@ -105,6 +105,8 @@ export const jwt = definePlugin({
   schema: schema as Schema<Config>,
   guards: true,
   identifies: true,
+  ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
+  secretParameters: ({ from }) => queryPlaces(from),
   dials: { why: "jwks", urls: ({ jwksUri }) => (jwksUri === undefined ? [] : [jwksUri]) },
   create(config, tools) {
     const algorithms = algorithmsOf(config);

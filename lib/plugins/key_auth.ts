@@ -20,7 +20,7 @@ const schema = object(
     keys: optional(
       array(
         object({
-          id: string({ min: 1, max: 128, describe: "Who presents this key: the caller's identity in rate limits and logs." }),
+          id: string({ min: 1, max: 128, references: "none", describe: "Who presents this key: the caller's identity in rate limits and logs." }),
           key: optional(string({ min: 1, secret: true, describe: "The key itself." })),
           key_sha256: optional(
             string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", secret: true, describe: "The key's SHA-256, in its stead." }),

@@ -40,6 +40,10 @@ export interface Tools {
    * 1 on, or differs from the size of the memory with this name: put what decides the size into the name.
    */
   shared(name: string, bytes: number): ArrayBufferLike | null;
+  /** What all instances of this kind share, of whatever configuration: the result of the first `make` with this name. For bounds of the process. */
+  common<T>(name: string, make: () => T): T;
+  /** A count over all instances of this kind in all workers. It must be asked for in `create`; what a dead worker held is given back. */
+  count(name: string): Count;
   /**
    * A cache for results that are expensive, such as verified signatures: one limit in bytes for all instances of a gateway. Use
    * `keep("verdicts", config, () => verdicts.part())`, so that its memory is released.
@@ -52,10 +56,24 @@ export interface Tools {
   client(options?: Omit<HttpClientOptions, "clock" | "egress" | "why">): Client;
   /** In a test with `as.jwt`: the claims of a token whose signature counts as valid. Null otherwise, and always in a running gateway. */
   readonly verifiedClaims: Readonly<Record<string, unknown>> | null;
+  /** Whether a password is the stored one: plain text, or what `edge-gateway hash-password` prints. Tests of a configuration hash each password once. */
+  verifyPassword(given: string, stored: string): Promise<boolean>;
+  /**
+   * The query parameters in which plugins of the gateway look for credentials, in lower case: logs leave out their values. Complete once all
+   * plugins of the configuration have been created.
+   */
+  readonly secretParameters: ReadonlySet<string>;
   /** Whether requests are only tried out, in a test or an explanation: timers stand still there. Always false in a running gateway. */
   readonly isTrial: boolean;
   /** Counts a result of the instance in the metric `edge_gateway_plugin_results_total`, label `result`. At most 32 different ones; others are "other". */
   tally(result: string): void;
+}
+
+export interface Count {
+  readonly total: number;
+  /** Counts `amount` more, by default one; false if that would be more than `most`. */
+  take(most: number, amount?: number): boolean;
+  give(amount?: number): void;
 }
 
 export interface KeptState {
@@ -88,6 +106,10 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
    * admitted clients get stored replies. A kind cannot both guard and store. Default: false.
    */
   readonly stores?: boolean;
+  /** The request headers that an instance with this configuration sets or removes: upstreams get none of them as trailers. Default: none. */
+  readonly ownHeaders?: (config: Infer<S>) => readonly string[];
+  /** The query parameters in which an instance with this configuration looks for credentials. Default: none. */
+  readonly secretParameters?: (config: Infer<S>) => readonly string[];
   /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */
   readonly dials?: Dials<S>;
   create(config: Infer<S>, tools: Tools): Middleware;

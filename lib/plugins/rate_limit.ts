@@ -25,6 +25,7 @@ const schema = object(
     limit_hour: optional(integer({ min: 1, max: MOST, describe: "Allowed requests in any hour." })),
     limit_by: withDefault(
       string({
+        references: "none",
         pattern: new RegExp(`^(client_ip|credential|all|header:[${TOKEN_CHARACTERS}]+)$`),
         hint: '"client_ip", "credential", "all" or "header:<name>"',
         describe: "Whose requests are counted together: by address (IPv6 by /64), by identity, by a header's value, or all.",

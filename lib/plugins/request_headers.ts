@@ -4,7 +4,7 @@
  * Values may refer to parameters of the path, the request, the caller, and the claims of a token that an auth plugin before it has verified.
  */
 import { FORWARDING } from "../base/http_grammar.ts";
-import { headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
+import { changedNames, headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
 import { definePlugin } from "./plugin.ts";
 
 const refuse: Refuse = (lower, change) => {
@@ -24,6 +24,7 @@ const CERTIFICATE = /^x[-_]client[-_]cert[-_]/;
 export const requestHeaders = definePlugin({
   name: "request_headers",
   schema: headerChanges("Changes headers of the request.", "secret", refuse),
+  ownHeaders: changedNames,
   create(config) {
     const edit = headerEditor(config);
     return (next) => (exchange) => next(exchange.with({ headers: edit(exchange.headers, exchange) }));

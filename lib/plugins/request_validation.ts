@@ -102,11 +102,11 @@ type PartCheck = (exchange: Exchange, body: Buffer | null | undefined, run: Run)
 export const requestValidation = definePlugin({
   name: "request_validation",
   schema,
-  create({ body: bodySchema, bodyRequired, query, headers, maxBytes }, { clock }) {
+  create({ body: bodySchema, bodyRequired, query, headers, maxBytes }, { clock, count }) {
     const parts = partChecks(query, headers, bodySchema);
     const mayBeMissing = ({ method }: Exchange) => !bodyRequired || BODILESS.has(method);
     const nextSlice = createTimeSlices();
-    let heldBytes = 0;
+    const held = count("bytes of bodies");
 
     /** Null when the request fits. */
     const refusal = (exchange: Exchange, body: Buffer | null | undefined): Reply | null | Promise<Reply | null> => {
@@ -135,14 +135,14 @@ export const requestValidation = definePlugin({
       const busy = () => problem(call, "overloaded", { detail: "Too many request bodies are being checked at the moment. Try again shortly." });
       const length = Number(headerValue(exchange.headers, "content-length") ?? 0);
       if (length > maxBytes) return tooLarge();
-      if (heldBytes + length > MOST_HELD) return busy();
+      if (held.total + length > MOST_HELD) return busy();
       if (hasToken(headerValue(exchange.headers, "expect"), "100-continue")) call.inform(100, []);
       let received = 0;
       try {
         const read = await wholeBody(body, clock, (bytes) => {
+          if (received + bytes > maxBytes || !held.take(MOST_HELD, bytes)) return received + bytes > maxBytes ? tooLarge : busy;
           received += bytes;
-          heldBytes += bytes;
-          return received > maxBytes ? tooLarge : heldBytes > MOST_HELD ? busy : null;
+          return null;
         });
         if (typeof read === "function") return read();
         const refused = await refusal(exchange, received === 0 && mayBeMissing(exchange) ? undefined : Buffer.concat(read));
@@ -150,7 +150,7 @@ export const requestValidation = definePlugin({
         const again = Readable.from(read, { objectMode: false });
         return await next(exchange.with({ body: again, headers: withoutHeader(exchange.headers, "expect") }));
       } finally {
-        heldBytes -= received;
+        held.give(received);
       }
     };
 
@@ -169,7 +169,7 @@ const MOST_VIOLATIONS = 50;
 const LEAST_WORK = 100_000;
 const WORK_PER_BYTE = 20;
 const MOST_WORK = 10_000_000;
-/** Bytes of bodies that one instance buffers at a time. */
+/** Bytes of bodies that all instances buffer at a time, in all workers. */
 const MOST_HELD = 268_435_456;
 const IDLE_MS = 60_000;
 /** Chunks that are kept before they are joined. */

@@ -7,14 +7,18 @@
  */
 import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
-import { hasReference, maskLiterals, resolveReferences } from "../config/references.ts";
+import { hasReference, maskLiterals, nameIn, resolveReferences } from "../config/references.ts";
 import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
+import { readReferences } from "../config/schema_core.ts";
 import { trimmed } from "../http/body_reader.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { claimReader, claimText, utf8 } from "./claims.ts";
 
+/** The parts of an exchange that placeholders read. */
+export type TemplateSource = Pick<Exchange, "requestId" | "method" | "authority" | "path" | "params" | "clientAddress" | "identity" | "claims">;
+
 /** Returns the value for one exchange. */
-export type Template = (exchange: Exchange) => string;
+export type Template = (exchange: TemplateSource) => string;
 
 /** A header's value, in UTF-8; control characters of requests become "?". `secret`: configurations are shown without its literal text. */
 export function headerTemplate(describe: string, secret = false): Schema<Template, string> {
@@ -35,7 +39,7 @@ interface Placeholder {
   /** As written: `{id}`, `${claim.sub}`. */
   readonly written: string;
   readonly of: "param" | "path" | "host" | "other";
-  readonly read: (exchange: Exchange) => string;
+  readonly read: (exchange: TemplateSource) => string;
 }
 
 /** Returns the compiled template, or an error text. */
@@ -43,17 +47,21 @@ type Compile = (parts: readonly Part[]) => Template | string;
 
 function templateSchema(describe: string, compile: Compile, secret = false): Schema<Template, string> {
   const text = string({ min: 1, describe, secret });
+  const read = (node: JsonNode & { kind: "string" }, at: Path, context: CheckContext) => {
+    const parts = partsOf(node, at, context);
+    if (parts === INVALID) return INVALID;
+    const made = compile(parts);
+    if (typeof made !== "string") return made;
+    if (context.sources.substitute !== undefined) return INVALID;
+    // The message may quote the text, so it is replaced for texts with secrets.
+    return report(context, at, node, hasReference(node.value) ? "the value of the reference is not valid here" : made);
+  };
   return {
     ...text,
     check(node, at, context): Template | Invalid {
       if (node.kind !== "string" || node.value === "") return text.check(node, at, context) === INVALID ? INVALID : () => "";
       if (secret && holdsText(node.value)) conceal(node, at, context, maskLiterals);
-      const parts = partsOf(node, at, context);
-      if (parts === INVALID) return INVALID;
-      const made = compile(parts);
-      if (typeof made !== "string") return made;
-      // The message may quote the text, so it is replaced for texts with secrets.
-      return report(context, at, node, hasReference(node.value) ? "the value of the reference is not valid here" : made);
+      return hasReference(node.value) ? readReferences(node, at, "text", context, (each) => read(node, at, each)) : read(node, at, context);
     },
   };
 }
@@ -99,7 +107,7 @@ function partsOf(node: JsonNode & { kind: "string" }, at: Path, context: CheckCo
   return problems.length > 0 ? INVALID : parts;
 }
 
-const VARIABLES: Readonly<Record<string, { readonly of?: "path" | "host"; readonly read: (exchange: Exchange) => string }>> = {
+const VARIABLES: Readonly<Record<string, { readonly of?: "path" | "host"; readonly read: (exchange: TemplateSource) => string }>> = {
   "request.id": { read: (exchange) => exchange.requestId },
   "request.method": { read: (exchange) => exchange.method },
   "request.host": { of: "host", read: ({ authority }) => authority.replace(/:\d*$/, "") },
@@ -132,15 +140,13 @@ function unknownParam(name: string, params: readonly string[] | null): string | 
 }
 
 /** The parameters of the plugin's route; null for a plugin of a service or all services, or when the patterns cannot be read. */
-function routeParams(at: Path, { root, sources }: CheckContext): readonly string[] | null {
+function routeParams(at: Path, { root }: CheckContext): readonly string[] | null {
   if (root === undefined || at[0] !== "services" || at[2] !== "routes") return null;
   const texts = [nodeAt(root, [...at.slice(0, 2), "base_path"]), nodeAt(root, [...at.slice(0, 4), "path"])];
   const names: string[] = [];
   for (const node of texts) {
-    if (node?.kind !== "string") return null;
-    const { text, problems } = resolveReferences(node.value, sources);
-    if (problems.length > 0) return null;
-    for (const match of text.matchAll(/[{<]([A-Za-z_]\w*)\*?[}>]/g)) names.push(match[1]!);
+    if (nameIn(node) === undefined) return null;
+    for (const match of (nameIn(node) ?? "").matchAll(/[{<]([A-Za-z_]\w*)\*?[}>]/g)) names.push(match[1]!);
   }
   return names;
 }

@@ -8,6 +8,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
 
 export const TOKEN_PLACE = string({
+  references: "none",
   pattern: new RegExp(`^(header|(cookie|query):[${TOKEN_CHARACTERS}]+)$`),
   hint: '"header", "cookie:<name>" or "query:<name>"',
   describe: "A place to look for the token.",
@@ -28,6 +29,11 @@ export function tokenReader(places: readonly string[]): TokenReader {
     }
     return token;
   };
+}
+
+/** The names of those places that are query parameters. */
+export function queryPlaces(places: string | readonly string[]): string[] {
+  return [places].flat().flatMap((place) => (place.startsWith("query:") ? [place.slice("query:".length)] : []));
 }
 
 function readerOf(place: string): TokenReader {

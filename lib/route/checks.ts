@@ -20,13 +20,13 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
     if (!bases.has(service)) bases.set(service, checkBase(service, issues));
     const base = bases.get(service)!;
     const parsed = parsePattern(route.path, "path", base ?? []);
-    if ("error" in parsed) issues.push({ at: [...route.at, "path"], about: "pattern", message: parsed.error });
+    if ("error" in parsed) issues.push({ at: [...route.at, "path"], message: parsed.error });
     else if (base !== null) {
       const lists = trees.routesAt(service.hosts, base.concat(parsed.segments));
       const declared = { declaration, baseLength: base.length, conditions: listOf(route.match) };
       const earlier = lists.map((list) => firstConflict(list, declared)).find((found) => found !== undefined);
       const at = [...route.at, route.match === undefined ? "path" : "match"];
-      if (earlier !== undefined) issues.push({ at, about: "conflict", message: conflict(declaration, earlier) });
+      if (earlier !== undefined) issues.push({ at, message: conflict(declaration, earlier) });
       for (const list of lists) list.push(declared);
     }
   }
@@ -45,7 +45,7 @@ function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteI
   if (basePath === null) return null;
   const parsed = parsePattern(basePath, "base_path");
   if (!("error" in parsed)) return parsed.segments;
-  issues.push({ at: [...at, "base_path"], about: "pattern", message: parsed.error });
+  issues.push({ at: [...at, "base_path"], message: parsed.error });
   return null;
 }
 

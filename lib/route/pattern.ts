@@ -42,6 +42,8 @@ function parseSegment(written: string, text: string): Segment | { readonly error
   if (PLAIN.test(written)) return { kind: "literal", text: written };
   if (PLAIN_PLACEHOLDER.test(written)) return { kind: "one", name: written.slice(1, -1) };
   if (written === "") return { error: `has an empty segment: write "/" once in ${show(text)}` };
+  const foreign = foreignPattern(written);
+  if (foreign !== undefined) return { error: `${show(written)} ${foreign}` };
   if (/[{}<>]/.test(written)) return parsePlaceholder(written);
   if (/\p{Surrogate}/u.test(written)) return { error: `${show(written)} contains half a surrogate pair, which no path can contain` };
   const ascii = written.replace(/[^\0-\x7f]+/g, encodeURIComponent);
@@ -54,6 +56,19 @@ function parseSegment(written: string, text: string): Segment | { readonly error
 /** Unreserved characters (RFC 3986 §2.3) and no dot segment: most literals need no normalising. */
 const PLAIN = /^[\w~-][\w.~-]*$/;
 const PLAIN_PLACEHOLDER = /^\{[A-Za-z_]\w*\}$/;
+
+/** What is wrong with a segment that other gateways read as a pattern: `*`, `:id`, `(.*)`, `[0-9]+`. */
+function foreignPattern(written: string): string | undefined {
+  if (/^\*+$/.test(written)) return `is no pattern here: write "{rest*}" as the last segment for the rest of the path, "{name}" for one segment, or %2A for the character`;
+  const [, name] = /^:([A-Za-z_]\w*)/.exec(written) ?? [];
+  if (name !== undefined) return `is no placeholder here: write "{${name}}", or %3A for the character`;
+  const outside = written.replace(/\{\w*\*?\}|<\w*\*?>/g, "");
+  const found = /[()[\]^$\\]|\.\*/.exec(outside)?.[0];
+  if (found === undefined) return undefined;
+  const encoded = Array.from(found, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`).join("");
+  const literal = found === "\\" ? "no path can contain a backslash" : `${encoded} stands for the ${found.length === 1 ? "character" : "characters"} ${show(found)}`;
+  return `looks like a regular expression, which is no pattern here: write "{name}" for one segment, "{name*}" for the rest of the path; ${literal}`;
+}
 
 /** `{name}`, `<name>` and both with a star. */
 function parsePlaceholder(written: string): Segment | { readonly error: string } {

@@ -3,8 +3,7 @@
  * that the fewest other patterns match.
  */
 import { isOpen, literalAt, type Segment } from "./pattern.ts";
-import { PathStates, type PathState, type Ranked } from "./path_states.ts";
-import { keysFrom, PatternIndex } from "./pattern_index.ts";
+import { keysFrom, PathStates, PatternIndex, type PathState, type Ranked } from "./pattern_index.ts";
 import { choiceFor, unused, type Choice } from "./sample_requests.ts";
 import { otherReading, rankOf, reachable, type Route } from "./table.ts";
 import { hostKeys, HostTrees } from "./tree.ts";

@@ -1,6 +1,7 @@
 /**
  * Finds requests for one of the routes that share a pattern: a method, headers and a query with which the route table selects it.
  */
+import { METHODS } from "node:http";
 import { isDeepStrictEqual } from "node:util";
 import { examplePattern } from "../base/linear_pattern.ts";
 import type { Condition } from "../http/conditions.ts";
@@ -39,7 +40,10 @@ export function choiceFor<T>(route: Route<T>, routes: readonly Route<T>[], metho
 /** One of these methods is a choice's if there is a choice at all. */
 export function methodsFor<T>(route: Route<T>, routes: readonly Route<T>[]): readonly string[] {
   const named = route.methods.filter((each) => each !== "CONNECT");
-  return [...COMMON_METHODS, ...(route.methods.length === 0 ? [unused("OTHER", new Set(methodsOf(routes)))] : named)];
+  if (route.methods.length > 0) return [...COMMON_METHODS, ...named];
+  // Servers refuse all other methods.
+  const taken = new Set(methodsOf(routes));
+  return [...COMMON_METHODS, ...METHODS.filter((each) => each !== "CONNECT" && !taken.has(each)).slice(0, 1)];
 }
 
 /** Headers and query that fulfil the conditions of a route, whatever other routes do. */

@@ -1,7 +1,7 @@
 /**
  * Finds paths with `%2F` in the placeholders of a pattern that match other patterns once each `%2F` is read as "/".
  */
-import type { PathState, Ranked } from "./path_states.ts";
+import type { PathState, Ranked } from "./pattern_index.ts";
 import { isOpen, type Segment } from "./pattern.ts";
 
 export interface Spelling {

@@ -9,19 +9,19 @@
  * ```
  *
  * Every phase also ends in "over" when the client disconnects, sends invalid HTTP, or exceeds a deadline. Requests that arrive while
- * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read.
+ * another one is in progress (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read (`#wantsBytes`).
  */
 import { randomUUID } from "node:crypto";
-import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
+import { entry } from "../base/event_loop.ts";
 import { ERRORS, ignore } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
-import { clientErrorDetail, head as headText, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
+import { clientErrorDetail, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, watchUpload, type Limits } from "./limits.ts";
-import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
+import { endSoon, MAX_DISCARD_MS, MAX_QUIET_MS } from "./linger.ts";
 import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
@@ -34,6 +34,9 @@ export interface ConnectionServer extends Http1Options {
 }
 
 type Phase = "idle" | "waiting" | "replying" | "discarding" | "over";
+
+/** Whether the connection ends with the reply, and who wants that; "lost": where the next request begins is not known. */
+type Ending = "no" | "asked" | "decided" | "lost";
 
 export class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #socket: Socket;
@@ -55,17 +58,12 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   // The current request.
   #inbound: Inbound | null = null;
   #limits: Limits;
-  #isPersistent = true;
-  /** Whether the client sends nothing behind this request (`Connection: close`). */
-  #isClientDone = false;
+  #ending: Ending = "no";
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
   #isContinued = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
-  #discarded = 0;
   #endUpload: (() => void) | null = null;
-  /** Whether the connection ends with the reply. */
-  #isLast = false;
 
   constructor(socket: Socket, server: ConnectionServer) {
     this.#socket = socket;
@@ -84,14 +82,35 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const all = this.#rest === null ? chunk : this.#pieces.joined(this.#rest, chunk);
     this.#rest = null;
     if (this.#inbound === null || !this.#parser.isOver) return this.#read(all);
-    // Pipelined requests.
-    this.#rest = all;
-    if (all.length > MAX_AHEAD_BYTES) this.#socket.pause();
+    this.#hold(all);
+    this.readOn();
   };
+
+  /** Keeps bytes that are incomplete or behind the current request, unless no request behind it is served. */
+  #hold(bytes: Buffer): void {
+    const isServed = this.#ending === "no" || !this.#parser.isOver || this.#inbound!.upgrade !== null;
+    if (isServed) this.#rest = bytes;
+    else if (this.#ending === "asked") this.#ending = "decided";
+  }
+
+  /** Whether more bytes are to be read: of a request that has not arrived, or of later ones as long as few wait. */
+  get #wantsBytes(): boolean {
+    if (this.#parser.isOver) return this.#rest === null || this.#rest.length <= MAX_AHEAD_BYTES;
+    return this.#body === null || this.#body.wantsBytes;
+  }
+
+  /** Reads or pauses the socket, as the state asks for. */
+  readOn(): void {
+    const socket = this.#socket;
+    if (this.#phase === "over" || this.#wantsBytes !== socket.isPaused()) return;
+    if (socket.isPaused()) socket.resume();
+    else socket.pause();
+  }
 
   #read(chunk: Buffer): void {
     this.#isReading = true;
     let rest = chunk;
+    let used: number;
     do {
       if (this.#phase === "idle" && this.#parser.isOver) {
         this.#parser.next();
@@ -99,23 +118,21 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       }
       const { limits, underscores } = this.#server.receiving();
       this.#limits = limits;
-      const used = this.#parser.read(rest, limits, underscores);
-      if (used < 0) {
-        this.#isReading = false;
-        return this.#refuse(this.#parser.fault!);
-      }
+      used = this.#parser.read(rest, limits, underscores);
       rest = used === rest.length ? NOTHING : rest.subarray(used);
       // A reply may have been sent meanwhile.
-    } while (rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
+    } while (used >= 0 && rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
     this.#isReading = false;
+    if (used < 0) return this.#refuse(this.#parser.fault!);
     if (this.#phase === "over") return;
     if (this.#phase === "idle") {
       // Each further part of a head must not extend its deadline.
       if (rest.length === 0 || this.#isHeadNew) this.#since = this.#server.clock.now();
       this.#isHeadNew = false;
     }
-    if (rest.length > 0) this.#rest = rest;
-    else this.#pieces.forget();
+    if (rest.length > 0) this.#hold(rest);
+    if (this.#rest === null) this.#pieces.forget();
+    this.readOn();
     // Bytes after an upgrade request are not HTTP, and are kept for the tunnel.
     if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
@@ -124,7 +141,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   head(head: RequestHead, whole: Buffer | null): void {
     const { framing } = head;
     this.#isContinued = framing.expects === "nothing";
-    this.#discarded = 0;
     const body = this.#parser.isOver ? null : new RequestBody(this, this.#limits.maxBodyBytes);
     this.#body = body;
     const content = body ?? (whole === null ? null : new LentBody(whole, ignore));
@@ -134,24 +150,19 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#inbound = inbound;
     // Bytes after an upgrade request are not HTTP, even if the upgrade is refused.
     const isReadable = inbound.refusal === null && inbound.upgrade === null;
-    this.#isPersistent = isReadable && framing.isPersistent;
-    this.#isClientDone = isReadable && !framing.isPersistent;
+    this.#ending = !isReadable ? "lost" : framing.isPersistent ? "no" : "asked";
     this.#phase = "waiting";
     if (body !== null) this.#watchUpload(body, inbound);
     if (inbound.upgrade === null) this.#server.answer(inbound, this);
   }
 
   body(bytes: Buffer): void {
-    const body = this.#body;
-    if (this.#phase === "discarding" || body === null || body.destroyed) return this.#discard(bytes);
-    if (!body.arrived(bytes)) this.#socket.pause();
+    this.#body?.arrived(bytes, this.#server.clock.now());
   }
 
   ended(): void {
     this.#endUpload?.();
     this.#endUpload = null;
-    // A socket that stayed paused would not report that the client disconnects.
-    if (this.#socket.isPaused()) this.#socket.resume();
     if (this.#phase === "discarding") {
       this.#idle();
       this.#server.drain.postpone();
@@ -159,18 +170,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#body.trailers = this.#parser.trailers;
       this.#body.push(null);
     }
-  }
-
-  readOn(): void {
-    if (!this.#parser.isOver && this.#phase !== "over") this.#socket.resume();
-  }
-
-  /** Discards a part of the body. Beyond the bound the client waits while its reply is awaited; after the reply the connection is closed. */
-  #discard(bytes: Buffer): void {
-    this.#discarded += bytes.length;
-    if (this.#discarded <= MAX_DISCARDED_BYTES) return;
-    if (this.#phase === "discarding") this.#socket.destroy();
-    else this.#socket.pause();
   }
 
   #watchUpload(body: RequestBody, { call, headers }: Inbound): void {
@@ -193,15 +192,16 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   send(given: Reply): void {
     const inbound = this.#inbound;
     if (inbound === null || this.#phase !== "waiting") return discard(given);
-    const isSwitch = inbound.upgrade !== null && given.tunnel !== undefined;
-    const { call } = inbound;
+    const { call, upgrade } = inbound;
+    const isSwitch = upgrade !== null && given.tunnel !== undefined;
     const reply = sendableReply(call, inbound.headers, given);
     const body = bodyToSend(inbound.method, reply, true);
     const framing = framingOf(inbound, reply, body);
     // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.
     const isAmbiguous = !this.#isContinued && !this.#parser.isOver;
-    this.#isLast = !this.#isPersistent || isAmbiguous || framing === "until close" || this.#server.drain.isLeaving;
-    const connection = isSwitch ? UPGRADE : this.#isLast ? CLOSE : KEEP_ALIVE;
+    if (isAmbiguous) this.#ending = "lost";
+    else if (this.#ending === "no" && (framing === "until close" || this.#server.drain.isLeaving)) this.#ending = "decided";
+    const connection = isSwitch ? UPGRADE : this.#ending === "no" ? KEEP_ALIVE : CLOSE;
     let head: string;
     try {
       head = replyText(reply, reply.requestId ?? call.id, framing, connection, dateLine(this.#server.clock.wall()));
@@ -233,49 +233,40 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#endUpload = null;
     inbound.call.close();
     this.#server.ended(inbound);
-    // The reply may have been sent before the drain began: its client does not know of the drain.
+    // Its client does not know of a drain that began meanwhile.
     if (this.#server.drain.isLeaving) this.#server.drain.postpone();
-    if (this.#isLast) return this.#end();
+    if (this.#ending !== "no") return this.#end();
     if (this.#parser.isOver) return this.#idle();
     this.#phase = "discarding";
-    this.#discarded = 0;
     this.#since = this.#server.clock.now();
     // The reader of the body may hold a connection to the upstream while it waits for the rest.
     this.#body!.destroy();
-    this.#socket.resume();
+    this.readOn();
   };
 
   #idle(): void {
     this.#phase = "idle";
     this.#body = null;
     if (this.#isReading) return;
-    const rest = this.#rest;
     // Not at once: a client that pipelines could nest this call without limit.
-    if (rest !== null) process.nextTick(this.#readRest);
+    if (this.#rest !== null) process.nextTick(this.#readRest);
     else this.#since = this.#server.clock.now();
-    if (this.#socket.isPaused()) this.#socket.resume();
+    this.readOn();
   }
 
-  readonly #readRest = (): void => {
+  readonly #readRest = entry("pipelined bytes", () => {
     const rest = this.#rest;
     if (this.#phase !== "idle" || rest === null) return;
     this.#rest = null;
     this.#read(rest);
-  };
+  });
 
   readonly #inform = (status: number, headers: HeaderList): void => {
-    const socket = this.#socket;
     if (this.#phase !== "waiting") return;
-    if (status === 100) {
-      if (!this.#isContinued) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
-      this.#isContinued = true;
-    } else if (this.#inbound!.httpVersion !== "1.0" && !socket.writableNeedDrain) {
-      // A client that is behind with reading gets no hints: an upstream could send them without end.
-      socket.write(headText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
-    }
+    if (status !== 100) return this.#writer.inform(status, headers, this.#inbound!.httpVersion);
+    if (!this.#isContinued) this.#socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
+    this.#isContinued = true;
   };
-
-  // Ending.
 
   giveUp(): void {
     this.#socket.destroy();
@@ -283,6 +274,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   /** Looks at the deadlines of this connection; called about once a second. */
   look(now: number): void {
+    this.#body?.readMore();
     const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
     const waited = now - this.#since;
     const isLate = requestTimeoutMs > 0 && waited >= requestTimeoutMs;
@@ -291,10 +283,26 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       if (isKept && waited >= KEEP_ALIVE_MS) this.#socket.destroy();
       else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
     } else if (this.#phase === "discarding") {
-      if (waited >= MAX_DISCARD_MS) this.#socket.destroy();
+      if (waited >= MAX_DISCARD_MS || Math.min(waited, now - this.#body!.arrivedAt) >= MAX_QUIET_MS) this.#socket.destroy();
     } else if (this.#phase !== "over") {
-      if (isLate && !this.#parser.isOver) this.#tooLate("the request did not arrive in time");
-      else this.#writer.watchClient();
+      if (isLate && !this.#parser.isOver) return this.#tooLate("the request did not arrive in time");
+      this.#writer.watchClient();
+      if (!this.#wantsBytes) this.#lookForClient(now);
+    }
+  }
+
+  /**
+   * A socket that is not read does not report that its client has left. Behind a request that takes long, the rest of what is pipelined is
+   * discarded, and the connection ends with the reply: the client may repeat it (RFC 9112 §9.3.2). Elsewhere the empty write reports a reset.
+   */
+  #lookForClient(now: number): void {
+    const { call, upgrade } = this.#inbound!;
+    if (this.#phase !== "waiting" || !this.#parser.isOver || upgrade !== null) {
+      if (this.#socket.writableLength === 0) this.#socket.write(NOTHING);
+    } else if (now - call.startedAt >= MAX_UNREAD_MS) {
+      this.#ending = "decided";
+      this.#rest = null;
+      this.readOn();
     }
   }
 
@@ -338,11 +346,10 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#phase = "over";
     const socket = this.#socket;
     // Closing with unread input sends a reset, and the client may lose a reply that it has not read yet (RFC 9112 §9.6).
-    if (this.#isClientDone && this.#parser.isOver && this.#rest === null) return void socket.end(() => socket.destroy());
+    if (this.#ending === "asked" && this.#parser.isOver && this.#rest === null) return void socket.end(() => socket.destroy());
     this.#body?.destroy();
     // Behind a whole request, only requests that the client sent before it learned of the end can follow.
-    const isWhole = this.#isPersistent && this.#parser.isOver;
-    endSoon(socket, this.#server.clock, isWhole ? MAX_CROSSING_MS : undefined);
+    endSoon(socket, this.#server.clock, this.#parser.isOver && this.#ending !== "lost" ? MAX_CROSSING_MS : undefined);
   }
 
   /** The client has ended its side, which counts as a disconnect. */
@@ -351,7 +358,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#server.writeBatch.now();
     if (this.#phase === "over") return;
     if (this.#writer.state === "flushing") {
-      this.#isLast = true;
+      this.#ending = "decided";
       return;
     }
     // A client that has ended only its own side can still read why its request is refused.
@@ -382,6 +389,8 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
 /** Most bytes of later requests that are read during the current request. */
 const MAX_AHEAD_BYTES = 64 * 1024;
+/** How long the current request may take, in milliseconds, while more than that waits behind it. */
+const MAX_UNREAD_MS = 1_000;
 /** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
 const MAX_CROSSING_MS = 1_000;
 const CLOSE = "Connection: close\r\n";

@@ -319,6 +319,12 @@ export class ReplyWriter {
     this.#sent();
   }
 
+  /** Sends an informational response, but to no client that is behind with reading: an upstream could send such hints without end. */
+  inform(status: number, headers: HeaderList, httpVersion: string): void {
+    if (httpVersion === "1.0" || this.#socket.writableNeedDrain) return;
+    this.#socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
+  }
+
   /** Gives a reply that the client has not read at once a deadline. */
   watchClient(): void {
     const socket = this.#socket;

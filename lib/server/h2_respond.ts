@@ -3,6 +3,7 @@
  */
 import http2, { type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { Readable } from "node:stream";
+import { entry } from "../base/event_loop.ts";
 import type { Call } from "../http/exchange.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -92,13 +93,13 @@ function* piecesOf(body: Buffer): Generator<Buffer> {
 }
 
 /** Runs after the END_STREAM was sent: nghttp2 sends a reset first, and a reply without its end looks broken. */
-function stopUpload(stream: ServerHttp2Stream, body: Readable | null): void {
+const stopUpload = entry("an unread upload", (stream: ServerHttp2Stream, body: Readable | null) => {
   if (stream.readableEnded || stream.destroyed) return;
   // An unread part of a body would keep the stream for ever: node waits until its end is read.
   if (body !== stream) body?.destroy();
   letFlow(stream);
   stream.close(NGHTTP2_NO_ERROR);
-}
+});
 
 function headFields({ method, call }: Inbound, reply: Reply): OutgoingHttpHeaders | null {
   const list = withLength(replyHeaders(reply, call.id), method, reply);

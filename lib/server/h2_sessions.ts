@@ -4,6 +4,7 @@
 import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, type ServerOptions } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
+import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
@@ -138,7 +139,7 @@ class Session {
     this.#pings = new h2.Allowance(h2.PINGS, now);
     this.#idleSince = now;
     this.#bytesRead = socket.bytesRead;
-    session.on("stream", this.#onStream);
+    guarded(session).on("stream", this.#onStream);
     session.on("remoteSettings", () => this.#spend(this.#settings, "SETTINGS"));
     session.on("ping", () => this.#spend(this.#pings, "PING"));
   }
@@ -177,7 +178,7 @@ class Session {
   }
 
   readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {
-    stream.on("error", ignore);
+    guarded(stream).on("error", ignore);
     this.#reported++;
     this.#lastReported = stream.id!;
     // Reset at once: it is not served at all.
@@ -239,10 +240,10 @@ class Session {
     else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   }
 
-  readonly #endIfStuck = (): void => {
+  readonly #endIfStuck = entry("a check of a session", () => {
     if (this.#session.destroyed || !holdsOutputBack(this.#session, this.#socket) || this.#socket.bytesWritten !== this.#stuckAt) return;
     this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
-  };
+  });
 
   #spend(allowance: h2.Allowance, what: string): void {
     const session = this.#session;

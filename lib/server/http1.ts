@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { WriteBatch } from "../base/write_batch.ts";
+import type { WriteBatch } from "../base/event_loop.ts";
 import type { Notes } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problemDocument, type Reply } from "../http/reply.ts";

@@ -6,6 +6,7 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
+import { guarded } from "../base/event_loop.ts";
 import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -207,9 +208,10 @@ export class NodeHttp1 implements Http1 {
       noDelay: true,
     });
     server.maxHeadersCount = 0; // counted in receive.ts; node would drop the surplus in silence
-    server.on("request", this.onRequest);
-    server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => this.#enqueue(request, response, false));
-    server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => this.#enqueue(request, response, false));
+    const take = (isContinued: boolean) => (request: IncomingMessage, response: ServerResponse) => this.#enqueue(guarded(request), guarded(response), isContinued);
+    guarded(server).on("request", take(true));
+    server.on("checkContinue", take(false));
+    server.on("checkExpectation", take(false));
     server.on("upgrade", (request: IncomingMessage, socket: Duplex, behind: Buffer) => {
       this.#enqueueUpgrade(request, socket, behind, () => server.emit("connection", socket));
     });

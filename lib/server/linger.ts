@@ -9,19 +9,19 @@ import type { Clock } from "../base/clock.ts";
 
 /** Milliseconds a client may leave the last reply unread. Any byte it reads restarts the time. */
 const MAX_UNREAD_MS = 60_000;
-/** Limits, in bytes and milliseconds, for discarding an unread request body, so that its connection can be reused or closed normally. */
-export const MAX_DISCARDED_BYTES = 1024 * 1024;
-export const MAX_DISCARD_MS = 5_000;
+/**
+ * How long an unwanted request body is discarded, in milliseconds, so that its connection can be reused or closed normally: in all, and
+ * while nothing arrives. By time, not by bytes: many clients read the reply only when they have sent all of their body.
+ */
+export const MAX_DISCARD_MS = 30_000;
+export const MAX_QUIET_MS = 5_000;
+/** Most bytes of it that are read in a second: to discard must not keep the process busy. */
+export const MAX_DISCARDED_PER_S = 8 * 1024 * 1024;
 
-/** Flushes written data, half-closes the socket, discards input for up to `lingerMs` (default 5 000), then destroys the socket. */
-export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, clock: Clock, lingerMs = MAX_DISCARD_MS): void {
+/** Flushes written data, half-closes the socket, discards input as `discardRest` does, for `mostMs` at most, then destroys the socket. */
+export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, clock: Clock, mostMs = MAX_DISCARD_MS): void {
   if (socket.destroyed) return;
   const cut = () => void socket.destroy();
-  let discarded = 0;
-  socket.on("data", (chunk: Buffer) => {
-    discarded += chunk.length;
-    if (discarded > MAX_DISCARDED_BYTES) cut();
-  });
   socket.resume();
   // Not the socket's own timeout: bytes that the client sends would restart it, although the client reads nothing.
   socket.setTimeout?.(0);
@@ -30,18 +30,47 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, cloc
     const now = acknowledgedBytes(socket);
     if (now === before) return cut();
     before = now;
-    timer = clock.after(MAX_UNREAD_MS, look);
+    timer.restart();
   };
-  let timer = clock.after(MAX_UNREAD_MS, look);
-  socket.once("close", () => timer.cancel());
+  const timer = clock.after(MAX_UNREAD_MS, look);
+  let stop = () => timer.cancel();
+  socket.once("close", () => stop());
   const wait = () => {
-    timer.cancel();
-    timer = clock.after(lingerMs, cut);
+    stop();
+    stop = discardRest(socket, clock, cut, mostMs);
   };
   socket.end();
   if (socket.writableFinished) wait();
   else socket.once("finish", wait);
 }
+
+/**
+ * Reads and discards what arrives, even if another reader pauses it; calls `cut` when nothing has come for 5 s, and after `mostMs` in any
+ * case. Returns the function that ends these deadlines.
+ */
+export function discardRest(from: Readable, clock: Clock, cut: () => void, mostMs = MAX_DISCARD_MS): () => void {
+  const endsAt = clock.now() + mostMs;
+  const { pause } = from;
+  let discarded = 0;
+  let heardAt = clock.now();
+  from.on("data", (chunk: Buffer) => {
+    discarded += chunk.length;
+    heardAt = clock.now();
+    if (discarded > MAX_DISCARDED_PER_S) pause.call(from);
+  });
+  letFlow(from);
+  const look = () => {
+    const now = clock.now();
+    if (now - heardAt >= MAX_QUIET_MS || now >= endsAt) return cut();
+    discarded = 0;
+    from.resume();
+    timer.restart();
+  };
+  const timer = clock.after(LOOK_MS, look);
+  return () => timer.cancel();
+}
+
+const LOOK_MS = 1_000;
 
 /**
  * Ends a connection in the middle of a body. A body that lasts until the connection closes (`isUntilClose`) would look complete, so its

@@ -6,9 +6,10 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
+import { guarded } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { WriteBatch } from "../base/write_batch.ts";
+import { WriteBatch } from "../base/event_loop.ts";
 import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { HostCertificates } from "./certificates.ts";
@@ -106,7 +107,7 @@ export class Listener {
   /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's listen error. */
   async listenPlain(host: string, port: number, fd?: number): Promise<AddressInfo> {
     const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-      if (!this.#admit(socket)) return;
+      if (!this.#admit(guarded(socket))) return;
       socket.on("error", ignore);
       if (this.#options.h2c?.()) this.#serveByPreface(socket);
       else this.#serveHttp1(socket);
@@ -118,7 +119,7 @@ export class Listener {
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
     const server = this.#tls.create(files);
     guard(server, (socket) => {
-      if (!this.#admit(socket)) return false;
+      if (!this.#admit(guarded(socket))) return false;
       const addresses = addressesOf(socket);
       this.#handshakes.set(addresses, socket);
       socket.once("close", () => this.#handshakes.delete(addresses));
@@ -128,7 +129,7 @@ export class Listener {
       this.#handshakes.delete(addressesOf(socket));
       // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must end.
       socket.allowHalfOpen = true;
-      socket.on("error", ignore);
+      guarded(socket).on("error", ignore);
       if (socket.alpnProtocol === "h2") this.#http2.add(socket);
       else this.#serveHttp1(socket);
     });
@@ -256,6 +257,7 @@ export class Listener {
 
   #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {
     const { dualStack, ports } = this.#options;
+    guarded(server);
     const ipv6Only = host.includes(":") && dualStack !== true;
     return new Promise((resolve, reject) => {
       server.once("error", reject);

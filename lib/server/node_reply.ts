@@ -4,13 +4,14 @@
 import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import type { WriteBatch } from "../base/write_batch.ts";
+import { entry } from "../base/event_loop.ts";
+import type { WriteBatch } from "../base/event_loop.ts";
 import type { Call } from "../http/exchange.ts";
 import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { Delivery, type DeliveryOptions } from "./delivery.ts";
-import { breakOff, endSoon, letFlow, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
+import { breakOff, discardRest, endSoon, letFlow } from "./linger.ts";
 import { bodyToSend, framingOf, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./client_reply.ts";
 
 export interface NodeRequest {
@@ -123,9 +124,9 @@ function sendHeadSoon(stream: Readable, response: ServerResponse): void {
   stream.once("data", () => {
     begun = true;
   });
-  process.nextTick(() => {
+  process.nextTick(entry("a head without a body", () => {
     if (!begun && !response.writableEnded && !response.destroyed) response.write(NOTHING);
-  });
+  }));
 }
 
 /** Sends the head by itself; `flushHeaders` would encode its Latin-1 bytes as UTF-8. */
@@ -152,19 +153,12 @@ function finish({ request, response, body }: NodeRequest, { clock }: RespondOpti
   }
   // Destroyed with its connection: it emits nothing more, not even its end.
   if (request.closed) return;
-  let discarded = 0;
-  const timer = clock.after(MAX_DISCARD_MS, () => socket.destroy());
-  request.on("data", (chunk: Buffer) => {
-    discarded += chunk.length;
-    if (discarded > MAX_DISCARDED_BYTES) socket.destroy();
-  });
-  // The reader of the body may have left it paused.
-  letFlow(request);
+  const endWait = discardRest(request, clock, () => void socket.destroy());
   // Node ends a body with its connection only until the reply was sent; the reader of the body must get that end later, too.
   const giveUp = () => void request.destroy();
   socket.once("close", giveUp);
   const over = () => {
-    timer.cancel();
+    endWait();
     socket.removeListener("close", giveUp);
   };
   request.once("end", over);

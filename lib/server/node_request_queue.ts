@@ -3,6 +3,7 @@
  * that changes something is over before the next one begins (RFC 9112 §9.3.2).
  */
 import type { Duplex } from "node:stream";
+import { entry } from "../base/event_loop.ts";
 
 /** Requests of one connection that wait before its socket is left unread. */
 const MAX_WAITING = 64;
@@ -58,7 +59,7 @@ export class RequestQueue {
 function pause(socket: Duplex, waiting: Waiting): void {
   waiting.resume = socket.resume;
   socket.resume = () => socket;
-  process.nextTick(() => {
+  process.nextTick(entry("a pause", () => {
     if (waiting.resume !== null) socket.pause();
-  });
+  }));
 }

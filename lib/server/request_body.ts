@@ -1,23 +1,28 @@
 /**
  * The body of a request while it arrives on a connection of our own codec, with back-pressure and within its limit.
  */
-import { Readable } from "node:stream";
+import { GuardedReadable } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
+import { MAX_DISCARDED_PER_S } from "./linger.ts";
 
 export interface BodySource {
-  /** The reader has room again, or wants no more. */
+  /** `wantsBytes` may have changed. */
   readOn(): void;
 }
 
-export class RequestBody extends Readable {
+export class RequestBody extends GuardedReadable {
   /** Complete once the body has ended. */
   trailers: HeaderList = NO_TRAILERS;
   /** Bytes that have arrived. */
   received = 0;
   readonly #source: BodySource;
   readonly #maxBytes: number;
+  #hasRoom = true;
+  /** When bytes last arrived, and how many were discarded since the last `readMore`. */
+  arrivedAt = 0;
+  #discarded = 0;
 
   /** `maxBytes` 0: no limit. */
   constructor(source: BodySource, maxBytes: number) {
@@ -28,15 +33,28 @@ export class RequestBody extends Readable {
     this.on("error", ignore);
   }
 
-  /** Adds what has arrived; false: the reader wants no more for now. */
-  arrived(bytes: Buffer): boolean {
+  /** Whether its reader has room for more. What arrives when the reader wants none is discarded, some of it in a second. */
+  get wantsBytes(): boolean {
+    return this.destroyed ? this.#discarded <= MAX_DISCARDED_PER_S : this.#hasRoom;
+  }
+
+  /** To be called once a second. */
+  readMore(): void {
+    this.#discarded = 0;
+    this.#source.readOn();
+  }
+
+  /** Adds what has arrived. */
+  arrived(bytes: Buffer, now: number): void {
+    this.arrivedAt = now;
+    if (this.destroyed) return void (this.#discarded += bytes.length);
     this.received += bytes.length;
-    if (this.#maxBytes === 0 || this.received <= this.#maxBytes) return this.push(bytes);
-    this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
-    return true;
+    if (this.#maxBytes === 0 || this.received <= this.#maxBytes) this.#hasRoom = this.push(bytes);
+    else this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
   }
 
   override _read(): void {
+    this.#hasRoom = true;
     this.#source.readOn();
   }
 

@@ -234,9 +234,11 @@ export type Secret = readonly [number, number];
 /** Longer names go through SHA-256 first: a header of 16 kB would take too long here. */
 const LONGEST = 64;
 
-/** Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. */
+/**
+ * Writes the two halves of a name's hash to `result`. Two names get the same one with a probability of 2^-64. Hashed as UTF-16: in UTF-8 all lone
+ * surrogates, which may occur in a JWT's subject, would be equal.
+ */
 export function hashName(name: string, secret: Secret, result: Int32Array): void {
-  // Hashed as UTF-16: in UTF-8 all lone surrogates, which may occur in a JWT's subject, would be equal.
   halfSipHash(name.length > LONGEST ? hash("sha256", Buffer.from(name, "utf16le"), "base64url") : name, secret, result);
 }
 
@@ -245,10 +247,7 @@ export function hashName(name: string, secret: Secret, result: Int32Array): void
  * Linux uses for its tables; the second one comes after three more rounds, as in the variant of 64 bits.
  */
 function halfSipHash(text: string, [k0, k1]: Secret, result: Int32Array): void {
-  let v0 = k0;
-  let v1 = k1;
-  let v2 = 0x6c796765 ^ k0;
-  let v3 = 0x74656462 ^ k1;
+  let [v0, v1, v2, v3] = [k0, k1, 0x6c796765 ^ k0, 0x74656462 ^ k1];
   const last = text.length >> 1;
   for (let i = 0; i < last + 7; i++) {
     let word = 0;

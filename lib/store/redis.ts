@@ -8,10 +8,11 @@ import type { Socket } from "node:net";
 import { setImmediate } from "node:timers";
 import { addressOf } from "../base/cidr.ts";
 import { DeadlineTimer, type Clock, type HasDeadline } from "../base/clock.ts";
+import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
-import type { WriteBatch } from "../base/write_batch.ts";
+import type { WriteBatch } from "../base/event_loop.ts";
 import type { Counters, Decision, GiveMemory, Limiter, LimiterOptions, Undecided } from "./counters.ts";
 import type { MemoryCounters, MemoryLimiter } from "./memory.ts";
 import { RedisServers, type RedisServer } from "./redis_cluster.ts";
@@ -101,6 +102,8 @@ type Reason = (typeof REASONS)[number];
 
 /** Time limit for a connection, TLS and AUTH included, unless `timeout_ms` is longer. */
 const CONNECT_MS = 1_000;
+/** A server is given up that has sent nothing for so many times `timeout_ms`. */
+const SILENT_FOR = 3;
 /** Redirections of one command in a Cluster. */
 const MOST_REDIRECTIONS = 5;
 
@@ -310,11 +313,11 @@ class Asked implements Command, HasDeadline {
   overdue(): void {
     this.#counters.deadlines.remove(this);
     // When this process was busy itself, the reply may be there: it is read before the next round of the event loop.
-    setImmediate(() => {
+    setImmediate(entry("a late reply of Redis", () => {
       if (this.#isSettled) return;
       this.#fail("timeout");
-      this.#connection?.giveUp(`no answer within ${this.#counters.settings.timeoutMs} ms`);
-    });
+      this.#connection?.giveUpAfter(SILENT_FOR * this.#counters.settings.timeoutMs);
+    }));
   }
 
   #fail(reason: Reason): void {

@@ -4,7 +4,7 @@
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import { connectFailure, messageOf } from "../base/errors.ts";
-import type { WriteBatch } from "../base/write_batch.ts";
+import type { WriteBatch } from "../base/event_loop.ts";
 import { ErrorReply, ReplyParser, type RespValue } from "./resp.ts";
 
 export interface Command {
@@ -66,6 +66,8 @@ export class RedisConnection {
   #first: Command | null = null;
   #last: Command | null = null;
   #pending = 0;
+  /** When the server was last heard of, or owed nothing. */
+  #heardAt = 0;
   /** Commands that are not written yet. */
   #unwritten = "";
   #failures = 0;
@@ -97,13 +99,25 @@ export class RedisConnection {
     if (this.#state === "down" || this.#state === "closed" || this.#pending >= MOST_PENDING) return false;
     this.start();
     command.next = null;
-    if (this.#last === null) this.#first = command;
-    else this.#last.next = command;
+    if (this.#last === null) {
+      this.#first = command;
+      this.#heardAt = this.#options.clock.now();
+    } else this.#last.next = command;
     this.#last = command;
     this.#pending++;
     if (this.#unwritten === "" && this.#state === "up") this.#options.writeBatch.add(this.#write);
     this.#unwritten += command.text;
     return true;
+  }
+
+  /** A reply is overdue: one that is late is waited for, so that it costs nobody else a decision. A server that is silent for `ms` is given up. */
+  giveUpAfter(ms: number): void {
+    if (this.#first === null || this.#state !== "up") return;
+    const { clock } = this.#options;
+    const left = this.#heardAt + ms - clock.now();
+    if (left <= 0) return this.giveUp(`no answer within ${ms} ms`);
+    this.#limit?.cancel();
+    this.#limit = clock.after(left, () => this.giveUpAfter(ms));
   }
 
   /** The server does not do its work: what it still owes fails, and it gets no commands until it answers on a new connection. */
@@ -143,6 +157,7 @@ export class RedisConnection {
     socket.once(ready, () => socket.write(greetings.slice(0, -1).map(({ text }) => text).join("")));
     socket.on("data", (chunk: Buffer) => {
       if (!isOwn()) return;
+      this.#heardAt = this.#options.clock.now();
       try {
         parser.feed(chunk, take);
       } catch (error) {

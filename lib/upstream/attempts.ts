@@ -1,19 +1,17 @@
 /**
  * The innermost handler of a service's routes: circuit breaker, choice of an upstream, tries, and faults turned into replies.
  */
-import type { Readable } from "node:stream";
 import { ERRORS, Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
-import { LentBody } from "../http/lent_body.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Breaker, Verdict } from "./breaker.ts";
-import { isUpstreams, retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./faults.ts";
+import { isUnopened, isUpstreams, retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./faults.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
 import { Replay, type ReplayMemory } from "./replay.ts";
-import type { ForwardOptions } from "./upstream_request.ts";
+import { isUntouched, type ForwardOptions } from "./upstream_request.ts";
 
 export interface AttemptsOptions {
   readonly picker: Picker;
@@ -25,8 +23,8 @@ export interface AttemptsOptions {
   readonly log?: Log;
   /** Default: nothing is counted. */
   readonly meter?: AttemptsMeter;
-  /** Null: every request is tried once. */
-  readonly retries: { readonly policy: RetryPolicy; readonly budget: RetryBudget; readonly memory: ReplayMemory } | null;
+  /** Null: every request is tried once. Default: one that found no connection goes to another upstream, each of them once. */
+  readonly retries?: { readonly policy: RetryPolicy; readonly budget: RetryBudget; readonly memory: ReplayMemory } | null;
 }
 
 /** Counts the tries whose client waited for them. */
@@ -38,19 +36,34 @@ export interface AttemptsMeter {
 
 export function attempts(options: AttemptsOptions): Handler {
   const { breaker, retries } = options;
-  const innermost = retries === null ? once(options) : repeatedly(options, retries);
+  const innermost = retries == null ? once(options) : repeatedly(options, retries);
   return breaker === null ? innermost : guarded(innermost, breaker);
 }
 
 function once(options: AttemptsOptions): Handler {
   const { picker, forwarding } = options;
-  const tries: Tries = { ...options, failed: (exchange, error) => faultReply(exchange, error, options.log) };
+  const tries = options.retries === undefined ? elsewhere(options, NO_PEERS) : { ...options, failed: (exchange: Exchange, error: unknown) => faultReply(exchange, error, options.log) };
   return (exchange) => {
     const peer = picker.pick(exchange, NO_PEERS);
     if (peer === null) return noUpstream(exchange);
     const now = forwarding.clock.now();
     return attempt(tries, exchange, peer, now, startTotal(options, exchange, now));
   };
+}
+
+/** Tries after `tried` failed: one that sent nothing is followed at once by another upstream, each of them once. */
+function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
+  const { picker, forwarding, meter, log } = options;
+  const failed: Tries["failed"] = (exchange, error, peer, endsAt) => {
+    const now = forwarding.clock.now();
+    const isOver = exchange.call.aborted || (endsAt !== 0 && now > endsAt - LEAST_TRY_MS);
+    const mayFollow = !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
+    const next = mayFollow ? picker.pick(exchange, [...tried, peer]) : null;
+    if (next === null) return faultReply(exchange, error, log);
+    meter?.retried();
+    return attempt(elsewhere(options, [...tried, peer]), exchange, next, now, endsAt);
+  };
+  return { ...options, failed };
 }
 
 /** The deadline of the whole exchange, on the monotonic clock; 0: no deadline. */
@@ -60,7 +73,7 @@ function startTotal({ totalMs }: AttemptsOptions, { call }: Exchange, now: numbe
 
 interface Tries extends AttemptsOptions {
   /** Returns the reply after a failed attempt; throws if a retry may follow. */
-  readonly failed: (exchange: Exchange, error: unknown) => Reply;
+  readonly failed: (exchange: Exchange, error: unknown, peer: Peer, endsAt: number) => Reply | Promise<Reply>;
 }
 
 /** One attempt; its result is reported to the upstream's health. Not async: that would cost two more promises per request. */
@@ -91,9 +104,10 @@ function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer:
     },
     (error: unknown) => {
       // A try that ends because the client disconnected says nothing about the upstream.
-      if (error instanceof Fault && isUpstreams(error) && !call.aborted) peer.health.failed(error.message);
+      notes.isExcused = call.aborted || !(error instanceof Fault) || !isUpstreams(error);
+      if (!notes.isExcused) peer.health.failed(messageOf(error));
       over(null, call.aborted ? "client_closed" : error instanceof Fault ? error.code : "internal");
-      return failed(exchange, error);
+      return failed(exchange, error, peer, endsAt);
     },
   );
 }
@@ -154,11 +168,6 @@ function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, 
   return new Replay(body, maxReplayBytes, memory);
 }
 
-function isUntouched(body: Readable): boolean {
-  if (body instanceof LentBody) return body.isUntouched;
-  return body.readableFlowing === null && !body.readableDidRead;
-}
-
 /** A discarded response is read up to this length, so that its connection can be used again. */
 const MAX_DISCARDED_BYTES = 16 * 1024;
 
@@ -191,8 +200,8 @@ function guarded(next: Handler, breaker: Breaker): Handler {
 
 /** A request has failed if the upstream did not answer it, or with 5xx. Failures of the client or the gateway say nothing. */
 function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
-  const { code } = call.notes;
-  if (call.aborted || (code !== null && (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream")) return "unknown";
+  const { code, isExcused } = call.notes;
+  if (call.aborted || (code !== null && (isExcused || (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream"))) return "unknown";
   // No upstream was asked: the breaker gets no result, and would only delay its return.
   if (code === "upstream_unavailable") return "unknown";
   return status >= 500 ? "failed" : "passed";

@@ -4,6 +4,7 @@
 import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
+import { entry } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
 import { connect, type ConnectTarget, tlsOptions, type UpstreamTls } from "./connect.ts";
@@ -117,9 +118,11 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   /** The name has these addresses now. */
   protected abstract readdress(addresses: readonly Address[]): void;
 
+  readonly #grantNow = entry("a free connection", () => this.grant());
+
   /** A microtask later: a request whose waiting time ends at this moment has been refused by then. */
   protected grantSoon(): void {
-    queueMicrotask(() => this.grant());
+    queueMicrotask(this.#grantNow);
   }
 
   /** Gives free leases to the requests that have waited longest. */

@@ -8,6 +8,12 @@ import { RollingCount } from "../base/rolling_count.ts";
 /** The upstream cannot have seen the request: whatever the method, it may be sent again. */
 export class Unsent extends Fault {}
 
+/** As `Unsent`: the upstream closed a kept connection, as it may at any time. That says nothing about its health. */
+export class Stale extends Unsent {}
+
+/** The upstream closed the connection during an upload, unread: clients choose what they send, and their uploads must not eject it. */
+export class UploadRefused extends Fault {}
+
 /** "connect": there was no connection, and nothing was sent. "reset": it broke before a response. "timeout": no response in time. */
 export type TryFailure = "connect" | "reset" | "timeout";
 
@@ -26,10 +32,16 @@ function tryFailure(fault: Fault): TryFailure | null {
   }
 }
 
-/** Whether the upstream caused it: neither the client nor a lack of connections did. */
+/** Whether the upstream caused it, so that its health and the circuit breaker count it: neither the client nor a lack of connections did. */
 export function isUpstreams(fault: Fault): boolean {
+  if (fault instanceof Stale || fault instanceof UploadRefused) return false;
   const failure = tryFailure(fault);
   return fault.code === "upstream_invalid" || (failure !== null && fault.code !== "upstream_saturated");
+}
+
+/** Nothing was sent because the connection was refused, timed out, could not be opened or had been closed. A lack of free ones is another thing. */
+export function isUnopened(fault: Fault): boolean {
+  return fault.code === "upstream_connect_failed" || fault instanceof Unsent;
 }
 
 /** For an error of the connection. */

@@ -6,9 +6,11 @@ import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { FIELD_LINE, FIELD_VALUE, FORWARDING, HOP_BY_HOP, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { BODILESS } from "../http/body.ts";
+import { CREDENTIAL_HEADERS } from "../http/redact.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
   connectionOptions,
+  dashed,
   endToEnd,
   hasToken,
   headerValue,
@@ -16,6 +18,7 @@ import {
   MOST_CONNECTION_OPTIONS,
   NameMap,
   nameSet,
+  withHeader,
   withoutHeader,
   withoutNamed,
   type HeaderList,
@@ -256,10 +259,15 @@ export function isBodiless(method: string, status: number): boolean {
 
 /** End-to-end headers, with our Via. A 204 or 205 has no Content-Length (RFC 9110 §8.6). */
 export function replyHeaders({ statusCode, httpVersion, rawHeaders }: ResponseHead, viaName: string): HeaderList {
-  const headers = endToEnd(rawHeaders);
+  let headers = endToEnd(rawHeaders);
+  const length = headerValue(headers, "content-length");
+  // `010` is eight to a reader of octal numbers.
+  if (length !== undefined && LEADING_ZERO.test(length)) headers = [...withHeader(headers, "Content-Length", String(Number(length)))];
   headers.push("Via", `${httpVersion} ${viaName}`);
   return statusCode === 204 || statusCode === 205 ? withoutHeader(headers, "content-length") : headers;
 }
+
+const LEADING_ZERO = /^0\d+$/;
 
 /** The head of a 101 to the client. It cannot have a body, whatever the upstream says. */
 export function switchHeaders(protocol: string, headers: HeaderList): HeaderList {
@@ -284,8 +292,18 @@ export function trailerFields(list: HeaderList): HeaderList {
   return kept;
 }
 
+/**
+ * The trailers of a request for its upstream: without fields that its plugins set or remove as headers, whether they have done so this time or
+ * not. For an upstream that merges the two, a client could otherwise replace what a plugin has checked.
+ */
+export function requestTrailers({ trailers, route: { ownHeaders } }: Exchange): HeaderList {
+  const given = trailerFields(trailers());
+  return ownHeaders === undefined ? given : given.filter((_text, i) => !ownHeaders.has(dashed(given[i & ~1]!)));
+}
+
 const NOT_IN_TRAILERS = nameSet([
   ...HOP_BY_HOP,
+  ...CREDENTIAL_HEADERS,
   "authorization",
   "cache-control",
   "content-encoding",
@@ -302,5 +320,6 @@ const NOT_IN_TRAILERS = nameSet([
   "set-cookie",
   "trailer",
   "via",
+  "x-real-ip",
   "x-request-id",
 ]);

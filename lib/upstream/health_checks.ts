@@ -6,6 +6,7 @@ import type { Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { http2Over, requestOver } from "../base/egress.ts";
+import { entry } from "../base/event_loop.ts";
 import { connectFailure, ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import { connect, readyEvent, tlsOptions } from "./connect.ts";
@@ -61,7 +62,7 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
       timer.cancel();
       end();
       // A turn later: the last frames of HTTP/2 have been sent by then.
-      setImmediate(() => socket.destroy());
+      setImmediate(entry("the end of a check", () => void socket.destroy()));
     };
     const finish = (failure: string | null) => {
       if (isOver) return;

@@ -2,17 +2,19 @@
  * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
  */
 import { Readable } from "node:stream";
+import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Connection, ConnectionUser, Pool } from "./pool.ts";
-import { faultCode, Unsent } from "./faults.ts";
-import { fieldLines, headText, replyHeaders, replyOf, requestHead, switchHeaders, trailerFields } from "./heads.ts";
+import { faultCode, isIdempotent, Stale, UploadRefused } from "./faults.ts";
+import { fieldLines, headText, replyHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
 import type { RequestHead, ResponseHead } from "./heads.ts";
+import { ResponseBody } from "./response_body.ts";
 import type { ResponseSink } from "./response_parser.ts";
-import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
+import { clientDisconnected, connectTimeLeft, isReplayable, isUntouched, UpstreamRequest } from "./upstream_request.ts";
 import type { Try } from "./upstream_request.ts";
 
 /** As `Peer.forward`. Not async: one more promise costs as much as a header. */
@@ -50,6 +52,10 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   /** Whether the head of the request has been sent. */
   #isSent = false;
   #isWritten = false;
+  /** Whether the first bytes are being handed to the system: an error meanwhile means that it has taken none. */
+  #isFlushing = false;
+  /** Nothing more can be written; an answer that arrived before is read first. */
+  #writeError: NodeJS.ErrnoException | null = null;
   #onDrain: (() => void) | null = null;
   #response: ResponseHead | null = null;
   /** The part of the response body that arrived before the reply was returned; a `LentBody` if a large body is complete. */
@@ -81,17 +87,22 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     const connection = this.#connection;
     connection.beginResponse(exchange.method, this, options.client ?? "wire");
     this.phase = "sending";
-    const { body } = exchange;
-    if (body !== null) {
-      this.watch(0);
-      connection.setSilence(options.idleMs);
-      if (!this.#takeWhole(body)) return this.#sendBody(body);
-    }
-    this.#isWritten = true;
+    if (exchange.method !== "GET" || exchange.body !== null) this.#guardWrites();
+    this.#isWritten = exchange.body === null || this.#takeWhole(exchange.body);
     // A new connection sends at once: bytes that arrive before that may be its refusal.
     if (connection.isReused) to.pool.writeBatch.add(connection.send);
     else this.send();
-    if (body === null) this.awaitResponse();
+    if (exchange.body === null) this.awaitResponse();
+  }
+
+  #guardWrites(): void {
+    const { exchange, options } = this.attempt;
+    // Without a body, a request that can be repeated need not know how much of it was sent.
+    if (exchange.body === null && isIdempotent(exchange.method)) return;
+    this.#connection.guardWrites();
+    if (exchange.body === null) return;
+    this.watch(0);
+    this.#connection.setSilence(options.idleMs);
   }
 
   received(chunk: Buffer): void {
@@ -122,16 +133,33 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   failed(error: NodeJS.ErrnoException): void {
     if (this.phase === "over") return;
-    const { isReused } = this.#connection;
-    const isUnsent = isReused && !this.#isSent;
+    const isUnsent = this.#connection.isReused && !this.#isSent;
     if (this.#isStale(error, isUnsent)) {
+      const bytes = this.#bytes;
       this.#leave("spent");
       // The other idle connections are as old.
       this.attempt.to.pool.dropIdle();
-      return this.resolve(forwardHttp1({ ...this.attempt, isSecond: true }));
+      return this.resolve(forwardHttp1({ ...this.attempt, bytes, isSecond: true }));
     }
+    this.fail(this.#faultOf(error, isUnsent));
+  }
+
+  /** What was handed to the system may arrive. Nothing else does: it can be sent again, whatever the method. */
+  writeFailed(error: NodeJS.ErrnoException): void {
+    if (this.phase === "over") return;
+    this.#writeError = error;
+    this.stopUpload();
+    if (!this.#isFlushing) return;
+    this.#isSent = false;
+    this.failed(error);
+  }
+
+  #faultOf(error: NodeJS.ErrnoException, isUnsent: boolean): Fault {
     const code = faultCode(error, this.phase === "connecting");
-    this.fail(isUnsent ? new Unsent(code, connectFailure(error), error) : new Fault(code, connectFailure(error), error));
+    const why = connectFailure(this.#writeError ?? error);
+    if (isUnsent) return new Stale(code, why, error);
+    const isUploading = this.#writeError !== null || (this.phase === "sending" && this.attempt.exchange.body !== null);
+    return new (isUploading ? UploadRefused : Fault)(code, why, error);
   }
 
   /**
@@ -141,7 +169,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #isStale({ code }: NodeJS.ErrnoException, isUnsent: boolean): boolean {
     const { exchange, isSecond } = this.attempt;
     if (isSecond || this.#hasReceived || !this.#connection.isReused || (code !== "ECONNRESET" && code !== "EPIPE")) return false;
-    return isUnsent ? exchange.body === null && !exchange.call.aborted : isReplayable(exchange);
+    if (!isUnsent) return isReplayable(exchange);
+    return !exchange.call.aborted && (exchange.body === null || this.#bytes !== null || isUntouched(exchange.body));
   }
 
   closed(): void {
@@ -152,35 +181,40 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   /** Accepts a body that is in memory and as long as the head states; any other body is streamed. */
   #takeWhole(body: Readable): boolean {
+    this.#bytes = this.attempt.bytes;
+    if (this.#bytes !== null) return true;
     if (!(body instanceof LentBody) || !body.isUntouched || this.#head.length !== body.byteLength) return false;
     this.#bytes = body.lend();
     return true;
   }
 
-  /** Sends a request whose body is in memory, unless it was cancelled while it waited. */
+  /** Sends the request, unless it was cancelled while it waited. */
   send(): void {
     if (this.phase === "over") return;
     this.#isSent = true;
-    const { socket } = this.#connection;
-    const bytes = this.#bytes;
-    if (bytes === null) return void socket.write(this.#text, "latin1");
-    socket.cork();
-    socket.write(this.#text, "latin1");
-    socket.write(bytes);
-    socket.uncork();
-    this.#written();
+    const { exchange } = this.attempt;
+    if (exchange.body !== null) this.#connection.socket.cork();
+    this.#isFlushing = true;
+    this.#connection.socket.write(this.#text, "latin1");
+    this.#isFlushing = false;
+    if (exchange.body !== null) this.#sendBody(exchange.body);
   }
 
   #sendBody(body: Readable): void {
-    const { socket } = this.#connection;
-    // A small body that arrived with the head is in the same write; the head does not wait for a slow one.
-    socket.cork();
-    socket.write(this.#text, "latin1");
+    if (this.#bytes !== null) {
+      this.#connection.socket.write(this.#bytes);
+      this.#flush();
+      return this.#written();
+    }
     this.upload(body, this, this.#head, () => this.#endBody());
-    this.attempt.to.pool.writeBatch.add(() => {
-      this.#isSent = true;
-      socket.uncork();
-    });
+    // What has arrived of the body flows in the next tick, and is in the same write; the head does not wait for more.
+    process.nextTick(entry("the beginning of a body", () => this.#flush()));
+  }
+
+  #flush(): void {
+    this.#isFlushing = true;
+    this.#connection.socket.uncork();
+    this.#isFlushing = false;
   }
 
   write(chunk: Buffer): boolean {
@@ -196,7 +230,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (this.#head.framing === "chunked") {
       let last: string;
       try {
-        last = `0\r\n${fieldLines(trailerFields(this.attempt.exchange.trailers()))}\r\n`;
+        last = `0\r\n${fieldLines(requestTrailers(this.attempt.exchange))}\r\n`;
       } catch (error) {
         return this.fail(new Fault("internal", "the request's trailers could not be written", error));
       }
@@ -279,9 +313,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.#trailers = trailers;
     if (this.#body === null && trailers.length > 0) this.#openBody();
     const body = this.#body;
-    // After a refused upgrade it is unclear whether the upstream continues with HTTP. And a request that was answered before it was sent
-    // may still be sent: its response would be the next request's.
-    if (connection === "spent" || exchange.upgrade !== null || !this.#isSent) this.#leave("spent");
+    // After a refused upgrade it is unclear whether the upstream continues with HTTP.
+    if (connection === "spent" || exchange.upgrade !== null || this.#writeError !== null) this.#leave("spent");
     else if (this.#isWritten) this.#leave("kept");
     else {
       this.drain();
@@ -325,42 +358,6 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     const { pool } = this.attempt.to;
     pool.giveBack(this.#connection);
     pool.release();
-  }
-}
-
-/** The body of a response while it is received. */
-class ResponseBody extends Readable {
-  readonly #connection: Connection;
-  readonly #givenUp: () => void;
-  #isComplete = false;
-
-  constructor(connection: Connection, givenUp: () => void) {
-    super();
-    this.#connection = connection;
-    this.#givenUp = givenUp;
-    // An error that comes when no reader listens must not end the process.
-    this.on("error", ignore);
-  }
-
-  deliver(bytes: Buffer): void {
-    if (!this.push(bytes)) this.#connection.socket.pause();
-  }
-
-  complete(): void {
-    this.#isComplete = true;
-    this.push(null);
-  }
-
-  override _read(): void {
-    if (!this.#isComplete) this.#connection.socket.resume();
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (!this.#isComplete) {
-      this.#isComplete = true;
-      this.#givenUp();
-    }
-    done(error);
   }
 }
 

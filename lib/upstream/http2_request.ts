@@ -3,6 +3,7 @@
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders } from "node:http2";
 import type { Timer } from "../base/clock.ts";
+import { guarded } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import { sinkOf } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -10,8 +11,8 @@ import { isClosed, keepOpenUntilRead, resetStream, detectTruncatedBody } from ".
 import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { Unsent } from "./faults.ts";
-import { isBodiless, isWebsocketKey, replyHeaders, requestHead, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
+import { Unsent, UploadRefused } from "./faults.ts";
+import { isBodiless, isWebsocketKey, replyHeaders, requestHead, requestTrailers, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
 import type { RequestHead, ResponseHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
@@ -130,7 +131,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   begin(head: RequestHead, waitsForTrailers: boolean): void {
     const { exchange, options } = this.attempt;
     const { body } = exchange;
-    const stream = this.#stream;
+    const stream = guarded(this.#stream);
     detectTruncatedBody(stream);
     this.#endWithReset();
     stream.setTimeout(options.idleMs);
@@ -168,7 +169,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
 
   #sendTrailers(): void {
     try {
-      this.#stream.sendTrailers(h2Fields(trailerFields(this.attempt.exchange.trailers())) ?? {});
+      this.#stream.sendTrailers(h2Fields(requestTrailers(this.attempt.exchange)) ?? {});
     } catch (error) {
       this.fail(new Fault("internal", "the request's trailers could not be written", error));
     }
@@ -294,7 +295,9 @@ class Http2Request extends UpstreamRequest<Sessions> {
     if (error instanceof Fault) return error;
     // Also if Node could not parse the response.
     const isInvalid = rstCode === NGHTTP2_PROTOCOL_ERROR || error?.code === "ERR_HTTP2_ERROR";
-    return new Fault(isInvalid ? "upstream_invalid" : "upstream_reset", why, error ?? undefined);
+    if (isInvalid) return new Fault("upstream_invalid", why, error ?? undefined);
+    const isUploading = this.phase === "sending" && exchange.body !== null;
+    return new (isUploading ? UploadRefused : Fault)("upstream_reset", why, error ?? undefined);
   }
 }
 

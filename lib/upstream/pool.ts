@@ -3,7 +3,8 @@
  */
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
-import { WriteBatch } from "../base/write_batch.ts";
+import { ignore } from "../base/errors.ts";
+import { WriteBatch } from "../base/event_loop.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
 import { readyEvent } from "./connect.ts";
@@ -142,6 +143,8 @@ export interface ConnectionUser {
   endOfConnection(): void;
   /** Not a byte either way for as long as `setSilence` says. */
   silent(): void;
+  /** `guardWrites` was called, and nothing more can be written; what the upstream sent before is still read. */
+  writeFailed(error: NodeJS.ErrnoException): void;
   /** The connection has broken; `closed` comes next. */
   failed(error: NodeJS.ErrnoException): void;
   closed(): void;
@@ -163,6 +166,8 @@ export class Connection {
   user: ConnectionUser | null = null;
   readonly #idleMs: number;
   #silenceMs = 0;
+  #writeDone: WriteDone | null = null;
+  #writeFailed = false;
   readonly #listeners: readonly (readonly [string, (argument: unknown) => void])[];
 
   /** `idleMs`: how long it is kept without being used, in milliseconds; 0: for ever. */
@@ -188,7 +193,7 @@ export class Connection {
   /** Whether another request can be sent: an end or unasked bytes that have arrived are known here before their events. */
   get isUsable(): boolean {
     const { socket } = this;
-    return socket.writable && !socket.destroyed && !this.isLeaving && socket.readableLength === 0;
+    return socket.writable && !socket.destroyed && !this.isLeaving && !this.#writeFailed && socket.readableLength === 0;
   }
 
   /** For the write batch: one function for all requests. */
@@ -231,6 +236,34 @@ export class Connection {
     this.socket.setTimeout(ms);
   }
 
+  /**
+   * From now on an error of a write does not close the socket at once, as Node does, together with all that has arrived and is unread: an
+   * upstream that answers an upload early and closes would never be heard. Its end, or another error, comes when that is read.
+   */
+  guardWrites(): void {
+    const { socket } = this;
+    if (this.#writeDone !== null) return;
+    this.#writeDone = ignore;
+    const write = socket._write.bind(socket);
+    const writev = socket._writev!.bind(socket);
+    socket._write = (chunk, encoding, done) => write(chunk, encoding, this.#beginWrite(done));
+    socket._writev = (chunks, done) => writev(chunks, this.#beginWrite(done));
+  }
+
+  /** A stream makes one write at a time. */
+  #beginWrite(done: WriteDone): WriteDone {
+    this.#writeDone = done;
+    return this.#wrote;
+  }
+
+  readonly #wrote = (error?: Error | null): void => {
+    const done = this.#writeDone!;
+    if (error == null || this.user === null) return done(error);
+    this.#writeFailed = true;
+    done();
+    this.user.writeFailed(error);
+  };
+
   /** Hands the paused socket over to its next owner, after an upgrade to a protocol other than HTTP. */
   detach(): Socket {
     const { socket } = this;
@@ -251,6 +284,8 @@ export class Connection {
     if (this.parser instanceof NodeResponseParser) this.parser.close();
   }
 }
+
+type WriteDone = (error?: Error | null) => void;
 
 /** Twice what Node reads at a time: a response of 64 KiB and its head come in one read, and are then one write to the client. */
 const BUFFER_BYTES = 128 * 1024;

@@ -2,6 +2,7 @@
  * A request's body that can be sent more than once: bytes that were read are kept, up to a limit, until no other try can follow.
  */
 import { Readable } from "node:stream";
+import { GuardedReadable } from "../base/event_loop.ts";
 
 /** The memory that all kept bodies together may take. */
 export class ReplayMemory {
@@ -148,7 +149,7 @@ function copied(chunks: readonly Buffer[], bytes: number): Buffer {
   return block;
 }
 
-class Reader extends Readable {
+class Reader extends GuardedReadable {
   /** The first of the kept chunks that it has not been given. */
   next = 0;
   readonly #wanted: (reader: Reader) => void;

@@ -29,7 +29,7 @@ export class ResponseParser {
   #isHead = false;
   /** The beginning of a head or of a line whose end has not arrived. */
   #rest: Buffer | null = null;
-  readonly #body = new BodyReader();
+  readonly #body = new BodyReader("drop");
   #isReusable = false;
   /** The position at which the last read ended. */
   #at = 0;

@@ -6,6 +6,7 @@ import type { Socket } from "node:net";
 import tls from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { http2Over } from "../base/egress.ts";
+import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
 import type { Reply } from "../http/reply.ts";
@@ -228,10 +229,10 @@ export class Session {
    * After a violation of the protocol nghttp2 sends a GOAWAY and neither reads nor writes any more, and Node up to 20 reports nothing: no
    * stream ends, and requests would wait for ever. Called a turn after output: all that can be sent has been sent by then.
    */
-  readonly checkOutput = (): void => {
+  readonly checkOutput = entry("a check of a session", () => {
     const { http2, socket } = this;
     if (http2 !== null && !http2.destroyed && holdsOutputBack(http2, socket)) this.#giveUp(new Fault("upstream_reset", VIOLATION));
-  };
+  });
 
   /**
    * A request has timed out, or its client has left: the upstream may have vanished without a FIN or RST, and all streams with it. A PING
@@ -277,7 +278,7 @@ export class Session {
     this.#fail(fault);
     if (this.http2 !== null && !this.http2.destroyed) this.http2.destroy();
     // Node may wait for the upstream's end; a turn later the last frames have been sent.
-    setImmediate(() => this.socket.destroy());
+    setImmediate(entry("the end of a session", () => void this.socket.destroy()));
     this.#pool.closed(this);
   }
 
@@ -368,9 +369,9 @@ export class Session {
  */
 function finishPendingStreams(session: ClientHttp2Session): void {
   const { destroy } = session;
-  const restore = () => {
+  const restore = entry("a GOAWAY", () => {
     session.destroy = destroy;
-  };
+  });
   session.destroy = () => {
     restore();
     session.close();

@@ -3,6 +3,7 @@
  * failures to the main thread.
  */
 import type { Clock } from "../base/clock.ts";
+import { entry } from "../base/event_loop.ts";
 import { slowShare, type Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 
 /** A 32-bit word, the state, and a 64-bit cell: when a slow start began, on the monotonic clock; 0: none. */
@@ -96,7 +97,7 @@ export class FailureReports {
   readonly #waiting = new Map<string, UpstreamFailures>();
 
   add(service: string, upstream: string, reason: string): void {
-    if (this.#waiting.size === 0) setImmediate(() => this.#flush());
+    if (this.#waiting.size === 0) setImmediate(entry("failures of upstreams", () => this.#flush()));
     const key = JSON.stringify([service, upstream]);
     const count = (this.#waiting.get(key)?.count ?? 0) + 1;
     this.#waiting.set(key, { service, upstream, count, reason });

@@ -7,6 +7,7 @@ import { Fault, type ErrorCode } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
+import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { isIdempotent, Unsent } from "./faults.ts";
 import { informationHeaders, type HeadOptions, type RequestHead } from "./heads.ts";
@@ -42,8 +43,9 @@ export interface Try<Connections> {
   readonly tryEndsAt: number;
   /** When the whole exchange has to be over; monotonic, 0: no such deadline. */
   readonly endsAt: number;
-  /** Whether the request is sent again because an idle connection proved dead. */
+  /** Whether the request is sent again because an idle connection proved dead; and its body, if all of it is in memory and was not sent. */
   readonly isSecond: boolean;
+  readonly bytes: Buffer | null;
 }
 
 /** "draining": the response is complete, the request is not. */
@@ -197,6 +199,11 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   protected finish(): void {
     this.phase = "over";
     this.attempt.to.pool.deadlines.remove(this);
+    this.stopUpload();
+  }
+
+  /** Takes no more of the client's body. */
+  protected stopUpload(): void {
     this.#stopUpload?.();
     this.#stopUpload = null;
   }
@@ -212,6 +219,12 @@ export function connectTimeLeft({ options, tryEndsAt, endsAt }: Try<unknown>): n
 
 export function clientDisconnected(): Fault {
   return new Fault("upstream_reset", "the client disconnected");
+}
+
+/** Whether a body can still be sent from its beginning. */
+export function isUntouched(body: Readable): boolean {
+  if (body instanceof LentBody) return body.isUntouched;
+  return body.readableFlowing === null && !body.readableDidRead;
 }
 
 /** Can be sent twice: no body, and an idempotent method (RFC 9110 §9.2.2). */

@@ -67,7 +67,7 @@ export class Peer implements Destination<Connections>, Candidate {
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
-    const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false };
+    const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
     return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);
   }
 

@@ -91,14 +91,15 @@ export const STATUS: GatewayStatus = {
 };
 
 const TRIES: TryFigures = { requestsPerS: 0, errorsPerS: 0, p50Ms: null, p95Ms: null, p99Ms: null, inFlight: 0 };
-const QUIET: Figures = { ...TRIES, limitedPerS: 0 };
-const STEP: Point = { at: Date.UTC(2026, 0, 1), requests: 3, errors: 1, limited: 1, p50Ms: 1.5, p95Ms: 2, p99Ms: 3 };
+const QUIET: Figures = { ...TRIES, limitedPerS: 0, statusesPerS: {} };
+const STEP: Point = { at: Date.UTC(2026, 0, 1), requests: 3, errors: 1, limited: 1, statuses: { "4xx": 1, "5xx": 1 }, p50Ms: 1.5, p95Ms: 2, p99Ms: 3 };
 
 export const STATS: GatewayStats = {
   at: Date.UTC(2026, 0, 1, 0, 0, 7),
   windowS: 60,
-  total: { ...QUIET, requestsPerS: 1 / 3, inFlight: 2 },
-  services: [{ name: "a", routes: [{ name: "r", ...QUIET, p95Ms: 12 }], upstreams: [{ id: "u", ...TRIES, errorsPerS: 2 }] }],
+  total: { ...QUIET, requestsPerS: 1 / 3, statusesPerS: { "4xx": 2 / 3, "401": 1 / 3 }, inFlight: 2 },
+  unrouted: QUIET,
+  services: [{ name: "a", total: QUIET, groups: [{ group: null, ...TRIES }], routes: [{ name: "r", ...QUIET, p95Ms: 12 }], upstreams: [{ id: "u", ...TRIES, errorsPerS: 2 }] }],
   point: { ...STEP, at: Date.UTC(2026, 0, 1, 0, 0, 5) },
   stepS: 5,
   history: [STEP],
@@ -128,7 +129,7 @@ export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
   by: "admin",
   digest: "0123456789ab",
   outcome: "taken",
-  changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added" }],
+  changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added", fields: [] }],
 };
 
 export const TESTS: LastTests = {
@@ -154,7 +155,7 @@ export const DRY_RUN: DryRun = {
   outcome: "accepted",
   issues: [],
   warnings: [],
-  tests: { passed: 2, failed: 0 },
+  tests: { passed: 2, failed: 0, notRun: 1 },
   untested: null,
   diff: {
     guardsLost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],
@@ -176,6 +177,7 @@ export const source: AdminSource = {
   stats: () => STATS,
   tests: () => TESTS,
   explain: () => Promise.resolve(EXPLANATION),
+  routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ verdict: _none, ...plugin }) => plugin) : null),
   metrics: () => Readable.from(["# metrics\n"]),
   reload: () => Promise.resolve(TAKEN),
   dryRun: () => Promise.resolve(DRY_RUN),
@@ -187,6 +189,7 @@ export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
     password: PASSWORD,
     jwtSecret: SECRET,
     sessionTtlS: 3600,
+    cookie: "token",
     metricsToken: null,
     redactSecrets: false,
     corsOrigins: [UI],

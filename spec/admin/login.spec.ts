@@ -157,6 +157,21 @@ describe("guessing", () => {
     expect((await login(RIGHT, "127.0.0.2")).status).toBe(200);
   });
 
+  it("300 addresses get 50 guesses together, and one in the network of an earlier login is not locked out (127.x is ours on Linux only)", async ({ skip }) => {
+    if (process.platform !== "linux") skip();
+    const { login, clock } = await startAdmin({ password: QUICK });
+    const right = basic(USER, "quick");
+    expect((await login(right, "127.1.0.1")).status).toBe(200);
+    let guesses = 0;
+    for (let i = 0; i < 300; i++) if ((await login(WRONG, `127.2.${i >> 4}.${(i % 16) + 1}`)).status === 401) guesses += 1;
+    expect(guesses).toBe(50);
+    const stranger = await login(right, "127.3.0.1");
+    expect([stranger.status, stranger.headers["retry-after"], stranger.json.detail]).toEqual([429, "30", "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait."]);
+    for (const address of ["127.1.0.1", "127.1.0.77"]) expect((await login(right, address)).status).toBe(200);
+    clock.advance(30_000);
+    expect((await login(right, "127.3.0.1")).status).toBe(200);
+  });
+
   it("counts an IPv6 /64 as one address, and IPv4 in IPv6 as IPv4", async () => {
     const login = new Login({ user: USER, password: PASSWORD, clock: manualClock() });
     const kind = async (authorization: string, address: string) => (await login.attempt(authorization, address)).kind;

@@ -108,7 +108,7 @@ describe("POST /gateway/reload?dry_run=true", () => {
       outcome: "accepted",
       issues: [],
       warnings: [],
-      tests: { passed: 2, failed: 0 },
+      tests: { passed: 2, failed: 0, not_run: 1 },
       untested: null,
       diff: {
         guards_lost: [{ service: "s", route: "r", guards: ["jwt"], altered: [], before: { service: "s", route: "r" }, example: "GET http://any-host/" }],

@@ -138,7 +138,7 @@ describe("DELETE /logout", () => {
 describe("revoked tokens", () => {
   const sessionsOf = (maxRevoked: number) => {
     const clock = manualClock();
-    const sessions = new Sessions({ user: USER, password: PASSWORD, jwtSecret: SECRET, sessionTtlS: 60, clock }, maxRevoked);
+    const sessions = new Sessions({ user: USER, password: PASSWORD, cookie: "token", jwtSecret: SECRET, sessionTtlS: 60, clock }, maxRevoked);
     const issue = () => ["Cookie", sessions.issue().cookie.split(";")[0]!];
     const isLive = (headers: readonly string[]) => sessions.hasCookie(headers);
     const revoke = (headers: readonly string[]) => sessions.revoke(headers);

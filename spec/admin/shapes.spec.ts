@@ -25,13 +25,14 @@ describe("the JSON that the pages of the management UI read", () => {
 
   it("the JSON that the pages of the management UI read has the same statistics in the event and, with the history, in the endpoint", async () => {
     const tries = { requests_per_s: 0, errors_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
-    const figures = { ...tries, limited_per_s: 0 };
+    const figures = { ...tries, limited_per_s: 0, statuses_per_s: {} };
     expect(stats).toEqual({
       at: "2026-01-01T00:00:07.000Z",
       window_s: 60,
-      total: { ...figures, requests_per_s: 0.3333, in_flight: 2 },
-      services: [{ name: "a", routes: [{ name: "r", ...figures, p95_ms: 12 }], upstreams: [{ id: "u", ...tries, errors_per_s: 2 }] }],
-      point: { at: "2026-01-01T00:00:05.000Z", requests: 3, errors: 1, limited: 1, p50_ms: 1.5, p95_ms: 2, p99_ms: 3 },
+      total: { ...figures, requests_per_s: 0.3333, statuses_per_s: { "4xx": 0.6667, "401": 0.3333 }, in_flight: 2 },
+      unrouted: figures,
+      services: [{ name: "a", total: figures, groups: [{ group: null, ...tries }], routes: [{ name: "r", ...figures, p95_ms: 12 }], upstreams: [{ id: "u", ...tries, errors_per_s: 2 }] }],
+      point: { at: "2026-01-01T00:00:05.000Z", requests: 3, errors: 1, limited: 1, statuses: { "4xx": 1, "5xx": 1 }, p50_ms: 1.5, p95_ms: 2, p99_ms: 3 },
     });
     expect(all).toEqual({ ...stats, step_s: 5, history: [{ ...stats.point, at: "2026-01-01T00:00:00.000Z" }] });
     const { ask, session } = await startAdmin();

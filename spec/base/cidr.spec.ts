@@ -1,6 +1,6 @@
 import { BlockList } from "node:net";
 import { describe, expect, it } from "vitest";
-import { callerAddress, cidrSet, parseAddress, parseCidr } from "../../lib/base/cidr.ts";
+import { callerAddress, cidrSet, networkOf, parseAddress, parseCidr } from "../../lib/base/cidr.ts";
 import { random, type Random } from "../support/random.ts";
 
 const words = (text: string) => {
@@ -111,5 +111,18 @@ describe("callerAddress", () => {
     ["", ""],
   ])("%s counts as %s", (address, caller) => {
     expect(callerAddress(address)).toBe(caller);
+  });
+});
+
+describe("networkOf", () => {
+  it.each([
+    ["192.0.2.77", "192.0.2.0/24"],
+    ["::ffff:192.0.2.1", "192.0.2.0/24"],
+    ["2001:db8:1:2::1", "20010db8:1/48"],
+    ["2001:db8:1:ffff::", "20010db8:1/48"],
+    ["2001:db8:2::", "20010db8:2/48"],
+    ["no address", "no address"],
+  ])("networkOf names the network of %s %s", (address, network) => {
+    expect(networkOf(address)).toBe(network);
   });
 });

@@ -1,6 +1,6 @@
 import { setImmediate as nextRound } from "node:timers/promises";
 import { expect, it, vi } from "vitest";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 
 it("writes of one round of the event loop are sent together, in order, at its end", async () => {
   const writeBatch = new WriteBatch();

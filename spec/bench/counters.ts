@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { silentLog } from "../../lib/base/log.ts";
 import { systemClock } from "../../lib/base/clock.ts";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import type { Window } from "../../lib/store/counters.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { RedisCounters } from "../../lib/store/redis.ts";

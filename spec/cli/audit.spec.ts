@@ -168,6 +168,17 @@ describe("the printed forms", () => {
     expect(text).not.toContain("8081");
   });
 
+  it("--network-policy opens the admin interface and the management UI to pods with a label of their own alone", async () => {
+    const text = await printed("--network-policy", fileWith({ services: [service()] }), { LISTEN_HOST: "0.0.0.0", ADMIN_USER: "a", ADMIN_PASSWORD: "a long password", ADMIN_HOST: "0.0.0.0", MANAGER: "true", MANAGER_HOST: "0.0.0.0" });
+    expect(text).toContain("  ingress:\n    - ports:\n        - { port: 8008 } # http\n    # Pods of this namespace");
+    expect(text).toContain("\n    - from:\n        - podSelector: { matchLabels: { app: edge-gateway-operator } }\n      ports:\n        - { port: 8081 } # admin\n        - { port: 5173 } # manager\n  egress:\n");
+  });
+
+  it("--systemd quotes a folder with spaces, so that systemd reads it as one", async () => {
+    const config = { services: [service()], global: { access_log: { file: `/var/log/edge gateway/50% "new"/access.log` } } };
+    expect(await printed("--systemd", fileWith(config))).toContain(`\nReadWritePaths="/var/log/edge gateway/50%% \\"new\\""\n`);
+  });
+
   it("--systemd allows the ports and the folder of the log, and addresses only if all are known", async () => {
     const text = await printed("--systemd", file(), { LISTEN_HOST: "0.0.0.0", HTTP_PORT: "80" });
     expect(text).toContain("[Service]\nProtectSystem=strict\nReadWritePaths=/var/log/gw\n");

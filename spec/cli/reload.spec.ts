@@ -13,8 +13,8 @@ import { pem } from "./pem.ts";
 
 const CREDENTIALS = { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" };
 
-async function gateway(environment: Record<string, string> = {}) {
-  const running = await runningProgram(oneService(9), [], { ...CREDENTIALS, ...environment });
+async function gateway(environment: Record<string, string> = {}, config = oneService(9)) {
+  const running = await runningProgram(config, [], { ...CREDENTIALS, ...environment });
   const url = String(running.started.admin);
   const reload = (words: readonly string[] = [], own: Record<string, string> = {}) =>
     program(["reload", ...words], { environment: { ...CREDENTIALS, ADMIN_URL: url, ...own } }).ended;
@@ -27,8 +27,8 @@ const REFUSED = /^\S+gw\.json:1:1 +services +is required .*\nThe configuration w
 describe("edge-gateway reload", () => {
   it("prints changes and exits 0, prints that nothing changed and exits 0, prints errors and exits 2", async () => {
     // What is referred to is not watched, so nothing is taken before the command asks for it.
-    const name = fileWith("one", "name.txt");
-    const running = await runningProgram(oneService(9, { name: `\${file:${name}}` }), [], CREDENTIALS);
+    const name = fileWith("localhost", "name.txt");
+    const running = await runningProgram(oneService(9, { upstreams: [{ host: `\${file:${name}}`, port: 9 }] }), [], CREDENTIALS);
     const reload = () => program(["reload"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
     const inForce = `configuration ${String(running.started.digest)} is in force\n`;
     expect(await reload()).toMatchObject({ code: 0, stdout: `the text has not changed; its secrets were resolved again\n${inForce}`, stderr: "" });
@@ -37,7 +37,7 @@ describe("edge-gateway reload", () => {
     writeFileSync(name, "");
     const { code, stdout, stderr } = await reload();
     expect([code, stdout]).toEqual([2, ""]);
-    expect(stderr).toMatch(/^\S+gw\.json:1:\d+ +services\[0\]\.name .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/);
+    expect(stderr).toMatch(/^\S+gw\.json:1:\d+ +services\[0\]\.upstreams\[0\]\.host .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/);
   });
 
   it("names each part that was added, removed or altered", async () => {
@@ -51,6 +51,16 @@ describe("edge-gateway reload", () => {
     const lines = ['added    service "s" / route "x"', "removed  global / plugin key_auth", 'altered  service "?[31m"', "configuration 0123456789ab is in force"];
     expect([code, stdout]).toEqual([0, `${lines.join("\n")}\n`]);
     expect(asked).toEqual(["POST /login", "POST /gateway/reload", "DELETE /logout"]);
+  });
+
+  it("names the fields that are another in an altered part", async () => {
+    const upstreams = ["a", "b"].map((group, i) => ({ host: "127.0.0.1", port: 9 + i, group }));
+    const config = (percent: number) => oneService(9, { upstreams, split: [{ group: "a", percent }] } as never);
+    const running = await gateway({}, config(10));
+    writeFileSync(running.file, JSON.stringify({ ...config(20), global: { limits: { max_headers: 50 } } }));
+    await running.says("configuration reloaded");
+    expect(logLines(running.stderr()).at(-1)).toMatchObject({ changes: ["altered  global (limits.max_headers)", 'altered  service "s" (split)'] });
+    expect((await running.reload()).stdout).toMatch(/\naltered  global \(limits\.max_headers\)\naltered  service "s" \(split\)\n/);
   });
 
   it("prints the last change and its time when the changed file has been reloaded already", async () => {
@@ -175,7 +185,7 @@ describe("edge-gateway reload --dry-run", () => {
     const { code, stdout, stderr } = await dryRun();
     expect([code, stdout]).toEqual([1, ""]);
     expect(stderr).toContain('tests[0]  "needs k1" failed: status: expected 200, found 401');
-    expect(stderr).toContain("guards lost:\n  s / /{rest*}, root: key_auth (configured differently)");
+    expect(stderr).not.toContain("guards lost");
   });
 
   it("says that tests were not run, and why", async () => {
@@ -183,8 +193,8 @@ describe("edge-gateway reload --dry-run", () => {
     const file = fileWith({ ...oneService(9, { plugins: [{ name: "key_auth", config: { key: "${env:PATH}" } }] }), tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }] });
     const { code, stdout } = await dryRun(file);
     expect(code).toBe(0);
-    expect(stdout).toContain("The tests were not run: the text has references, whose content they could read out. Run them with edge-gateway test FILE.\n");
-    expect(stdout).toContain(`${file} would be accepted if its tests pass; nothing has been changed\n`);
+    expect(stdout).toContain("Tests whose result could tell the value of a reference were not run: ");
+    expect(stdout).toContain(`${file} would be accepted if all tests pass (0 of 1 test passed, 1 not run); nothing has been changed\n`);
   });
 
   it("--dry-run exits 1 when FILE is too large for a gateway, without asking one", async () => {

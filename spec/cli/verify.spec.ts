@@ -158,7 +158,8 @@ describe("edge-gateway verify", () => {
     ["without a key", ["verify", "/tmp"], "verify needs a folder and a public key: edge-gateway verify DIR --key public.pem"],
     ["for a key that is missing", ["verify", "/tmp", "--key", "/nowhere/public.pem"], "cannot read the public key /nowhere/public.pem (--key): no such file"],
     ["for a folder that is missing", ["verify", "/nowhere", "--key", "/dev/null"], "cannot read the folder /nowhere (DIR): no such file"],
-    ["for a file in place of the folder", ["verify", "/dev/null", "--key", "/dev/null"], "cannot read the folder /dev/null (DIR): no such file"],
+    ["for a file in place of the folder", ["verify", "/dev/null", "--key", "/dev/null"], "/dev/null (DIR) is a file, and verify checks the folder of a release: for a signed configuration use edge-gateway validate FILE --config-key public.pem"],
+    ["for a configuration without a key", ["verify", "examples/quickstart.json"], "examples/quickstart.json (DIR) is a file, and verify checks the folder of a release: for a signed configuration use edge-gateway validate FILE --config-key public.pem"],
   ])("exits 2 %s, and says so", async (_what, words, message) => {
     expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${message}\n` });
   });

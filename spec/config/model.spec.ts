@@ -134,6 +134,36 @@ describe("configSchema", () => {
   });
 });
 
+describe("references", () => {
+  const service = (more: object, route: object = {}) => ({ services: [{ name: "s", base_path: "/a", upstreams: [{ host: "h", port: 1 }], routes: [{ path: "/x", ...route }], ...more }] });
+  const REF = "${env:TOKEN}";
+
+  it.each<[string, object]>([
+    ["services[0].name", service({ name: REF })],
+    ["services[0].base_path", service({ base_path: `/${REF}` })],
+    ["services[0].hosts[0]", service({ hosts: [REF] })],
+    ["services[0].upstreams[0].id", service({ upstreams: [{ id: REF, host: "h", port: 1 }] })],
+    ["services[0].upstreams[0].group", service({ upstreams: [{ group: REF, host: "h", port: 1 }] })],
+    ["services[0].hash_on", service({ load_balancing_strategy: "hash", hash_on: `header:${REF}` })],
+    ["services[0].sticky.cookie", service({ sticky: { cookie: REF } })],
+    ["services[0].health.path", service({ health: { path: `/${REF}` } })],
+    ["services[0].routes[0].name", service({}, { name: REF })],
+    ["services[0].routes[0].path", service({}, { path: `/${REF}` })],
+    ["services[0].routes[0].methods[0]", service({}, { methods: [REF] })],
+    ["services[0].routes[0].match.headers.X", service({}, { match: { headers: { X: REF } } })],
+    ["services[0].routes[0].match.query.x.matches", service({}, { match: { query: { x: { matches: REF } } } })],
+    ["services[0].routes[0].match.cookies.x", service({}, { match: { cookies: { x: REF } } })],
+    ["services[0].routes[0].plugins[0].id", service({}, { plugins: [{ id: REF, name: "key_auth", config: { key: "k" } }] })],
+    ["global.name", { global: { name: REF }, services: [] }],
+    ["global.access_log.exclude[0]", { global: { access_log: { exclude: [`/${REF}`] } }, services: [] }],
+    ["global.counters.prefix", { global: { counters: { store: "redis", url: "redis://h", prefix: REF } }, services: [] }],
+  ])("are errors in %s, which names something, whatever they stand for", (path, value) => {
+    const found = issues(value);
+    expect(found).toEqual([`${path}: \${env:TOKEN} is not replaced here: write the text itself (references are for secrets and addresses, not for names, ids, paths, hosts, methods and conditions)`]);
+    expect(issues(JSON.parse(JSON.stringify(value).replaceAll("TOKEN", "NOPE"))).join()).toBe(found.join().replaceAll("TOKEN", "NOPE"));
+  });
+});
+
 describe("routes", () => {
   it("routes are named after their methods and path", () => {
     const routes = [{ path: "/b/{id}", methods: ["GET"] }, { path: "/b" }, { path: "/c", methods: ["GET", "PUT"] }, { path: "/d", name: "mine" }];
@@ -154,6 +184,7 @@ describe("routes", () => {
     ["get", 'methods are case-sensitive, write "GET"'],
     ["CONNECT", "CONNECT is not forwarded"],
     ["G T", 'expected an HTTP method in upper case, found "G T"'],
+    ["PURG", 'expected an HTTP method in upper case, found "PURG": the servers refuse this method: did you mean "PURGE"?'],
     ["", 'found ""'],
   ])("routes refuse the method %j with a remedy", (method, message) => {
     expect(ofService({ routes: [{ path: "/b", methods: [method] }] })[0]).toContain(message);

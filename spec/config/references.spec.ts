@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { resolveReferences } from "../../lib/config/references.ts";
+import { hasReference, resolveReferences } from "../../lib/config/references.ts";
 
 const files: Record<string, string | Buffer> = {
   "/run/secrets/key": "s3cret\n",
@@ -28,7 +28,9 @@ describe("resolveReferences", () => {
     ["${file:near}", "near"],
     ["${file:./two}", "two\n"],
     ["${file:nested}", "${env:KEY}"],
-    ["${other:KEY} ${KEY} $KEY {env:KEY}", "${other:KEY} ${KEY} $KEY {env:KEY}"],
+    ["$KEY {env:KEY} $ {x}", "$KEY {env:KEY} $ {x}"],
+    ["$${env:KEY} $${x} a$${", "${env:KEY} ${x} a${"],
+    ["$$${env:KEY} $$$${x}", "$${env:KEY} $$${x}"],
   ])("resolves %j to %j", (text, result) => {
     expect(resolve(text)).toEqual({ text: result, problems: [] });
   });
@@ -39,9 +41,18 @@ describe("resolveReferences", () => {
     ["${env:}", "${env:} names no environment variable"],
     ["${file:}", "${file:} names no file"],
     ["${env:KEY", "${env:… lacks its closing brace"],
+    ["${KEY}", "has ${KEY}, which is no reference: write ${env:KEY} for an environment variable, ${file:/path} for the content of a file, or $${KEY} for the text itself"],
+    ["${ENV:KEY} s3cret", "has ${…}, which is no reference: write ${env:NAME} for an environment variable, ${file:/path} for the content of a file, or $${…} for the text itself"],
+    ["a${s3cret-", "has ${…}, which is no reference: write ${env:NAME} for an environment variable, ${file:/path} for the content of a file, or $${…} for the text itself"],
     ["${file:gone}", "${file:gone} cannot be resolved: cannot read /etc/gw/gone: no such file"],
     ["${file:binary}", "${file:binary} cannot be resolved: cannot read /etc/gw/binary: it is not UTF-8 text"],
   ])("refuses %j with the reason", (text, problem) => {
     expect(resolve(text).problems).toEqual([problem]);
+  });
+});
+
+describe("hasReference", () => {
+  it.each([["${env:A}", true], ["x${file:a", true], ["$${env:A}", false], ["$$${env:A}", false], ["${ENV:A}", false], ["$$${{env:A}", false]])("%j: %s", (text, expected) => {
+    expect(hasReference(text)).toBe(expected);
   });
 });

@@ -200,7 +200,7 @@ describe("a wrong test is reported with the field, what was found and what to do
     (url) => expect(issuesOf(withRequest({ url }))).toEqual([url.startsWith("$") ? `request.url  expected ${URL_WANTED}, found a string: the value of the reference does not fit` : `request.url  expected ${URL_WANTED}, found a string`]),
   );
 
-  it.each(["/", "//", "/a%2Fb/../c;d?e=${x}&f", "/a|b\\c", "http://api.example.com", "HTTPS://[::1]:8443/a?b", "/?a=\"b\""])("takes %j as the URL of a request", (url) => {
+  it.each(["/", "//", "/a%2Fb/../c;d?e=$x&f", "/a|b\\c", "http://api.example.com", "HTTPS://[::1]:8443/a?b", "/?a=\"b\""])("takes %j as the URL of a request", (url) => {
     expect(valid(withRequest({ url })).request.url).toBe(url);
   });
 

@@ -366,6 +366,22 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     });
   });
 
+  it("writes a Content-Length with leading zeros anew, and drops trailers about framing, which Node's parser may refuse", async () => {
+    const upstream = await headBackend(({ socket, text }) => {
+      if (text.includes(" /length ")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0000000004\r\n\r\ngood");
+      else socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\nConnection: close\r\nContent-Length: 9\r\nX-Sum: 3\r\n\r\n");
+    });
+    const { port } = await running(oneService(upstream.port, one));
+    const length = await ask(port, { path: "/a/length" });
+    expect([length.headers["content-length"], String(length.body)]).toEqual(["4", "good"]);
+    if (upstreamClient === "node") return;
+    const connection = await client(port);
+    connection.send(get("/a/trailers", "TE: trailers"));
+    const received = await connection.until("0\r\nX-Sum: 3\r\n\r\n");
+    expect(statusesIn(received)).toEqual([200]);
+    expect(received).not.toMatch(/Content-Length: 9|Connection: close/i);
+  });
+
   it("reveals no internal addresses, ports or error codes to the client", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/reset")) socket.resetAndDestroy();

@@ -28,6 +28,21 @@ const SHOP: ConfigInput = {
 const gateway = createGateway({ config: SHOP, environment: { KEY: "s3cret-key" } });
 const explain = (method: string, url: string, headers?: Question["headers"]): Promise<Explanation> => gateway.explain({ method, url, ...(headers && { headers }) });
 
+describe("the plugins of a route", () => {
+  it("come in the order in which they run, a cache behind the guards of inner levels, without disabled ones and with secrets masked", async () => {
+    const cached = createGateway({
+      config: {
+        global: { plugins: [{ name: "response_cache", config: {} }, { name: "cors", config: { allow_origins: ["*"] } }] },
+        services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: 9 }], plugins: [{ name: "acl", enabled: false, config: { whitelist: ["::1"] } }], routes: [{ name: "r", path: "/", plugins: [{ name: "key_auth", id: "door", config: { key: "s3cret" } }, { name: "compress", config: {} }] }] }],
+      },
+    });
+    const plugins = (await cached.routePlugins("s", "r"))!;
+    expect(plugins.map(({ level, name, id }) => [level, name, id])).toEqual([["global", "cors", null], ["route", "key_auth", "door"], ["global", "response_cache", null], ["route", "compress", null]]);
+    expect(plugins[1]!.config).toMatchObject({ key: "********" });
+    expect([await cached.routePlugins("s", "x"), await cached.routePlugins("x", "r")]).toEqual([null, null]);
+  });
+});
+
 describe("explain for a request that matches", () => {
   it("explain returns service, route, pattern, parameters, the forwarded path, and the upstreams with their shares", async () => {
     expect(await explain("GET", "/shop/items/7?x=1")).toMatchObject({

@@ -93,6 +93,45 @@ describe("the rate limits of a program with workers", () => {
   });
 });
 
+describe("what all instances of a plugin kind share", () => {
+  /** Takes as many of a bound of ten as the query says, and answers with the sum and whether `common` is its instance's own. */
+  const bounded = (name: string) =>
+    definePlugin({
+      name,
+      schema: schema.object({}),
+      create(_config, { count, common }) {
+        const held = count("held");
+        const uses = common("uses", () => ({ times: 0 }));
+        return () => ({ query }) => {
+          uses.times += 1;
+          const taken = held.take(10, Number(query.slice(1)));
+          return { status: 200, headers: [], body: Buffer.from(`${taken} ${held.total} ${uses.times}`) };
+        };
+      },
+    });
+  const source = { services: ["a", "b", "c"].map((name) => ({ ...config({ name: name === "c" ? "other" : "bounded" }).services[0]!, name, base_path: `/${name}` })) };
+  const KINDS = [bounded("bounded"), bounded("other")];
+  const take = async (gateway: Gateway, path: string) => (await gateway.inject({ path })).body.toString();
+
+  it("what all instances of a plugin kind share holds over services, reloads and workers, and is given back when a worker dies", async () => {
+    const { main, worker } = program(manualClock(), source, KINDS);
+    const workers = [worker(), worker()];
+    expect([await take(workers[0]!, "/a/x?6"), await take(workers[1]!, "/b/x?5"), await take(workers[0]!, "/b/x?4")]).toEqual(["true 6 1", "false 6 1", "true 10 2"]);
+    expect(await take(workers[0]!, "/c/x?10")).toBe("true 10 1");
+    for (const each of [main, ...workers]) await each.reload({ ...source, global: { name: "another" } } as never);
+    expect(await take(workers[1]!, "/a/x?1")).toBe("false 10 2");
+    Gateway.partsOf(main).runtime.forget(2, 0);
+    Gateway.partsOf(main).runtime.forget(3, 1);
+    expect(await take(worker(), "/a/x?10")).toBe("true 10 1");
+  });
+
+  it("what all instances of a plugin kind share holds without workers, too", async () => {
+    const gateway = new Gateway({ config: source as never, plugins: KINDS, modules: withAllParts(), log: silentLog });
+    onTestFinished(async () => void (await gateway.close(0)));
+    expect([await take(gateway, "/a/x?6"), await take(gateway, "/b/x?5"), await take(gateway, "/c/x?5")]).toEqual(["true 6 1", "false 6 2", "true 5 1"]);
+  });
+});
+
 describe("memory that plugins share", () => {
   /** Counts requests in all workers; without workers it has no memory. Asks for memory in `create`, or with the first request. */
   const counting = (when: "in time" | "late") =>

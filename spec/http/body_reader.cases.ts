@@ -49,6 +49,7 @@ export const BODY_CASES: readonly BodyCase[] = [
   accepted("a body until the connection ends", "until close", "all of it", "all of it"),
   accepted("no chunks", "chunked", "0\r\n\r\n", ""),
   accepted("chunks with something behind them", "chunked", "2\r\nab\r\n1\r\nc\r\n0\r\n\r\nrest", "abc +4"),
+  accepted("chunks of few and of many bytes", "chunked", `3\r\nabc\r\n2\r\nde\r\n14\r\n${"f".repeat(20)}\r\n0\r\n\r\n`, `abcde${"f".repeat(20)}`),
   accepted("a chunk of which the end is missing", "chunked", "2\r\nab", "ab…"),
   accepted("a last chunk of which the end is missing", "chunked", "0\r\n\r", "…"),
   accepted("extensions, and an upper-case size", "chunked", 'A;a;b="\\"\xe9\t"\r\n0123456789\r\n0;c=d\r\n\r\n', "0123456789"),

@@ -16,6 +16,23 @@ describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
   });
 });
 
+it("gives one piece for each read, in however many chunks the body comes", () => {
+  const reader = new BodyReader();
+  const pieces: string[] = [];
+  reader.begin("chunked");
+  const sizes = [1, 1, 30, 2, 500, 1, 16, 15, 17];
+  const data = sizes.map((size, i) => String(i).repeat(size));
+  const all = Buffer.from(data.map((each) => `${each.length.toString(16)};a=b\r\n${each}\r\n`).join(""));
+  for (const [from, to] of [[0, 3], [3, 300], [300, all.length]] as const) {
+    // What one read leaves is passed again with the next one.
+    let at = from;
+    const before = pieces.length;
+    at += reader.read(Buffer.from(all.subarray(at, to)), 0, { body: (bytes) => void pieces.push(bytes.toString()) });
+    expect(pieces.length - before).toBeLessThanOrEqual(1);
+    if (at < to) reader.read(Buffer.from(all.subarray(at, to)), 0, { body: () => expect.unreachable() });
+  }
+});
+
 it("reads one body after another with one reader, and keeps nothing of the previous body", () => {
   const reader = new BodyReader();
   const bodies: string[] = [];

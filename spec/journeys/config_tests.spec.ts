@@ -1,8 +1,8 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
-import { fileWith, logLines, program, runningProgram, textOf, type RunningProgram } from "../support/process.ts";
+import { fileWith, fileWithKind, logLines, program, runningFile, runningProgram, textOf, type RunningProgram } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
 
 const REFUSED = /"message":"reload refused, configuration [0-9a-f]{12} stays in force"/;
@@ -38,6 +38,32 @@ describe("tests of the configuration of a running program", () => {
     expect(ended.stderr).toMatch(/gw\.json:1:\d+ +tests\[0\] +"a is served" failed: status: expected 404, found 200\nThe configuration has an error; nothing was started\.\n$/);
     expect(ended.stderr).not.toMatch(/ started"/);
     expect(origin.connections.total).toBe(0);
+  });
+
+  it("the start goes on with a warning when tests only run out of time, and a reload is refused by them", async () => {
+    const origin = await backend();
+    const file = fileWithKind("create: (_config, { isTrial }) => (next) => (exchange) => (isTrial ? new Promise(() => {}) : next(exchange))");
+    writeFileSync(file, textOf({ ...tested(origin.port, 200), ...JSON.parse(readFileSync(file, "utf8")) , services: oneService(origin.port, { base_path: "/a", plugins: [{ name: "own" }] }).services }));
+    const running = await runningFile(file);
+    await running.says("tests ran out of time; the gateway starts, a reload would be refused");
+    const reason = "no reply within 2 s: plugin own did not answer (timers of plugins stand still in a test)";
+    expect(logLines(running.stderr()).find(({ message }) => String(message).startsWith("tests ran out"))).toMatchObject({ level: "warn", tests: 1, first: "a is served", reason });
+    expect((await ask(running.port, { path: "/a/x" })).status).toBe(200);
+    running.child.kill("SIGHUP");
+    await running.says(REFUSED);
+    expect(logLines(running.stderr()).at(-1)).toMatchObject({ issues: [expect.stringMatching(/tests\[0\]  "a is served" ran out of time: no reply within 2 s: plugin own/)] });
+    const { code, stderr } = await program(["validate", file]).ended;
+    expect([code, stderr]).toEqual([2, expect.stringContaining('"a is served" ran out of time')]);
+  });
+
+  it("neither the start nor a reload runs the tests with --no-tests", async () => {
+    const origin = await backend();
+    const running = await runningProgram(tested(origin.port, 404), ["--no-tests"]);
+    expect(running.started).toMatchObject({ tests: "skipped" });
+    expect((await ask(running.port, { path: "/a/x" })).status).toBe(200);
+    writeFileSync(running.file, textOf(tested(origin.port, 404, "/moved")));
+    await running.says("configuration reloaded");
+    expect((await ask(running.port, { path: "/moved/x" })).status).toBe(200);
   });
 
   it("a change of the file, SIGHUP and POST /gateway/reload are refused while a test fails, and the old configuration serves", async () => {

@@ -3,8 +3,9 @@ import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { closedPort } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, closedLoop, get, restartableBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
+import { byteBackend, client, closedLoop, get, restartableBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
 
 type Parts = Partial<ConfigInput["services"][number]>;
 
@@ -125,6 +126,51 @@ describe("one of three backends, under load", () => {
     await load.stop();
     expect(load.lost).toEqual([]);
     expect(recorded.lines).toEqual([]);
+  });
+});
+
+describe("a service that does not mention retries", () => {
+  /** Two backends, one of which is killed under load. */
+  async function two(protocol: Protocol, parts: Parts): Promise<void> {
+    const backends = [await restartableBackend(protocol), await restartableBackend(protocol)] as const;
+    const ports = backends.map(({ port }) => port);
+    const { port } = await running(oneService(ports, { ...speaking(protocol), ...parts }));
+    const load = closedLoop(port);
+    await load.more(200);
+    await backends[1].kill();
+    await load.more(300);
+    await load.stop();
+    expect(load.lost).toEqual([]);
+    expect(load.outcomes).toHaveLength(load.requests);
+  }
+
+  const checks = { enabled: true, interval_ms: 100, timeout_ms: 1000 };
+  const loads = PROTOCOLS.flatMap((protocol) => [[protocol, "off", {}], [protocol, "on", { health: checks }]] as [Protocol, string, Parts][]);
+  it.each(loads)("a service that does not mention retries loses no GET when one of two upstreams is killed under load over %s, active checks %s", (protocol, _checks, parts) => two(protocol, parts));
+
+  it.each(["off", "on"])("a service that does not mention retries loses no request either without passive checks, active checks %s", (active) => {
+    return two("http", { health: { ...(active === "on" && checks), passive: { max_failures: 0 } } });
+  });
+
+  it.each(["GET", "POST"])("a service that does not mention retries tries each upstream once, and no more, for a %s", async (method) => {
+    const closed = [await closedPort(), await closedPort(), await closedPort()];
+    const { port } = await running(oneService(closed, { health: { passive: { max_failures: 0 } } }));
+    const parts = method === "POST" ? { body: "text" } : {};
+    const answer = await ask(port, { path: "/a/x", method, ...parts });
+    expect(answer.status).toBe(502);
+    const alive = await restartableBackend();
+    const { gateway, port: other } = await running(oneService([...closed, alive.port], { health: { passive: { max_failures: 0 } } }));
+    for (let i = 0; i < 4; i++) expect((await ask(other, { path: "/a/x", method, ...parts })).status).toBe(200);
+    expect(await gateway.metrics()).toMatch(/edge_gateway_retries_total\{service="s"\} 6\n/);
+  });
+
+  it("a service that does not mention retries does not repeat a request that was sent, and with attempts 0 not even one that was not", async () => {
+    const [resets, alive] = [await byteBackend((socket) => void socket.once("data", () => socket.resetAndDestroy())), await restartableBackend()];
+    const health = { passive: { max_failures: 0 } };
+    const { port } = await running(oneService([resets.port, alive.port], { health }));
+    expect([(await ask(port, { path: "/a/1" })).status, (await ask(port, { path: "/a/2" })).status]).toEqual([502, 200]);
+    const { port: strict } = await running(oneService([await closedPort(), alive.port], { health, retries: { attempts: 0 } }));
+    expect([(await ask(strict, { path: "/a/1" })).status, (await ask(strict, { path: "/a/2" })).status]).toEqual([502, 200]);
   });
 });
 

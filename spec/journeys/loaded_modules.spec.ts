@@ -18,7 +18,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 
 /** Every module but those that any configuration needs, by a part of its path. */
 const PARTS = {
-  kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$)|json_schema\/)/,
+  kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$|sending_valid$)|json_schema\/)/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
   split: /^lib\/upstream\/split$/,
   sticky: /^lib\/upstream\/sticky$/,

@@ -43,7 +43,7 @@ describe("the configuration file", () => {
     const line = logLines(running.stderr()).at(-1)!;
     expect(line.digest).not.toBe(running.started.digest);
     expect(line).toMatchObject({ services: 1, routes: 2, upstreams: 1 });
-    expect(line).toMatchObject({ by: "file", added: 0, altered: 1, removed: 0, changes: ['altered  service "s"'] });
+    expect(line).toMatchObject({ by: "file", added: 0, altered: 1, removed: 0, changes: ['altered  service "s" (base_path)'] });
   });
 
   it("the configuration file is reloaded when an editor replaces it by a rename, each time", async () => {

@@ -303,10 +303,16 @@ describe("framing of responses", () => {
   });
 
   it("chunks a chunked response again", async () => {
-    const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n");
+    const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n" + `30000\r\n${"k".repeat(0x30000)}\r\n0\r\n\r\n`);
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n/i);
     expect(all).not.toContain("ext=1");
     expect(all).toMatch(/0\r\n\r\nHTTP\/1\.1 404/);
+  });
+
+  it("states the length of a chunked response that arrives whole", async () => {
+    const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n");
+    expect(all).toMatch(/\r\nContent-Length: 2\r\n[^]*\r\n\r\nokHTTP\/1\.1 404/);
+    expect(all).not.toMatch(/transfer-encoding/i);
   });
 
   it("chunks a body that lasts until the upstream closes, and keeps the client's connection open", async () => {

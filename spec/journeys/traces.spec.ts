@@ -168,6 +168,15 @@ describe("spans", () => {
     for (const { text } of to.exports) expect(text).not.toMatch(/hush|eyJ/);
   });
 
+  it("spans contain no token in a query parameter in which a plugin of the configuration looks for tokens", async () => {
+    const jwt = { name: "jwt", config: { alg: "HS256", secret: "a secret of at least thirty-two bytes", aud: "a", from: "query:Sid" } };
+    const routes = [{ path: "/{rest*}" }, { path: "/guarded", plugins: [jwt] }];
+    const { port, flushed, collector: to } = await traced(oneService((await backend()).port, { routes }));
+    for (const path of ["/a/guarded?Sid=geheim", "/a/other?Sid=geheim", "/nowhere?Sid=geheim"]) await ask(port, { path });
+    expect((await flushed()).map(({ attributes }) => attributes["url.query"] ?? "").filter((query) => query !== "")).toHaveLength(3);
+    for (const { text } of to.exports) expect(text).not.toContain("geheim");
+  });
+
   it("spans name an unknown method _OTHER, and have the original in an attribute", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port));

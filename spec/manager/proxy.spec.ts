@@ -223,7 +223,7 @@ describe("an admin interface that does not answer", () => {
   ])("an admin interface that does not answer leads to 502 that names the setting when the answer comes from %s", async (_what, status, type) => {
     const admin = await backend((_request, response) => void response.writeHead(status, { "Content-Type": type, Location: "https://elsewhere.example/" }).end("{}"));
     const { ask, logged } = await startManager(admin.port);
-    for (const [method, path] of [["POST", "/api/login"], ["GET", "/api/gateway/status"]] as const) {
+    for (const [method, path] of [["POST", "/api/login"], ["GET", "/api/gateway/status"], ["GET", "/api/gateway/now?figures=total"]] as const) {
       const got = problemOf(await ask(method, path));
       expect(got.slice(0, 2)).toEqual([502, "upstream_invalid"]);
       expect(got[2]).toMatch(/MANAGER_BACKEND_API_URL is not an admin interface/);

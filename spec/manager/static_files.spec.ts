@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gunzipSync } from "node:zlib";
@@ -86,6 +86,24 @@ describe("the files of the management UI", () => {
     expect(tagOf(readStaticFiles(path)("/style.css", []))).not.toBe(before);
   });
 
+  it("the files of the management UI are named by the page below a path of their release, which browsers keep, and which changes with any of them", () => {
+    const path = folder();
+    writeFileSync(join(path, "index.html"), '<head><link href="style.css"><script type="module" src="main.js"></script></head><a href="#/">');
+    writeFileSync(join(path, "main.js"), 'import { a } from "./a.js";');
+    for (const name of ["a.js", "unused.js"]) writeFileSync(join(path, name), LONG);
+    const pageOf = (files: ReturnType<typeof readStaticFiles>) => String(files("/", [])!.body);
+    const files = readStaticFiles(path);
+    const [, release] = /<link href="([\w-]{16})\/style\.css">/.exec(pageOf(files))!;
+    expect(pageOf(files)).toBe(`<head><link href="${release}/style.css"><script type="module" src="${release}/main.js"></script>    <link rel="modulepreload" href="${release}/a.js">\n</head><a href="#/">`);
+    const script = files(`/${release}/a.js`, [])!;
+    expect([String(script.body), headerValue(script.headers, "cache-control")]).toEqual([LONG, "max-age=31536000, immutable"]);
+    expect(headerValue(files("/", [])!.headers, "cache-control")).toBe("no-cache");
+    writeFileSync(join(path, "style.css"), "other");
+    const later = readStaticFiles(path);
+    expect(pageOf(later)).not.toBe(pageOf(files));
+    expect(later(`/${release}/a.js`, [])).toBeNull();
+  });
+
   it("the files of the management UI stay as they were at the start, whatever changes on disk", () => {
     const path = folder();
     const files = readStaticFiles(path);
@@ -105,13 +123,10 @@ describe("the files of the management UI", () => {
     const files = readStaticFiles();
     const html = String(files("/", [])!.body);
     const built = fileURLToPath(new URL("../../dist/lib/manager/assets/", import.meta.url));
-    expect(html).toBe(readFileSync(join(built, "index.html"), "utf8"));
-    const asked = new Set(["/", ...[...html.matchAll(/(?:src|href)="([\w.]+)"/g)].map(([, name]) => `/${name}`)]);
-    // What modules import, they import from beside them.
-    for (const path of asked) {
-      if (!path.endsWith(".js")) continue;
-      for (const [, name] of String(files(path, [])!.body).matchAll(/from "\.\/([\w.]+)"/g)) asked.add(`/${name}`);
-    }
+    const asked = new Set(["/", ...[...html.matchAll(/(?:src|href)="([\w./-]+)"/g)].map(([, name]) => `/${name}`)]);
+    // What modules import, they import from beside them: the page names all of it.
+    const imported = readdirSync(built).flatMap((name) => (name.endsWith(".js") ? [...readFileSync(join(built, name), "utf8").matchAll(/from "\.\/([\w.]+)"/g)].map(([, from]) => from!) : []));
+    expect(imported.filter((name) => ![...asked].some((path) => path.endsWith(`/${name}`)))).toEqual([]);
     let bytes = 0;
     for (const path of asked) {
       const reply = files(path, ["Accept-Encoding", "gzip"]);

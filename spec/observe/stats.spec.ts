@@ -114,6 +114,49 @@ describe("figures of the last minute", () => {
     expect(total.p50Ms).toBeGreaterThan(18);
   });
 
+  it("figures of the last minute have classes of statuses and refusals with 401, 403 and 404, of the gateway, services, routes, and of requests without a route", async () => {
+    const { port } = await backend((request, response) => void response.writeHead(Number(request.url!.slice(1))).end());
+    const closed = [{ name: "key_auth", config: { key: "k" } }];
+    const config = oneService(port, { routes: [{ path: "/{status}", name: "open" }, { path: "/closed", name: "closed", plugins: closed }, { path: "/from", name: "from", plugins: [{ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }] }] });
+    const { gateway, clock } = await timed(config);
+    clock.advance(9_000);
+    for (const path of ["/a/200", "/a/204", "/a/302", "/a/404", "/a/410", "/a/500", "/a/closed", "/a/from", "/nowhere", "/none", "/a/../x"]) await gateway.inject({ path });
+    clock.advance(1_000);
+    const { total, unrouted, services, point, history } = gateway.stats;
+    const counts = (rates: Readonly<Record<string, number>>) => Object.fromEntries(Object.entries(rates).map(([name, rate]) => [name, Math.round(rate * 10)]));
+    expect(services[0]!.routes.map(({ statusesPerS }) => counts(statusesPerS))).toEqual([{ "2xx": 2, "3xx": 1, "4xx": 2, "5xx": 1, "404": 1 }, { "4xx": 1, "401": 1 }, { "4xx": 1, "403": 1 }]);
+    expect(counts(services[0]!.total.statusesPerS)).toEqual({ "2xx": 2, "3xx": 1, "4xx": 4, "5xx": 1, "401": 1, "403": 1, "404": 1 });
+    expect([counts(unrouted.statusesPerS), Math.round(unrouted.requestsPerS * 10)]).toEqual([{ "4xx": 3, "404": 2 }, 3]);
+    expect(counts(total.statusesPerS)).toEqual({ "2xx": 2, "3xx": 1, "4xx": 7, "5xx": 1, "401": 1, "403": 1, "404": 3 });
+    expect([point.statuses, history.at(-1)!.statuses]).toEqual([{}, { "2xx": 2, "3xx": 1, "4xx": 7, "5xx": 1, "401": 1, "403": 1, "404": 3 }]);
+  });
+
+  it("figures of the last minute have percentiles of all requests of a service and of a group, instead of those of the slowest member", () => {
+    const clock = manualClock();
+    const metrics = new Metrics();
+    const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
+    const upstreams = [{ id: "a" }, { id: "b", group: "canary" }, { id: "c", group: "canary" }];
+    const { meter, routes } = metrics.plan({ name: "s", upstreams, routes: [{ name: "busy" }, { name: "slow" }] }, plan);
+    metrics.adopt(plan);
+    const notes = { status: 200, code: null, route: "r", attempts: 1, meter: null, received: null, sent: null, cache: null } as unknown as Notes;
+    for (let i = 0; i < 99; i++) routes.get("busy")!.ended("GET", notes, 10), meter.tried("b", 10, 200);
+    routes.get("slow")!.ended("GET", notes, 1000), meter.tried("c", 1000, 200), meter.tried("a", 5, 200);
+    const [service] = new Stats(clock, metrics).read("services", { total: 0, upstream: (_service, id) => (id === "a" ? 0 : 1) }).services;
+    expect(service).toMatchObject({ name: "s", routes: [], upstreams: [] });
+    const { p50Ms, p95Ms, p99Ms } = service!.total;
+    for (const ms of [p50Ms, p95Ms, p99Ms]) expect(Math.abs(ms! / 10 - 1)).toBeLessThan(0.07);
+    expect(service!.groups.map(({ group, inFlight, p95Ms: ofGroup }) => [group, inFlight, Math.round(ofGroup!)])).toEqual([[null, 0, 5], ["canary", 2, 10]]);
+  });
+
+  it("figures of the last minute are computed of one service alone, or of none, where no more is asked for", async () => {
+    const { port } = await backend();
+    const [one, two] = [oneService(port).services[0]!, { ...oneService(port).services[0]!, name: "two", base_path: "/two" }];
+    const { gateway } = await timed({ services: [one, two] });
+    for (const path of ["/a/x", "/two/x"]) await gateway.inject({ path });
+    const names = (extent: Parameters<Gateway["recentStats"]>[0]) => gateway.recentStats(extent).services.map(({ name, routes }) => [name, routes.length]);
+    expect([names("total"), names({ service: "two" }), names("services"), names("busy")]).toEqual([[], [["two", 1]], [["s", 0], ["two", 0]], [["s", 1], ["two", 1]]]);
+  });
+
   it("figures of the last minute count a try without an answer as an error of its upstream", async () => {
     const { gateway, clock } = await timed(named(await closedPort(), "r"));
     await gateway.inject({ path: "/a/r" });

@@ -38,11 +38,20 @@ export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator
   setDefaultTimeout(ms: number): void;
   url(): string;
   content(): Promise<string>;
-  context(): { cookies(): Promise<{ name: string; httpOnly: boolean; secure: boolean }[]>; clearCookies(): Promise<void> };
+  context(): Context;
+  addInitScript(script: { content: string }): Promise<void>;
+  close(): Promise<void>;
   on(event: "console", act: (message: { type(): string; text(): string }) => void): void;
   on(event: "pageerror", act: (error: Error) => void): void;
   on(event: "request", act: (request: { url(): string }) => void): void;
   readonly keyboard: { press(key: string): Promise<void> };
+}
+
+export interface Context {
+  newPage(): Promise<Page>;
+  cookies(): Promise<{ name: string; httpOnly: boolean; secure: boolean }[]>;
+  clearCookies(): Promise<void>;
+  addCookies(cookies: readonly { name: string; value: string; url: string }[]): Promise<void>;
 }
 
 export interface Browser {

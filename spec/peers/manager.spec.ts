@@ -211,6 +211,7 @@ describe("the pages of services, routes, upstreams and plugins", () => {
     await until(page, 'document.querySelectorAll("tbody tr:not([hidden])").length === 2');
     await page.getByRole("link", { name: "list", exact: true }).click();
     await heading(page, "Route list");
+    await page.locator(".stage--plugin").first().waitFor();
     const text = await page.locator("main").innerText();
     const order = ["/shop/items", "cors", "request_size_limit", "key_auth", "rate_limit", "round_robin", "till-1", "till-2"];
     const places = order.map((each) => text.indexOf(each, text.indexOf("Path of a request")));

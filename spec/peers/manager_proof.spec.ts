@@ -95,9 +95,10 @@ describe("the page Tests", () => {
     await page.getByRole("link", { name: "1 failed, 1 passed" }).click();
     await page.getByText("1 of 2 tests failed.").waitFor();
     await page.getByText("The reload was refused, and the gateway keeps its current configuration.").waitFor();
-    expect(await page.locator("li summary strong").allInnerTexts()).toEqual(["the search needs a key", "the list needs a key"]);
-    const rows = (await page.locator("li details[open] tbody tr").allInnerTexts()).map((text) => text.split(/\s+/).join(" "));
-    expect(rows).toEqual(["status differs 401 200", "headers.WWW-Authenticate differs matches ^Key none"]);
+    // The watcher of the file reloads it, too, and the list is drawn again.
+    await expect.poll(() => page.locator("li summary strong").allInnerTexts()).toEqual(["the search needs a key", "the list needs a key"]);
+    const rows = async () => (await page.locator("li details[open] tbody tr").allInnerTexts()).map((text) => text.split(/\s+/).join(" "));
+    await expect.poll(rows).toEqual(["status differs 401 200", "headers.WWW-Authenticate differs matches ^Key none"]);
     expect(await allFaultsOf(page)).toEqual([]);
     replaced(file, JSON.stringify(shop(port, [PASSES, { ...FAILS, expect: { status: 200 } }])));
     await page.goto(`${managerUrl}#/config`);

@@ -56,7 +56,7 @@ describe("routes of one path", () => {
     await page.getByRole("link", { name: "staff" }).click();
     await heading(page, "Route staff");
     const listener = page.locator(".stage--listener");
-    for (const text of ["header X-Version = 3", "header X-Staff-Token = ••••••", "query view = full text", "cookie seen present"]) await listener.getByText(text).waitFor();
+    for (const text of ["header X-Version = 3", "header X-Staff-Token = ********", "query view = full text", "cookie seen present"]) await listener.getByText(text).waitFor();
     expect(await page.content()).not.toContain("open-sesame");
     await listener.click();
     await page.getByRole("region", { name: "Details of the stage" }).getByText("query view = full text").waitFor();

@@ -63,7 +63,8 @@ const PROBE = `import { parentPort, threadId } from "node:worker_threads";
 const kept = [];
 const FAULTS = {
   "?exit": () => process.exit(3),
-  "?throw": () => setImmediate(() => { throw new Error("thrown by the probe"); }),
+  "?throw": () => setImmediate(() => { throw "thrown by the probe"; }),
+  "?fault": () => setImmediate(() => { throw new Error("a fault of the probe"); }),
   "?hang": () => { for (;;); },
   "?busy": () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300),
   // Numbers that the garbage collector need not look through, and an event loop that turns: the thread has to be full before it seems to hang.

@@ -1,7 +1,8 @@
+import { createHash } from "node:crypto";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import type { KeptClient } from "../support/kept_client.ts";
-import { logLines } from "../support/process.ts";
+import { fileWith, logLines } from "../support/process.ts";
 import { RELEASES, type Release } from "./nodes.ts";
 import { until } from "./redis.ts";
 import { clientOn, probeModule, withWorkers, workersOn, type Workers } from "./workers.ts";
@@ -58,7 +59,7 @@ const ready = async ({ adminUrl }: Workers) => (await fetch(`${adminUrl}/readyz`
 const SMALL_HEAPS = { NODE_OPTIONS: "--max-old-space-size=96 --max-semi-space-size=1" };
 
 describe.each(RELEASES)("a worker that fails, on Node %i", (release) => {
-  it("by process.exit, an exception in a timer or lack of memory loses its own connections alone, and is logged and replaced", { timeout: 120_000 }, async () => {
+  it("by process.exit, an error without a stack or lack of memory loses its own connections alone, and is logged and replaced", { timeout: 120_000 }, async () => {
     const { running, victim, healthy, load } = await started(release, SMALL_HEAPS);
     const kept = await clientOn(running.port, (worker) => worker === healthy);
     let before = victim;
@@ -88,6 +89,25 @@ describe.each(RELEASES)("a worker that fails, on Node %i", (release) => {
     await until(() => load.answered() > answered);
     expect(load.failures).toEqual([]);
     expect((await kept.ask("/a/x")).status).toBe(200);
+  });
+});
+
+describe("a plugin module that throws outside of a request", () => {
+  it("ends no thread: neither a worker, nor the main thread, which runs create too", async () => {
+    const { port } = await backend();
+    const module = 'export default (kit) => kit.definePlugin({ name: "own", schema: kit.schema.object({}), create() { setTimeout(() => { throw new Error("lost"); }, 20); return (next) => next; } });';
+    const plugin_modules = [probeModule(), { path: fileWith(module, "own.mjs"), sha256: createHash("sha256").update(module).digest("hex") }];
+    const running = await withWorkers(oneService(port, { plugins: [{ name: "own" }, { name: "probe" }] }, { plugin_modules }));
+    const faults = () => logLines(running.stderr()).filter(({ message }) => message === "a plugin module failed outside of a request");
+    await until(async () => faults().length === 3);
+    const client = await clientOn(running.port, (worker) => worker > 0);
+    expect((await client.ask("/a/x?fault")).status).toBe(200);
+    await until(async () => faults().length === 4);
+    expect((await client.ask("/a/x")).status).toBe(200);
+    expect((await statusOf(running)).workers).toEqual({ configured: 2, serving: 2, restarts: 0 });
+    const metrics = await running.admin("/metrics");
+    expect(metrics).toContain('edge_gateway_plugin_faults_total{plugin="own.mjs"} 3\n');
+    expect(metrics).toContain('edge_gateway_plugin_faults_total{plugin="probe.mjs"} 1\n');
   });
 });
 

@@ -1,7 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { verifyPassword } from "../../lib/base/password.ts";
+import { SharedCount } from "../../lib/base/shared_counts.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
+import { ALONE } from "../../lib/base/threads.ts";
 import { headerValue } from "../../lib/http/headers.ts";
+import type { Reply } from "../../lib/http/reply.ts";
 import { basicAuth, createVerifier } from "../../lib/plugins/basic_auth.ts";
 import type { KeptState, Tools } from "../../lib/plugins/plugin.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
@@ -265,6 +268,30 @@ describe("hashed passwords", () => {
     }
     expect(await answers[33]).toBe("ada");
     expect(asked).toHaveLength(34);
+  });
+
+  it("hashed passwords of all instances are verified two at a time, 32 of them wait, and further ones get 503 from every instance", async () => {
+    const common = new Map<string, unknown>();
+    const admitted = new SharedCount(ALONE, "admitted");
+    const asked: ((right: boolean) => void)[] = [];
+    const shared = {
+      common: <T>(name: string, make: () => T): T => (common.get(name) ?? common.set(name, make()).get(name)) as T,
+      count: () => admitted,
+      verifyPassword: () => new Promise<boolean>((resolve) => asked.push(resolve)),
+    };
+    const instances = ["a", "b", "c"].map((username) => instance(basicAuth, { username, password: QUICK }, madeUpTools({ key: username, ...shared })));
+    const ask = (i: number, password: string) => {
+      const headers = ["Authorization", `Basic ${Buffer.from(`${"abc"[i]!}:${password}`).toString("base64")}`];
+      return exercise(instances[i]!, madeUpExchange({ headers }), () => plainReply).returned;
+    };
+    const waiting = Array.from({ length: 34 }, (_, n) => ask(n % 2, `wrong ${n}`));
+    for (const i of [0, 1, 2]) expect(((await ask(i, "one more")) as Reply).status).toBe(503);
+    expect([asked.length, admitted.total]).toEqual([2, 34]);
+    for (let n = 0; n < 34; n++) {
+      asked[n]!(n === 33);
+      await waiting[n];
+    }
+    expect([((await waiting[33]) as Reply).status, admitted.total]).toEqual([200, 0]);
   });
 
   it("hashed passwords reject only the waiting requests if they cannot be verified", async () => {

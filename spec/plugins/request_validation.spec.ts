@@ -1,6 +1,8 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
+import { SharedCount } from "../../lib/base/shared_counts.ts";
+import { ALONE } from "../../lib/base/threads.ts";
 import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { nodeFrom, parseJson } from "../../lib/config/json.ts";
 import { INVALID } from "../../lib/config/schema.ts";
@@ -193,11 +195,13 @@ describe("max_bytes", () => {
     expect((await through(config, post('"12345678"', [...JSON_HEADERS, "Content-Length", "10"]))).body!.toString()).toBe('"12345678"');
   });
 
-  it("answers 503 while all bodies together are too long, and serves again afterwards", async () => {
+  it("answers 503 while the bodies of all instances together are too long, and serves again afterwards", async () => {
     const large = { body: true, max_bytes: 67_108_864 };
-    const middleware = instance(requestValidation, large);
+    const held = new SharedCount(ALONE, "held");
+    const others = [0, 1].map(() => instance(requestValidation, large, madeUpTools({ count: () => held })));
+    const middleware = instance(requestValidation, large, madeUpTools({ count: () => held }));
     const waiting = Array.from({ length: 4 }, () => new PassThrough({ highWaterMark: 70_000_000 }));
-    const replies = waiting.map((body) => exercise(middleware, madeUpExchange(post(body))).returned);
+    const replies = waiting.map((body, i) => exercise(others[i % 2]!, madeUpExchange(post(body))).returned);
     const chunk = Buffer.alloc(67_108_864, 32);
     chunk[0] = 0x31;
     for (const body of waiting) body.write(chunk);
@@ -207,6 +211,7 @@ describe("max_bytes", () => {
     for (const body of waiting) body.destroy();
     await Promise.allSettled(replies);
     expect(await exercise(middleware, madeUpExchange(post("1", [...JSON_HEADERS, "Content-Length", "1"]))).returned).toBe(plainReply);
+    expect(held.total).toBe(0);
   });
 });
 

@@ -1,3 +1,4 @@
+import { METHODS as METHODS_OF_NODE } from "node:http";
 import { describe, expect, it } from "vitest";
 import { comparable, readTarget } from "../../lib/route/path.ts";
 import { proveRoutes, type Proof } from "../../lib/route/overlaps.ts";
@@ -57,6 +58,11 @@ describe("proveRoutes", () => {
     ["nothing where other methods are left", ["* /+/a/b", "GET,PUT /a+/b"], []],
     ["nothing where a more specific pattern is on a more specific host", ["GET /{x}", "GET /{x} a.test", "GET /{x} *.test"], []],
   ])("finds unreachable routes: %s", (_title, texts, expected) => expect(unreachable(...texts)).toEqual(expected));
+
+  it("has a request with a method that the servers accept for a route that the common methods do not reach", () => {
+    const entries = ["* /+/a/b", "GET,POST,PUT,PATCH,DELETE,OPTIONS /a+/b"].map(entry);
+    expect(METHODS_OF_NODE).toContain(proofOf(entries).samples.get(entries[0]!.target)!.method);
+  });
 
   it("names the routes that take the requests of an unreachable one, and one such request", () => {
     const [found] = proofOf(["GET /a/{x*}", "PUT /a/{y}", "GET /a/{y}/{z*}"].map(entry)).unreachable;

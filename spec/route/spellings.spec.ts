@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parsePattern, type Segment } from "../../lib/route/pattern.ts";
-import { PatternIndex } from "../../lib/route/pattern_index.ts";
-import { PathStates, type Ranked } from "../../lib/route/path_states.ts";
+import { PathStates, PatternIndex, type Ranked } from "../../lib/route/pattern_index.ts";
 import { findSpelling, MOST_STEPS, type Spelling } from "../../lib/route/spellings.ts";
 
 function segments(text: string): readonly Segment[] {

@@ -63,7 +63,7 @@ describe("all patterns that match", () => {
 });
 
 describe("literals at one position", () => {
-  const ASCII = "abcXYZ0189-._~!$&'()*+,;=:@".split("");
+  const ASCII = "abcXYZ0189-._~!&'+,;=:@".split("");
 
   it("literals stay distinct, even if they are similar", () => {
     const r = random(11);

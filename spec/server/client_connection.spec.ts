@@ -1,8 +1,8 @@
 /** HTTP/1 connections of clients, byte by byte over real sockets: deadlines, pipelined requests, and connections that end early. */
 import net, { type AddressInfo } from "node:net";
 import { getDefaultHighWaterMark, PassThrough, type Readable } from "node:stream";
-import { expect, it, onTestFinished } from "vitest";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
@@ -52,6 +52,11 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     for (const socket of sockets) socket.destroy();
   });
   return { clock, http1, port: (server.address() as AddressInfo).port, received, ended, joined, answers, sockets };
+}
+
+/** As `eventually`, for what takes long on a busy machine: the test's own time limit ends it. */
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 2));
 }
 
 const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
@@ -143,6 +148,102 @@ it.runIf(codec === "wire")("stops reading a client that continues to send reques
   expect(sockets[0]!.bytesRead).toBe(before);
   expect(before).toBeLessThan(256 * 1024);
   expect(received).toHaveLength(1);
+});
+
+it.runIf(codec === "wire")("reads at most 64 KiB and two reads ahead of the requests that it has answered, however many a client pipelines", async () => {
+  const one = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+  let answered = 0;
+  let ahead = 0;
+  const { port, sockets } = await serving(() => {
+    ahead = Math.max(ahead, sockets[0]!.bytesRead - answered);
+    answered += one.length;
+    return fine();
+  });
+  const talk = await client(port);
+  const count = Math.ceil(1_000_000 / one.length);
+  let replies = 0;
+  talk.socket.removeAllListeners("data");
+  talk.socket.on("data", (chunk: Buffer) => (replies += chunk.toString("latin1").split("HTTP/1.1 200").length - 1));
+  talk.send(one.repeat(count));
+  await until(() => answered === count * one.length);
+  // What Node has read and not given out counts as well.
+  expect(ahead).toBeLessThanOrEqual((64 + 64 + 64 + 64) * 1024);
+});
+
+describe.runIf(codec === "wire")("a client that leaves while its socket is not read", () => {
+  it.each([
+    ["140 KB of pipelined requests", 140_000],
+    ["3 MB of pipelined requests", 3_000_000],
+  ])("notices within two seconds that a client has left behind %s", async (_what, bytes) => {
+    const { clock, port, sockets, answers, ended } = await serving(() => undefined);
+    const talk = await client(port);
+    talk.send(get("/slow") + get("/next", `X-Pad: ${"x".repeat(990)}`).repeat(bytes / 1_000));
+    await eventually(() => answers.length === 1 && sockets[0]!.isPaused(), "a connection that is not read");
+    if (bytes < 1_000_000) talk.socket.destroy();
+    else talk.socket.end();
+    clock.advance(1_000);
+    clock.advance(1_000);
+    await eventually(() => ended.length === 1, "the end of the request");
+    expect(ended[0]!.call.aborted).toBe(true);
+  });
+
+  it("ends the connection with the reply to a request that takes a second while more than 64 KiB wait behind it", async () => {
+    const { clock, port, sockets, answers, received } = await serving(() => undefined);
+    const talk = await client(port);
+    talk.send(get("/slow") + get("/next", `X-Pad: ${"x".repeat(990)}`).repeat(140));
+    await eventually(() => answers.length === 1 && sockets[0]!.isPaused(), "a connection that is not read");
+    clock.advance(2_000);
+    answers[0]!(fine());
+    expect(await talk.until("ok")).toContain("Connection: close");
+    expect(received).toEqual(["/slow"]);
+  });
+
+  it("notices within two seconds that a client has reset its connection behind a body that nobody reads", async () => {
+    const { clock, port, sockets, answers, ended } = await serving(() => undefined);
+    const talk = await client(port);
+    talk.send(`POST /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000\r\n\r\n${"x".repeat(1_000_000)}`);
+    await eventually(() => answers.length === 1 && sockets[0]!.isPaused(), "a connection that is not read");
+    talk.socket.resetAndDestroy();
+    await eventually(() => {
+      clock.advance(1_000);
+      return ended.length === 1;
+    }, "the end of the request");
+    expect(ended[0]!.call.aborted).toBe(true);
+  });
+});
+
+it.runIf(codec === "wire")("discards 20 MB of an upload that was answered early, and serves the next request of the connection", async () => {
+  const { clock, port, received, sockets } = await serving(() => ({ status: 401, headers: [], body: Buffer.from("early") }));
+  const talk = await client(port);
+  talk.send("POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: 20000000\r\n\r\n");
+  await talk.until("early");
+  talk.send(Buffer.alloc(20_000_000));
+  talk.send(get("/next"));
+  // At most 8 MiB a second are read.
+  await until(() => {
+    if (sockets[0]!.isPaused()) clock.advance(1_000);
+    return received.length === 2;
+  });
+  expect(received).toEqual(["/upload", "/next"]);
+});
+
+it.runIf(codec === "wire")("closes a connection whose answered upload pauses for five seconds, or continues for thirty", async () => {
+  for (const pauses of [true, false]) {
+    const { clock, port, sockets } = await serving(fine);
+    const talk = await client(port);
+    talk.send("POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n");
+    await talk.until("ok");
+    for (let seconds = 0; seconds < (pauses ? 4 : 29); seconds++) {
+      const before = sockets[0]!.bytesRead;
+      talk.send("x");
+      if (!pauses || seconds === 0) await eventually(() => sockets[0]!.bytesRead > before, "one more byte");
+      clock.advance(1_000);
+      expect(sockets[0]!.destroyed).toBe(false);
+      if (pauses) talk.send = () => {};
+    }
+    clock.advance(1_000);
+    await eventually(() => sockets[0]!.destroyed, "the end of the connection");
+  }
 });
 
 it.runIf(codec === "wire").each([

@@ -55,11 +55,26 @@ it("endSoon cuts off a client that never closes its side", async () => {
   expect(accepted.destroyed).toBe(true);
 });
 
-it("endSoon cuts off a client that continues to send after 1 MiB", async () => {
-  const { talk, accepted } = await pair();
-  talk.socket.write(Buffer.alloc(3_000_000));
-  await eventually(() => accepted.destroyed, "the end of the connection");
-  expect(accepted.bytesRead).toBeLessThan(2_000_000);
+it("endSoon discards 20 MB that a client still sends, and cuts it off when it continues for 30 s", async () => {
+  const { clock, talk, accepted } = await pair();
+  talk.socket.write(Buffer.alloc(20_000_000));
+  // At most 8 MiB a second are read.
+  await eventually(() => accepted.isPaused(), "a pause");
+  expect(accepted.bytesRead).toBeLessThan(9_000_000);
+  clock.advance(1_000);
+  await eventually(() => accepted.bytesRead > 16_000_000 && accepted.isPaused(), "another pause");
+  clock.advance(1_000);
+  await eventually(() => accepted.bytesRead === 20_000_000, "what the client sends");
+  for (let times = 1; times <= 6; times++) {
+    clock.advance(4_000);
+    expect(accepted.destroyed).toBe(false);
+    talk.socket.write("more");
+    await eventually(() => accepted.bytesRead === 20_000_000 + 4 * times, "more of it");
+  }
+  clock.advance(3_999);
+  expect(accepted.destroyed).toBe(false);
+  clock.advance(1);
+  expect(accepted.destroyed).toBe(true);
 });
 
 it("endSoon leaves a destroyed socket alone", () => {

@@ -5,7 +5,7 @@ import net from "node:net";
 import { PassThrough } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Listener, type ListenerOptions } from "../../lib/server/listener.ts";

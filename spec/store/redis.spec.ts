@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
 import { systemClock, type Clock } from "../../lib/base/clock.ts";
 import { ALONE } from "../../lib/base/threads.ts";
-import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 import { RedisCounters, SharedState, type RedisSettings } from "../../lib/store/redis.ts";
 import { slotOf } from "../../lib/store/redis_cluster.ts";
@@ -128,6 +128,33 @@ describe("the counters in Redis", () => {
     await eventually(() => attempts.length >= 3);
     expect(counters.report).toMatchObject({ state: "down", servers: [{ reason: "no answer within 20 ms" }] });
     expect(log).toHaveLength(1);
+  });
+
+  it("wait for a late reply, which costs no other decision, and give a server up that is silent for three times timeout_ms", async () => {
+    const clock = manualClock();
+    const { port, commands, sockets } = await fake(() => null);
+    const { counters, limiter, errors, attempts } = countersOn([port], { timeoutMs: 50, onError: "allow" }, clock);
+    await eventually(() => counters.report.state === "up");
+    const late = limiter.decide("a");
+    await eventually(() => commands.length === 1);
+    clock.advance(40);
+    const next = limiter.decide("b");
+    await eventually(() => commands.length === 2);
+    clock.advance(10);
+    expect(await late).toBe("allow");
+    expect(counters.report.state).toBe("up");
+    sockets[0]!.write(ADMITTED.repeat(2));
+    expect(await next).toMatchObject({ admitted: true });
+    expect(attempts).toHaveLength(1);
+    expect([...errors]).toEqual([["timeout", 1], ["connection", 0], ["server", 0], ["queue", 0]]);
+    const lost = limiter.decide("a");
+    await eventually(() => commands.length === 3);
+    clock.advance(50);
+    expect(await lost).toBe("allow");
+    clock.advance(99);
+    expect(counters.report.state).toBe("up");
+    clock.advance(1);
+    expect(counters.report).toMatchObject({ state: "down", servers: [{ reason: "no answer within 150 ms" }] });
   });
 
   it("log the outage of several workers once, and its end when the last of them is up, also where one has ended meanwhile", async () => {

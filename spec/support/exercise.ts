@@ -3,7 +3,10 @@ import { Call, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import type { LogFields } from "../../lib/base/log.ts";
+import { verifyPassword } from "../../lib/base/password.ts";
+import { SharedCount } from "../../lib/base/shared_counts.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
+import { ALONE } from "../../lib/base/threads.ts";
 import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
@@ -51,9 +54,13 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     counters: memoryCounters(clock),
     keep: (_name, _settings, make) => make(),
     shared: () => null,
+    common: (_name, make) => make(),
+    count: (name) => new SharedCount(ALONE, name),
     verdicts: new SharedMemory(1024 * 1024),
     client: (options) => new HttpClient({ clock, ...ANYWHERE, ...options }),
     verifiedClaims: null,
+    secretParameters: new Set(),
+    verifyPassword,
     isTrial: false,
     tally: () => {},
     gatewayName: "edge-gateway",

@@ -43,7 +43,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
   });
   const each = workers.map((worker) => Gateway.partsOf(worker).configuration);
   const followers: Followers = {
-    ...{ configured: count, serving: count, restarts: 0, collect: async () => {} },
+    ...{ configured: count, serving: count, restarts: 0, alive: 0, terminate: async () => {}, collect: async () => {} },
     async prepare(bundle) {
       events.push("prepare");
       await held;

@@ -25,3 +25,15 @@ export function processorTime(work: () => void): number {
   }
   return Math.max(micros, 1);
 }
+
+/** As `processorTime`, for work that waits. */
+export async function processorTimeOf(work: () => Promise<void>): Promise<number> {
+  let micros = Infinity;
+  for (let round = 0; round < 7; round++) {
+    const before = process.cpuUsage();
+    await work();
+    const { user, system } = process.cpuUsage(before);
+    micros = Math.min(micros, user + system);
+  }
+  return Math.max(micros, 1);
+}

@@ -70,7 +70,9 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
   const unused = new Pieces();
   let rest: Buffer = NOTHING;
   let isFirst = true;
-  for (const piece of pieces) {
+  for (const given of pieces) {
+    // The parser may move bytes of a body within what it reads.
+    const piece = Buffer.from(given);
     if (end !== null) {
       if (end.startsWith("upgraded")) end = `${end}${piece.toString("latin1")}` as Reading["end"];
       continue;

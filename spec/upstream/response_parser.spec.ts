@@ -29,7 +29,7 @@ function read(text: string, { size = Infinity, method = "GET", closes = false } 
   parser.begin(method, sink);
   const bytes = Buffer.from(text, "latin1");
   let invalid: string | null = null;
-  for (let at = 0; at < bytes.length && invalid === null; at += size) invalid = parser.feed(bytes.subarray(at, at + Math.min(size, bytes.length)));
+  for (let at = 0; at < bytes.length && invalid === null; at += size) invalid = parser.feed(Buffer.from(bytes.subarray(at, at + Math.min(size, bytes.length))));
   if (closes && invalid === null) parser.endOfConnection();
   flush();
   return { events, invalid, parser };
@@ -113,7 +113,6 @@ describe("the refusals of the parser", () => {
     ["a chunk longer than its size", `${CHUNKED}2\r\nokay\r\n`],
     ["a trailer with a bare LF", `${CHUNKED}0\r\nX-A: b\n\r\n`],
     ["a trailer that is folded", `${CHUNKED}0\r\nX-A: b\r\n c\r\n\r\n`],
-    ["a trailer that speaks of framing", `${CHUNKED}0\r\nContent-Length: 4\r\n\r\n`],
     ["trailers of more than 16 KiB", `${CHUNKED}0\r\n${`X-A: ${"b".repeat(1000)}\r\n`.repeat(17)}`],
     ["a trailer without end", `${CHUNKED}0\r\nX-A: ${"b".repeat(17_000)}`],
     ["a head of more than 32 KiB", head(`X-A: ${"b".repeat(MAX_RESPONSE_HEAD_BYTES)}`)],

@@ -69,7 +69,9 @@ class OperationReader {
       if (part.get("servers").items().length > 0) part.get("servers").note("only the servers of the whole document are used");
     }
     if (item.get("additionalOperations").value !== undefined) item.get("additionalOperations").note("has no counterpart here: add routes with these methods");
-    const written = path.replace(/\{([^{}/+*]+)\}/g, (_, name: string) => `{${name.replace(/\W/g, "_").replace(/^(?=\d)/, "_")}}`);
+    const named = path.replace(/\{([^{}/+*]+)\}/g, (_, name: string) => `{${name.replace(/\W/g, "_").replace(/^(?=\d)/, "_")}}`);
+    // Literal characters that would be a pattern of another gateway: /$metadata, /me().
+    const written = named.replace(/\{[^{}]*\}|[()[\]^$*]|(?<=\/):/g, (part) => (part.length > 1 ? part : `%${part.charCodeAt(0).toString(16).toUpperCase()}`));
     return METHODS.filter((method) => isObject(item.get(method).value)).map((method) => {
       const operation = item.get(method);
       const id = operation.get("operationId").text();

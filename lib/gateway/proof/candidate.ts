@@ -6,12 +6,13 @@ import { silentLog } from "../../base/log.ts";
 import { ClientFailure } from "../../http/client.ts";
 import { AccessLog } from "../../observe/access_log.ts";
 import { Metrics } from "../../observe/metrics.ts";
-import type { ConfigText, ConfigurationOptions } from "../config_reader.ts";
+import type { ConfigurationOptions } from "../config_reader.ts";
 import { Configuration } from "../configuration.ts";
 import type { Explanation, Question } from "../explain.ts";
-import { ON_DEMAND } from "../parts.ts";
+import { ON_DEMAND, type Parts } from "../parts.ts";
 import type { StandIns } from "../plugin_instances.ts";
 import { Runtime } from "../runtime.ts";
+import { compile, type Loaded } from "../snapshot.ts";
 
 export class Candidate {
   readonly configuration: Configuration;
@@ -19,16 +20,15 @@ export class Candidate {
   readonly #clock: Clock;
 
   /**
-   * `text` takes the place of the content of `configFile`. Throws a `ConfigError` when the configuration is refused, and the error of a
-   * plugin that cannot be created.
+   * Throws a `ConfigError` when the configuration is refused, and the error of a plugin that cannot be created.
    */
-  constructor(options: ConfigurationOptions, text?: ConfigText, clock: Clock = systemClock) {
+  constructor(options: ConfigurationOptions, clock: Clock = systemClock) {
     this.#clock = clock;
     this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules?.parts);
     const accessLog = new AccessLog({ sink: null, clock, log: silentLog });
     const tools = { clock, log: silentLog, metrics: new Metrics(), runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
     try {
-      this.configuration = new Configuration(options, tools, text);
+      this.configuration = new Configuration(options, tools);
     } catch (error) {
       this.#runtime.destroy();
       throw error;
@@ -47,6 +47,17 @@ export class Candidate {
     this.configuration.close();
     this.#runtime.destroy();
     await this.#runtime.closeKept();
+  }
+}
+
+/** Creates everything of a configuration and closes it again: throws the error of a plugin that cannot be created. */
+export async function compileApart(loaded: Loaded, parts: Parts): Promise<void> {
+  const runtime = new Runtime(systemClock, silentLog, undefined, undefined, parts);
+  try {
+    const { inUse } = compile(loaded, { metrics: new Metrics(), runtime, log: silentLog, tracer: null, onFault() {}, standIns: OFFLINE });
+    runtime.abandon(inUse);
+  } finally {
+    runtime.destroy();
   }
 }
 

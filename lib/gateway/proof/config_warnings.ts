@@ -3,11 +3,12 @@
  */
 import { addressOf } from "../../base/cidr.ts";
 import type { NextTimeSlice } from "../../base/time_slices.ts";
-import type { Path } from "../../config/json.ts";
+import { formatPath, type Path } from "../../config/json.ts";
 import { proveRoutes } from "../../route/overlaps.ts";
+import type { DisplayedConfig } from "../displayed_config.ts";
 import { entryOf, type Loaded } from "../snapshot.ts";
 import type { ConfigWarning } from "../status.ts";
-import { isLoopback, ofPlugins } from "./plugin_warnings.ts";
+import { isLoopback, ofPlugins, redirectLoops } from "./plugin_warnings.ts";
 import { ofRoutes } from "./route_warnings.ts";
 import { destinations, written } from "./written.ts";
 
@@ -40,7 +41,7 @@ function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarn
   const entries = routes.map((each) => entryOf(each.service, each.route, each));
   const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
-  const warnings = [...ofCounters(loaded), ...ofPlugins(plugins, proof.samples), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
+  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofPlugins(plugins, proof.samples, redirectLoops(entries)), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);
   const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: loaded.concealed(each.example) })) : warnings;
@@ -55,6 +56,23 @@ function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
   const remedy = "Use a rediss:// URL, or reach the server through a proxy on this machine.";
   const place = { path: "global.counters", at: ["global", "counters"], service: null, route: null };
   return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
+}
+
+/** One for each plugin, or other part, with secrets that look like templates. */
+function ofUnfilled({ unfilled, shown }: Loaded): readonly ConfigWarning[] {
+  const { global, services } = shown as unknown as DisplayedConfig;
+  const found = unfilled.map((at): ConfigWarning => {
+    const [service, route] = [services[Number(at[0] === "services" ? at[1] : -1)], at[2] === "routes" ? Number(at[3]) : -1];
+    const around = service?.routes[route] ?? service ?? global;
+    const depth = around === global ? 1 : around === service ? 2 : 4;
+    const plugin = at[depth] === "plugins" ? around.plugins[Number(at[depth + 1])] : undefined;
+    const names = [...(service === undefined ? ["global"] : ["services", service.name]), ...(service?.routes[route] === undefined ? [] : ["routes", service.routes[route].name])];
+    const path = [...names, ...(plugin === undefined ? (service === undefined ? at.slice(1, 2) : []) : ["plugins", plugin.id ?? plugin.name])].join(".");
+    const message = `The secret at ${formatPath(at)} looks like a template that nobody has filled in: it is used as it is written.`;
+    const remedy = `Write \${env:NAME} for an environment variable, or \${file:/path} for the content of a file; if it is the secret itself, add "placeholder_secret:${path}" to global.accept_warnings.`;
+    return { code: "placeholder_secret", path, message, example: null, remedy, service: service?.name ?? null, route: service?.routes[route]?.name ?? null, at };
+  });
+  return [...new Map(found.reverse().map((each) => [each.path, each])).values()];
 }
 
 /** Leaves out the warnings that are accepted, and adds those about entries that accept none. */

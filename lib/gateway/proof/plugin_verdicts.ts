@@ -53,6 +53,7 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
   let forwarded: Exchange | null = null;
   const scratch = new Scratch(snapshot, snapshot.table, {
     clock,
+    redirect: snapshot.redirect,
     upstream: () => (exchange) => {
       forwarded = exchange;
       return { status: 200, headers: [], body: null };

@@ -1,7 +1,10 @@
 /**
  * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
  */
+import type { Template } from "../../plugins/template.ts";
+import { readTarget } from "../../route/path.ts";
 import type { SampleRequest } from "../../route/sample_requests.ts";
+import { compileTable, type RouteTable, type TableEntry } from "../../route/table.ts";
 import { describePlace } from "../plugin_error.ts";
 import type { ConfigWarning } from "../status.ts";
 import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
@@ -12,7 +15,7 @@ type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly exa
  * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes; `samples` all routes
  * that are reached, each with a request.
  */
-export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>): readonly ConfigWarning[] {
+export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>, leadsBack: LeadsBack): readonly ConfigWarning[] {
   const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin)]]));
   /** Of the first route that runs the plugin. */
   const examples = new Map<WrittenPlugin, string>();
@@ -20,7 +23,7 @@ export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMa
     for (const [i, plugin] of route.plugins.entries()) {
       if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
       const drafts = found.get(plugin)!;
-      for (const draft of ofOrder(plugin, route, exampleOf(request), i)) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
+      for (const draft of [...ofOrder(plugin, route, exampleOf(request), i), ...ofRedirect(plugin, route, request, leadsBack)]) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
     }
   }
   return [...found].flatMap(([plugin, drafts]) => {
@@ -99,6 +102,13 @@ function* ofOrder(plugin: WrittenPlugin, { plugins }: WrittenRoute, example: str
   }
 }
 
+function* ofRedirect(plugin: WrittenPlugin, route: WrittenRoute, request: SampleRequest, leadsBack: LeadsBack): Iterable<Draft> {
+  // The first one answers.
+  if (plugin !== route.plugins.find(({ kind }) => kind.name === "redirect") || !leadsBack(plugin, route, request)) return;
+  const message = `${which(plugin)} leads requests of route "${route.route.name}" to the same route, which redirects them again, without end.`;
+  yield { code: "redirect_loop", message, example: exampleOf(request), remedy: "To lead to HTTPS, use global.https_redirect; else name a path that another route takes." };
+}
+
 /** At the start of a sentence. */
 function which(plugin: WrittenPlugin): string {
   return `The plugin ${nameOf(plugin)}`;
@@ -106,4 +116,39 @@ function which(plugin: WrittenPlugin): string {
 
 function nameOf({ kind, service, route }: WrittenPlugin): string {
   return `${kind.name} of ${describePlace({ service, route })}`;
+}
+
+/** Whether the plugin, which runs on the route, leads this request of the route back to it. */
+export type LeadsBack = (plugin: WrittenPlugin, route: WrittenRoute, request: SampleRequest) => boolean;
+
+/** The table is made when it is needed first. */
+export function redirectLoops(entries: readonly TableEntry<WrittenRoute>[]): LeadsBack {
+  let table: RouteTable<WrittenRoute> | null = null;
+  return ({ config: { status, location, keepQuery } }, route, sent) => {
+    table ??= compileTable(entries);
+    const target = readTarget(sent.path + sent.query);
+    const found = "code" in target ? null : table.find(sent.host, sent.method, target.path, target.encodedSlash, sent.headers, sent.query);
+    if (found?.kind !== "route") return false;
+    const { method, host: authority, path } = sent;
+    const led = (location as Template)({ requestId: "", method, authority, path, params: found.params, clientAddress: "", identity: null, claims: null });
+    const [, host = null, rest = ""] = LOCATION.exec(led)!;
+    if (host !== null && !isOwn(host, route, sent)) return false;
+    const next = readTarget((rest.startsWith("/") ? rest : `/${rest}`) + (keepQuery === true && !rest.includes("?") ? sent.query : ""));
+    if ("code" in next) return false;
+    const again = table.find(host ?? sent.host, methodAfter(Number(status), sent.method), next.path, next.encodedSlash, sent.headers, next.query);
+    return again.kind === "route" && again.target === route;
+  };
+}
+
+const LOCATION = /^(?:https?:\/\/([^/?#]*))?([^#]*)/i;
+
+/** Whether a host is that of the request, or one of its service. That other names lead to this gateway cannot be known. */
+function isOwn(host: string, { service: { hosts } }: WrittenRoute, sent: SampleRequest): boolean {
+  const name = host.replace(/:\d*$/, "").toLowerCase();
+  return name === sent.host || hosts.some((each) => each.toLowerCase() === name);
+}
+
+/** RFC 9110 §15.4: what clients ask with. */
+function methodAfter(status: number, method: string): string {
+  return (status === 303 && method !== "HEAD") || (status < 303 && method === "POST") ? "GET" : method;
 }

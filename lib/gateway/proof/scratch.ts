@@ -12,6 +12,7 @@ import { Metrics, RouteMeter } from "../../observe/metrics.ts";
 import type { Tools } from "../../plugins/plugin.ts";
 import { compileTable, type Found, type RouteTable } from "../../route/table.ts";
 import type { Inbound } from "../../server/receive.ts";
+import type { HttpsRedirect } from "../https_redirect.ts";
 import { chain, createLinks, type PluginContext, type PluginPlace } from "../plugin_instances.ts";
 import { Runtime, type InUse } from "../runtime.ts";
 import { serve } from "../serve.ts";
@@ -25,6 +26,10 @@ export interface ScratchOptions {
   readonly ask: (request: ClientRequestOptions, plugin: PluginPlace) => Promise<ClientAnswer>;
   /** As `Tools.verifiedClaims`. Default null. */
   readonly verifiedClaims?: Tools["verifiedClaims"];
+  /** Of the snapshot. Default: none. */
+  readonly redirect?: HttpsRedirect | null;
+  /** As `Tools.verifyPassword`. Default: as the gateway does. */
+  readonly verifyPassword?: Tools["verifyPassword"];
   /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */
   readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
 }
@@ -40,7 +45,7 @@ export function matchingTable({ config: { global, services }, kinds }: Tried): R
     const name = serviceName(service);
     const outer = takes(global) || takes(service);
     return service.routes.map((route) => {
-      return entryOf(service, route, targetOf(name, route, { handler: uncalled, audience: "", takesPreflights: outer || takes(route) }, meter));
+      return entryOf(service, route, targetOf(name, route, { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) }, meter));
     });
   });
   return compileTable(entries);
@@ -84,6 +89,7 @@ export class Scratch {
         client: (plugin) => ({ ask: (request) => options.ask(request, plugin), close() {} }),
         observed: options.wrap ?? ((_, middleware) => middleware),
         verifiedClaims: options.verifiedClaims ?? null,
+        verifyPassword: options.verifyPassword,
       },
     };
   }
@@ -98,7 +104,7 @@ export class Scratch {
       },
     };
     this.found = null;
-    return serve(inbound, { table }, { clock: this.#options.clock, log: silentLog });
+    return serve(inbound, { table, redirect: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
   }
 
   /** Closes what the plugins hold. */

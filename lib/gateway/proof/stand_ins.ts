@@ -27,9 +27,9 @@ export interface Forwarded {
 /** What a server answers that a plugin asks. */
 export type Answer = ConfigTest["answers"][number];
 
-/** The request of a test, received as from the network. */
-export function requestOf({ method, url, headers, body, clientIp, certificate }: ConfigTest["request"], receiving: ReceiveOptions): Inbound {
-  const [, scheme, authority, rest] = ABSOLUTE.exec(url) ?? [null, null, null, url];
+/** The request of a test, received as from the network; `scheme` of a URL that is a path. */
+export function requestOf({ method, url, headers, body, clientIp, certificate }: ConfigTest["request"], defaultScheme: "http" | "https", receiving: ReceiveOptions): Inbound {
+  const [, scheme, authority, rest] = ABSOLUTE.exec(url) ?? [null, defaultScheme, null, url];
   const own = listOf(headers);
   return injected(
     {
@@ -39,7 +39,7 @@ export function requestOf({ method, url, headers, body, clientIp, certificate }:
       ...(body !== undefined && { body: textOf(body) }),
       remoteAddress: clientIp,
       ...(certificate !== null && { certificate: shown(certificate) }),
-      encrypted: certificate !== null || scheme?.toLowerCase() === "https",
+      encrypted: certificate !== null || scheme!.toLowerCase() === "https",
     },
     receiving,
   );

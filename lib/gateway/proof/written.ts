@@ -1,14 +1,14 @@
 /**
  * Reads a configuration as its warnings need it: each plugin instance and each route with the path that names it.
  */
-import { hash, randomUUID } from "node:crypto";
-import type { Path } from "../../config/json.ts";
+import { hash } from "node:crypto";
+import { inKeyOrder, type Path } from "../../config/json.ts";
 import type { PluginInstance, Route, Service, Upstream } from "../../config/model.ts";
-import type { NamedFile } from "../../config/schema.ts";
 import { pairs } from "../../http/headers.ts";
 import type { AnyPlugin } from "../../plugins/plugin.ts";
 import type { SampleRequest } from "../../route/sample_requests.ts";
 import type { Destination } from "../../route/upstream_overlaps.ts";
+import type { DisplayedConfig, DisplayedPlugin } from "../displayed_config.ts";
 import type { Loaded } from "../snapshot.ts";
 
 /** An enabled plugin instance. */
@@ -36,28 +36,29 @@ export interface WrittenRoute {
 }
 
 /** All enabled plugin instances, and all routes with theirs. */
-export function* written({ config: { global, services }, kinds }: Loaded) {
+export function* written({ config: { global, services }, kinds, shown }: Loaded) {
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
-  const list = (instances: readonly PluginInstance[], path: string, at: Path, service: string | null, route: string | null) =>
+  const { global: globalShown, services: servicesShown } = shown as unknown as DisplayedConfig;
+  const list = (instances: readonly PluginInstance[], displayed: readonly DisplayedPlugin[], path: string, at: Path, service: string | null, route: string | null) =>
     instances.flatMap(({ id, name, enabled, config }, i): readonly WrittenPlugin[] => {
       if (!enabled) return [];
       const kind = byName.get(name)!;
-      const guard = kind.guards === true ? guardOf(name, config) : null;
+      const guard = kind.guards === true ? `${name} ${hash("sha256", JSON.stringify(inKeyOrder(displayed[i]!.config)))}` : null;
       return [{ kind, config: config as WrittenPlugin["config"], service, route, path: `${path}.plugins.${id ?? name}`, at: [...at, "plugins", i], guard }];
     });
-  const outermost = list(global.plugins, "global", ["global"], null, null);
+  const outermost = list(global.plugins, globalShown.plugins, "global", ["global"], null, null);
   const plugins = [...outermost];
   const routes: WrittenRoute[] = [];
   const sets = new Map<string, ReadonlySet<string>>();
   for (const [i, service] of services.entries()) {
     const at = ["services", i];
     const path = `services.${service.name}`;
-    const outer = list(service.plugins, path, at, service.name, null);
+    const outer = list(service.plugins, servicesShown[i]!.plugins, path, at, service.name, null);
     plugins.push(...outer);
     for (const [j, route] of service.routes.entries()) {
       yield;
       const place = { path: `${path}.routes.${route.name}`, at: [...at, "routes", j] };
-      const inner = list(route.plugins, place.path, place.at, service.name, route.name);
+      const inner = list(route.plugins, servicesShown[i]!.routes[j]!.plugins, place.path, place.at, service.name, route.name);
       plugins.push(...inner);
       const all = [...outermost, ...outer, ...inner];
       const found = all.flatMap(({ guard }) => guard ?? []);
@@ -75,28 +76,6 @@ class AllGuards extends Set<string> {
   override has(): boolean {
     return true;
   }
-}
-
-/** Names a guard by its kind and configuration, files by their content. A configuration that JSON cannot express equals no other. */
-function guardOf(name: string, config: unknown): string {
-  const comparable = (_key: string, value: unknown): unknown => {
-    if (isFile(value)) return hash("sha256", value.content);
-    if (value instanceof Map || value instanceof Set) return [...value];
-    if (value instanceof RegExp) return String(value);
-    if (!(value instanceof Object) || Array.isArray(value)) return value;
-    if (value.constructor !== Object) throw new TypeError("a function, or an object of a class, equals itself only");
-    return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
-  };
-  try {
-    return `${name} ${hash("sha256", JSON.stringify(config, comparable))}`;
-  } catch {
-    return `${name} ${randomUUID()}`;
-  }
-}
-
-function isFile(value: unknown): value is NamedFile {
-  if (typeof value !== "object" || value === null || Object.keys(value).join() !== "path,content") return false;
-  return Buffer.isBuffer((value as NamedFile).content);
 }
 
 /** Where the services lead, addresses in one spelling, names not resolved. Routes that answer every request themselves lead nowhere. */

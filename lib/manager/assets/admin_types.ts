@@ -121,7 +121,7 @@ export interface Warning {
   readonly route: string | null;
 }
 
-/** GET /gateway/status, and the event "status": at the start of a stream, after each reload, and when anything else in it has changed. */
+/** GET /gateway/status; in GET /gateway/now when something in it has changed. */
 export interface Status {
   readonly version: string;
   readonly state: "serving" | "stopping" | "draining" | "closed";
@@ -164,7 +164,7 @@ export interface ServiceHealth {
   readonly upstreams: readonly UpstreamHealth[];
 }
 
-/** GET /gateway/health, and the event "health": at the start of a stream, and when a state in it has changed. */
+/** GET /gateway/health; in GET /gateway/now when a state in it has changed. */
 export interface Health {
   readonly services: readonly ServiceHealth[];
 }
@@ -185,7 +185,12 @@ export interface TryFigures {
 export interface Figures extends TryFigures {
   /** Requests per second refused by a rate limit. They reach no upstream. */
   readonly limited_per_s: number;
+  /** Replies per second, without the zeros. */
+  readonly statuses_per_s: StatusCounts;
 }
+
+/** By class of status, and of some statuses alone. */
+export type StatusCounts = Readonly<Partial<Record<"2xx" | "3xx" | "4xx" | "5xx" | "401" | "403" | "404", number>>>;
 
 /** One step of the history: counts of the whole step, not per second. */
 export interface Point {
@@ -194,24 +199,34 @@ export interface Point {
   readonly requests: number;
   readonly errors: number;
   readonly limited: number;
+  readonly statuses: StatusCounts;
   readonly p50_ms: number | null;
   readonly p95_ms: number | null;
   readonly p99_ms: number | null;
 }
 
-/** The event "stats", each second. Routes and upstreams without any request in the window or in flight are left out. */
+/** Routes and upstreams without any request in the window or in flight are left out. */
 export interface Stats {
+  /** The gateway's time. */
   readonly at: string;
   readonly window_s: number;
   readonly total: Figures;
-  readonly services: readonly {
-    readonly name: string;
-    readonly routes: readonly (Figures & { readonly name: string })[];
-    /** Times and errors of attempts: to the head of the response, or to the failure. */
-    readonly upstreams: readonly (TryFigures & { readonly id: string })[];
-  }[];
+  /** Requests without a route. */
+  readonly unrouted: Figures;
+  /** Null: not known. */
+  readonly services: readonly ServiceStats[] | null;
   /** The current, incomplete step; replaces one with the same `at`. */
   readonly point: Point;
+}
+
+export interface ServiceStats {
+  readonly name: string;
+  readonly total: Figures;
+  readonly routes: readonly (Figures & { readonly name: string })[];
+  /** Times and errors of attempts: to the head of the response, or to the failure. */
+  readonly upstreams: readonly (TryFigures & { readonly id: string })[];
+  /** Null: upstreams in no group. */
+  readonly groups: readonly (TryFigures & { readonly group: string | null })[];
 }
 
 /** GET /gateway/stats */
@@ -219,6 +234,22 @@ export interface StatsWithHistory extends Stats {
   readonly step_s: number;
   /** The last 15 minutes, oldest first, without the current step. */
   readonly history: readonly Point[];
+}
+
+/** GET /gateway/now */
+export interface Now {
+  /** To be sent with the next request. */
+  readonly known: string;
+  /** Absent: as known. */
+  readonly status?: Status;
+  readonly health?: Health;
+  /** With the history if the request has no `known`. */
+  readonly stats: (Stats & { readonly history?: undefined }) | StatsWithHistory;
+}
+
+/** GET /gateway/plugins: the enabled plugins of a route in the order in which they run. */
+export interface RoutePlugins {
+  readonly plugins: readonly Omit<ExplainedPlugin, "verdict">[];
 }
 
 /** The request of POST /gateway/explain. */

@@ -25,6 +25,11 @@ export class ApiError extends Error {
   }
 }
 
+/** A machine that went to sleep sends no reset. */
+const REPLY_MS = 12_000;
+/** A large configuration takes longer. */
+const POST_MS = 40_000;
+
 /** Rejects with an `ApiError`. `path` is a path of the admin interface: "/gateway/status". */
 export async function ask<T>(method: "GET" | "POST" | "DELETE", path: string, options: { readonly body?: unknown; readonly authorization?: string } = {}): Promise<T> {
   const headers = new Headers({ Accept: "application/json" });
@@ -34,10 +39,12 @@ export async function ask<T>(method: "GET" | "POST" | "DELETE", path: string, op
   let response: Response;
   let text: string;
   try {
-    response = await fetch(`/api${path}`, { method, headers, body, credentials: "same-origin", cache: "no-store" });
+    const signal = AbortSignal.timeout(method === "POST" ? POST_MS : REPLY_MS);
+    response = await fetch(`/api${path}`, { method, headers, body, signal, credentials: "same-origin", cache: "no-store" });
     text = await response.text();
-  } catch {
-    throw new ApiError(0, { detail: "The management server does not answer. Is it still running?" }, null);
+  } catch (error) {
+    const isLate = error instanceof DOMException && error.name === "TimeoutError";
+    throw new ApiError(0, { detail: isLate ? "The gateway's admin interface takes too long to answer." : "The management server does not answer. Is it still running?" }, null);
   }
   const value = parsed(text);
   if (response.ok) return value as T;

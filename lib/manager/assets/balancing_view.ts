@@ -45,7 +45,7 @@ export function groupTable(now: GroupNow): DataTable<Group> {
     empty: null,
     columns: [
       { key: "group", title: "Group", sortBy: ({ group }) => group, make: ({ group }) => fixedPart(...(group === null ? ["no group"] : breakable(group))) },
-      { key: "gets", title: "Gets", width: 190, className: "wide", sortBy: ({ rules }) => rules.join(), make: rulesPart },
+      { key: "gets", title: "Gets", width: 190, className: "wide", drop: 3, sortBy: ({ rules }) => rules.join(), make: rulesPart },
       { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => labelOf(row).tone, make: (row) => usablePart(() => labelOf(row)) },
       { key: "share", title: "Share", kind: "number", sortBy: now.share, make: (row) => textPart(() => percent(now.share(row) ?? Number.NaN)) },
       ...figureColumns<Group>(now.figures),

@@ -5,8 +5,8 @@ import type { Figures, Status, TryFigures } from "./api.ts";
 import type { Label } from "./state_labels.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond } from "./format.ts";
-import { errorShare } from "./inventory.ts";
-import { MASK, settingLines } from "./secrets.ts";
+import { clientErrorShare, errorShare, statusesText } from "./inventory.ts";
+import { MASK, settingLines } from "./setting_lines.ts";
 
 export { circuitLabel, upstreamLabel } from "./state_labels.ts";
 
@@ -45,28 +45,36 @@ export interface FigureStrip {
   update(figures: AnyFigures | null): void;
 }
 
-type AnyFigures = TryFigures & Partial<Pick<Figures, "limited_per_s">>;
+type AnyFigures = TryFigures & Partial<Figures>;
 
-/** The live statistics of one item in a row; with refusals of rate limits where they are counted. */
-export function figureStrip({ limited }: { readonly limited: boolean }): FigureStrip {
+function isFigures(figures: AnyFigures): figures is Figures {
+  return figures.statuses_per_s !== undefined;
+}
+
+/** The live statistics of one item in a row; those of requests have statuses and refusals of rate limits. */
+export function figureStrip({ ofRequests }: { readonly ofRequests: boolean }): FigureStrip {
   const stats: readonly (readonly [string, (figures: AnyFigures) => string])[] = [
     ["Requests", (figures) => perSecond(figures.requests_per_s)],
     ["Errors", (figures) => percent(errorShare(figures) ?? Number.NaN)],
-    ...(limited ? [["Limited", (figures: AnyFigures) => perSecond(figures.limited_per_s ?? Number.NaN)] as const] : []),
+    ...(ofRequests
+      ? [["4xx", (figures: AnyFigures) => percent((isFigures(figures) ? clientErrorShare(figures) : null) ?? Number.NaN)] as const, ["Limited", (figures: AnyFigures) => perSecond(figures.limited_per_s ?? Number.NaN)] as const]
+      : []),
     ["p50", (figures) => milliseconds(figures.p50_ms)],
     ["p95", (figures) => milliseconds(figures.p95_ms)],
     ["p99", (figures) => milliseconds(figures.p99_ms)],
     ["In flight", (figures) => number(figures.in_flight)],
   ];
   const values = stats.map(([label, text]) => ({ text, label, node: el("dd", { class: "stat__value" }, "–") }));
-  const node = el(
+  const strip = el(
     "dl",
     { class: "stats stats--strip live" },
     ...values.map(({ label, node: value }) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value)),
   );
+  const statuses = el("p", { class: "muted" });
   return {
-    node,
+    node: el("div", { class: "part" }, strip, ofRequests && statuses),
     update(figures) {
+      if (figures !== null && isFigures(figures)) setText(statuses, statusesText(figures));
       for (const { node: value, text } of values) setText(value, figures === null ? "–" : text(figures));
     },
   };
@@ -77,16 +85,14 @@ export function factList(entries: readonly (readonly [string, Child] | null)[]):
   return el("dl", { class: "pairs" }, ...entries.flatMap((entry) => (entry === null ? [] : pair(...entry))));
 }
 
-/** Settings line by line, with hidden secrets. */
+/** Settings line by line. */
 export function settingsList(settings: unknown, empty = "No settings."): HTMLElement {
   const lines = settingLines(settings);
   if (lines.length === 0) return el("p", { class: "muted" }, empty);
   return el(
     "dl",
     { class: "settings mono" },
-    ...lines.map((line) =>
-      el("div", {}, el("dt", {}, ...breakable(line.name)), el("dd", {}, line.secret ? secretText(line.name, line.value) : line.value)),
-    ),
+    ...lines.map(({ name, value }) => el("div", {}, el("dt", {}, ...breakable(name)), el("dd", {}, value))),
   );
 }
 
@@ -140,15 +146,15 @@ export function pair(name: string, value: Child): readonly HTMLElement[] {
   return [el("dt", {}, name), el("dd", {}, value)];
 }
 
-/** A text that is masked until its button is pressed; `name` is in the label of the button. */
-export function secretText(name: string, text: string): HTMLElement {
+/** A text that is asked for once its button is pressed; `name` is in the label of the button. */
+export function secretText(name: string, read: () => Promise<string>): HTMLElement {
   const value = el("span", { class: "mono" }, MASK);
-  const button = el("button", { type: "button", class: "button button--quiet button--small", "aria-label": `Show ${name}`, onclick: toggle }, "Show");
+  const button = el("button", { type: "button", class: "button button--quiet button--small", "aria-label": `Show ${name}`, onclick: () => void toggle() }, "Show");
   return el("span", { class: "secret" }, value, " ", button);
 
-  function toggle(): void {
-    const shown = value.textContent === MASK;
-    setText(value, shown ? text : MASK);
+  async function toggle(): Promise<void> {
+    const shown = button.textContent === "Show";
+    setText(value, shown ? await read() : MASK);
     setText(button, shown ? "Hide" : "Show");
     button.setAttribute("aria-label", `${shown ? "Hide" : "Show"} ${name}`);
   }

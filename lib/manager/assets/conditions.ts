@@ -2,7 +2,7 @@
  * Writes conditions on a request (`match` of a route, a split or a fault) as texts, and finds a request that meets them.
  */
 import type { Condition, Conditions } from "./api.ts";
-import { isSecret, MASK } from "./secrets.ts";
+import { MASK } from "./setting_lines.ts";
 
 const KINDS = [
   ["headers", "header"],
@@ -10,9 +10,9 @@ const KINDS = [
   ["cookies", "cookie"],
 ] as const;
 
-/** "header X-Version = 2", "query beta absent", "cookie plan matches ^gold": in the order headers, query, cookies. Secrets are hidden. */
+/** "header X-Version = 2", "query beta absent", "cookie plan matches ^gold": in the order headers, query, cookies. */
 export function conditionTexts(match: Conditions | undefined): readonly string[] {
-  return KINDS.flatMap(([kind, word]) => Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(name, condition)}`));
+  return KINDS.flatMap(([kind, word]) => Object.entries(match?.[kind] ?? {}).map(([name, condition]) => `${word} ${name} ${conditionText(condition)}`));
 }
 
 /** " where header X-Version = 2 and query beta absent"; "" without conditions. */
@@ -21,11 +21,10 @@ export function whereText(match: Conditions | undefined): string {
   return texts.length === 0 ? "" : ` where ${texts.join(" and ")}`;
 }
 
-function conditionText(name: string, condition: Condition): string {
+function conditionText(condition: Condition): string {
   if (condition === null) return "absent";
   if (condition === true) return "present";
   if (typeof condition === "object") return `matches ${condition.matches}`;
-  if (isSecret(name, condition)) return `= ${MASK}`;
   return condition === "" ? "empty" : `= ${condition}`;
 }
 
@@ -36,12 +35,12 @@ export interface ConditionExample {
   readonly headers: string;
 }
 
-/** The parts of a request that meet the conditions, as far as they name a value that is not secret. */
+/** The parts of a request that meet the conditions, as far as they name a value that is not masked. */
 export function exampleFor(match: Conditions | undefined): ConditionExample {
   const given = (kind: keyof Conditions): readonly (readonly [string, string])[] =>
     Object.entries(match?.[kind] ?? {}).flatMap(([name, condition]) => {
       if (condition === true) return [[name, "1"] as const];
-      return typeof condition === "string" && !isSecret(name, condition) ? [[name, condition] as const] : [];
+      return typeof condition === "string" && !condition.includes(MASK) ? [[name, condition] as const] : [];
     });
   const cookies = given("cookies").map(([name, value]) => `${name}=${value}`);
   const headers = given("headers").map(([name, value]) => `${name}: ${value}`);

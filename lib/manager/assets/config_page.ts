@@ -6,11 +6,11 @@ import { ApiError, ask, type Change, type ProxyConfig, type Reload, type Reloade
 import { copyText } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { moment, number } from "./format.ts";
-import { maskedText, occurrences, type JsonPath } from "./json_text.ts";
+import { occurrences, type JsonPath } from "./json_text.ts";
 import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
 import { countsText, createAges, pair, secretText, testsPair, type Ages } from "./components.ts";
-import { isSecret } from "./secrets.ts";
+import { MASK } from "./setting_lines.ts";
 
 const BY: Readonly<Record<Reload["by"], string>> = {
   file: "a change of the file",
@@ -37,7 +37,7 @@ export const configPage: OpenPage = (frame) => {
     node,
     update(known: Known) {
       file.update(known.config);
-      state.update(known.status);
+      state.update(known);
     },
   };
 };
@@ -46,6 +46,7 @@ function fileCard(frame: Frame) {
   const view = new JsonView("The configuration as JSON");
   const find = el("input", { type: "search", id: "config-find", placeholder: "Find a name or a value", autocomplete: "off", spellcheck: "false", oninput: search, onkeydown: onKey });
   const status = el("span", { class: "muted", role: "status" });
+  const secrets = el("button", { type: "button", class: "button button--small", "aria-pressed": "false", onclick: () => void toggleSecrets() }, "Show secrets");
   const tools = el(
     "div",
     { class: "toolbar" },
@@ -54,9 +55,10 @@ function fileCard(frame: Frame) {
     status,
     el("button", { type: "button", class: "button button--small", onclick: () => view.expandAll() }, "Open all"),
     el("button", { type: "button", class: "button button--small", onclick: () => view.collapse() }, "Close all"),
-    el("button", { type: "button", class: "button button--small", onclick: () => void copyMasked(root, frame) }, "Copy"),
+    el("button", { type: "button", class: "button button--small", onclick: () => void copyMasked(config, frame) }, "Copy"),
+    secrets,
   );
-  const hint = el("p", { class: "muted" }, "As the gateway has read it, with defaults filled in. Secrets are masked here and in copies; references such as ${env:NAME} are shown as written.");
+  const hint = el("p", { class: "muted" }, "As the gateway has read it, with defaults filled in. The gateway masks secrets, and always in copies; references such as ${env:NAME} are shown as written.");
   const body = el("div", { class: "stack" }, el("p", { class: "empty" }, "Waiting for the configuration…"));
   let config: ProxyConfig | null = null;
   let root: unknown = null;
@@ -69,11 +71,29 @@ function fileCard(frame: Frame) {
       if (known === null || known === config) return;
       if (config === null) replace(body, hint, tools, view.node);
       config = known;
-      root = asFile(known);
-      view.show(root);
-      if (find.value !== "") search();
+      show(known, false);
     },
   };
+
+  function show(shown: ProxyConfig, withSecrets: boolean): void {
+    root = asFile(shown);
+    view.show(root);
+    if (find.value !== "") search();
+    secrets.setAttribute("aria-pressed", String(withSecrets));
+    setText(secrets, withSecrets ? "Hide secrets" : "Show secrets");
+  }
+
+  async function toggleSecrets(): Promise<void> {
+    const before = config;
+    if (before === null) return;
+    if (secrets.getAttribute("aria-pressed") === "true") return show(before, false);
+    try {
+      const plain = await ask<ProxyConfig>("GET", "/gateway");
+      if (before === config) show(plain, true);
+    } catch (error) {
+      frame.showError(error);
+    }
+  }
 
   function search(): void {
     const query = find.value.trim();
@@ -99,8 +119,10 @@ function fileCard(frame: Frame) {
   }
 }
 
-async function copyMasked(root: unknown, frame: Frame): Promise<void> {
-  if (await copyText(maskedText(root))) frame.showMessage("Copied, with secrets masked.", "good");
+/** As the gateway has masked it, whatever is shown. */
+async function copyMasked(config: ProxyConfig | null, frame: Frame): Promise<void> {
+  if (config === null) return;
+  if (await copyText(JSON.stringify(asFile(config), null, 2))) frame.showMessage("Copied, with secrets masked.", "good");
   else frame.showMessage("Your browser does not let this page copy. Select the text instead.", "bad");
 }
 
@@ -115,6 +137,8 @@ function stateCard(frame: Frame) {
   const button = el("button", { type: "button", class: "button button--primary", onclick: () => void reload() }, "Reload the file");
   let busy = false;
   let drawn = "";
+  /** The reload that the result is of; "next": the one that the next status reports. */
+  let resultOf: string | null = null;
   const ages = createAges();
   return {
     node: el(
@@ -124,15 +148,19 @@ function stateCard(frame: Frame) {
       factList,
       el("div", {}, el("div", { class: "toolbar" }, button, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing.")), result),
     ),
-    update(status: Status | null) {
+    update({ status, now }: Known) {
       if (status === null) return;
+      const reloaded = status.last_reload?.at ?? "";
+      if (resultOf === "next") resultOf = reloaded;
+      // A later reload, as by a change of the file, may have had another outcome.
+      if (!busy && resultOf !== reloaded) replace(result);
       const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.last_change, status.counts, status.tests]);
       if (key !== drawn) {
         drawn = key;
         ages.forget();
         replace(factList, ...stateOf(status, ages));
       }
-      ages.update(Date.now());
+      ages.update(now);
     },
   };
 
@@ -154,6 +182,7 @@ function stateCard(frame: Frame) {
       () => false,
     );
     setBusy(false);
+    resultOf = "next";
     replace(result, outcome instanceof ApiError ? refusedNotice(outcome, isShownAbove) : reloadedNotice(outcome));
   }
 
@@ -226,8 +255,8 @@ function settingsCard(frame: Frame) {
 
   async function load(): Promise<void> {
     try {
-      const settings = await ask<Settings>("GET", "/gateway/config");
-      replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value)))));
+      const settings = await ask<Settings>("GET", "/gateway/config?secrets=masked");
+      replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame)))));
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) return frame.showError(error);
       replace(
@@ -239,9 +268,15 @@ function settingsCard(frame: Frame) {
   }
 }
 
-function settingValue(name: string, value: string): Child {
+function settingValue(name: string, value: string, frame: Frame): Child {
   if (value === "") return el("span", { class: "muted" }, "not set");
-  // A path to a key is not a secret.
-  if (name.endsWith("Path") || !isSecret(name, value)) return el("span", { class: "mono" }, value);
-  return secretText(name, value);
+  if (value !== MASK) return el("span", { class: "mono" }, value);
+  return secretText(name, async () => {
+    try {
+      return (await ask<Settings>("GET", "/gateway/config"))[name] ?? "";
+    } catch (error) {
+      frame.showError(error);
+      return MASK;
+    }
+  });
 }

@@ -4,13 +4,14 @@
 import type { ProxyConfig } from "./api.ts";
 import { loading, missing, slot } from "./components.ts";
 import { el } from "./dom.ts";
-import type { Known, Page } from "./page.ts";
+import type { Known, Page, Shown } from "./page.ts";
 import type { DataTable } from "./tables.ts";
 
 interface ListOptions<Row> {
   readonly title: string;
   readonly table: DataTable<Row>;
   readonly rowsOf: (config: ProxyConfig) => readonly Row[];
+  readonly shown?: Shown;
   /** Shown while there are rows. */
   readonly above?: HTMLElement;
   readonly below?: HTMLElement;
@@ -18,7 +19,7 @@ interface ListOptions<Row> {
   readonly update: (known: Known) => void;
 }
 
-export function listPage<Row>({ title, table, rowsOf, above, below, update }: ListOptions<Row>): Page {
+export function listPage<Row>({ title, table, rowsOf, shown = "total", above, below, update }: ListOptions<Row>): Page {
   const node = el("div", { class: "stack" }, above ?? null, el("div", { class: "card" }, table.node), below ?? null);
   const content = slot();
   content.put(loading("the configuration"));
@@ -27,6 +28,7 @@ export function listPage<Row>({ title, table, rowsOf, above, below, update }: Li
   return {
     title,
     node: content.node,
+    shown,
     update(known) {
       update(known);
       if (known.config === null) return;
@@ -46,6 +48,8 @@ export type Detail = Pick<Page, "node" | "update" | "close">;
 
 interface DetailOptions<Item> {
   readonly title: string;
+  /** Of the item. */
+  readonly service: string;
   /** Null: not in the configuration. */
   readonly find: (config: ProxyConfig) => Item | null;
   /** The name of the missing item, and the list that users can go to. */
@@ -55,7 +59,7 @@ interface DetailOptions<Item> {
   readonly create: (item: Item, config: ProxyConfig) => Detail;
 }
 
-export function detailPage<Item>({ title, find, missing: { what, href, back }, shown, create }: DetailOptions<Item>): Page {
+export function detailPage<Item>({ title, service, find, missing: { what, href, back }, shown, create }: DetailOptions<Item>): Page {
   const content = slot();
   content.put(loading("the configuration"));
   const notFound = missing(what, href, back);
@@ -63,6 +67,7 @@ export function detailPage<Item>({ title, find, missing: { what, href, back }, s
   return {
     title,
     node: content.node,
+    shown: { service },
     update(known) {
       if (known.config === null) return;
       const item = find(known.config);

@@ -40,9 +40,9 @@ export function requestSamples(history: readonly Point[], stepS: number, stats: 
   return samples(history, stepS, stats, (point, seconds) => [point.requests / seconds, point.limited / seconds]);
 }
 
-/** [share of replies with 5xx, 0 to 1]; a gap where there was no request. */
+/** [share of replies with 5xx, share with 4xx, 0 to 1]; gaps where there was no request. */
 export function errorSamples(history: readonly Point[], stepS: number, stats: Stats | null): readonly Sample[] {
-  return samples(history, stepS, stats, (point) => [point.requests === 0 ? null : point.errors / point.requests]);
+  return samples(history, stepS, stats, ({ requests, errors, statuses }) => (requests === 0 ? [null, null] : [errors / requests, (statuses["4xx"] ?? 0) / requests]));
 }
 
 /** Milliseconds: [p50, p95, p99]. */

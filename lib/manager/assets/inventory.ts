@@ -7,6 +7,7 @@ import type {
   PluginConfig,
   ProxyConfig,
   RouteConfig,
+  RoutePlugins,
   ServiceConfig,
   ServiceHealth,
   Stats,
@@ -14,6 +15,7 @@ import type {
   TryFigures,
   UpstreamConfig,
 } from "./api.ts";
+import { perSecond } from "./format.ts";
 
 export type Level = "global" | "service" | "route";
 
@@ -36,13 +38,15 @@ export function pluginsOf(config: ProxyConfig): readonly PluginPlace[] {
   ];
 }
 
-/** The plugins of a route in the order in which they run, also disabled ones. */
-export function chainOf(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): readonly PluginPlace[] {
-  return [
-    ...config.plugins.map((plugin): PluginPlace => ({ level: "global", service: null, route: null, plugin })),
-    ...service.plugins.map((plugin): PluginPlace => ({ level: "service", service: service.name, route: null, plugin })),
-    ...route.plugins.map((plugin): PluginPlace => ({ level: "route", service: service.name, route: route.name, plugin })),
-  ];
+/** The place of a plugin that runs for a route. */
+export function placeOf({ level, name, id, config }: RoutePlugins["plugins"][number], service: string, route: string): PluginPlace {
+  const plugin: PluginConfig = { name, enabled: true, config, ...(id !== null && { id }) };
+  return { level, service: level === "global" ? null : service, route: level === "route" ? route : null, plugin };
+}
+
+/** The disabled plugins of a route. */
+export function disabledOf(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): readonly PluginPlace[] {
+  return pluginsOf({ ...config, services: [{ ...service, routes: [route] }] }).filter(({ plugin }) => !plugin.enabled);
 }
 
 /** Requests that got 500 because the instance failed. Instances of the same kind and place without ids share a count. */
@@ -89,45 +93,52 @@ export function addressOf({ host, port }: Pick<UpstreamConfig, "host" | "port">)
   return host.includes(":") && !host.startsWith("[") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
+/** Null: not known yet. All zero: no traffic in the window. */
 export interface FiguresByName {
-  /** Null: not known yet. All zero: no traffic in the window. */
   route(service: string, route: string): Figures | null;
   upstream(service: string, id: string): TryFigures | null;
-  /** Sums over these upstreams; times come from the slowest. */
-  upstreams(service: string, ids: readonly string[]): TryFigures | null;
-  /** Rates are sums over the routes; times come from the slowest route, since percentiles cannot be added. */
+  /** Upstreams of a group, or those in none. */
+  group(service: string, group: string | null): TryFigures | null;
   service(service: string): Figures | null;
 }
 
-const IDLE: Figures = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
+const IDLE: Figures = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, statuses_per_s: {}, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
 
 export function figuresByName(stats: Stats | null): FiguresByName {
-  if (stats === null) return { route: () => null, upstream: () => null, upstreams: () => null, service: () => null };
-  const routes = new Map(stats.services.map(({ name, routes: list }) => [name, new Map(list.map((each) => [each.name, each]))]));
-  const upstreams = new Map(stats.services.map(({ name, upstreams: list }) => [name, new Map(list.map((each) => [each.id, each]))]));
-  const upstream = (service: string, id: string): TryFigures => upstreams.get(service)?.get(id) ?? IDLE;
+  const all = stats?.services ?? null;
+  if (all === null) return { route: () => null, upstream: () => null, group: () => null, service: () => null };
+  const services = new Map(all.map((service) => {
+    const { total, routes, upstreams, groups } = service;
+    const by = { routes: new Map(routes.map((each) => [each.name, each])), upstreams: new Map(upstreams.map((each) => [each.id, each])), groups: new Map(groups.map((each) => [each.group, each])) };
+    return [service.name, { total, ...by }];
+  }));
   return {
-    route: (service, route) => routes.get(service)?.get(route) ?? IDLE,
-    upstream,
-    upstreams: (service, ids) => ids.map((id) => upstream(service, id)).reduce(sumOf, IDLE),
-    service: (service) => [...(routes.get(service)?.values() ?? [])].reduce(sumOf, IDLE),
+    route: (service, route) => services.get(service)?.routes.get(route) ?? IDLE,
+    upstream: (service, id) => services.get(service)?.upstreams.get(id) ?? IDLE,
+    group: (service, group) => services.get(service)?.groups.get(group) ?? IDLE,
+    service: (service) => services.get(service)?.total ?? IDLE,
   };
 }
 
-function sumOf(a: Figures, b: TryFigures & Partial<Figures>): Figures {
-  return {
-    requests_per_s: a.requests_per_s + b.requests_per_s,
-    errors_per_s: a.errors_per_s + b.errors_per_s,
-    limited_per_s: a.limited_per_s + (b.limited_per_s ?? 0),
-    p50_ms: slower(a.p50_ms, b.p50_ms),
-    p95_ms: slower(a.p95_ms, b.p95_ms),
-    p99_ms: slower(a.p99_ms, b.p99_ms),
-    in_flight: a.in_flight + b.in_flight,
-  };
+/** Replies with 4xx, those of rate limits included; 0 to 1, null where there were no requests. */
+export function clientErrorShare({ requests_per_s: requests, statuses_per_s: statuses }: Figures): number | null {
+  return requests > 0 ? Math.min(1, (statuses["4xx"] ?? 0) / requests) : null;
 }
 
-function slower(a: number | null, b: number | null): number | null {
-  return a === null ? b : b === null ? a : Math.max(a, b);
+/** "401 1.5/s · 404 0.2/s"; "" without such replies. */
+export function refusalsText(figures: Figures | null): string {
+  const { statuses_per_s: statuses = {} } = figures ?? {};
+  return (["401", "403", "404"] as const).flatMap((status) => (statuses[status] === undefined ? [] : [`${status} ${perSecond(statuses[status])}`])).join(" · ");
+}
+
+/** "2xx 90/s · 4xx 2/s (401 1.5/s · 404 0.2/s)"; "" without replies. */
+export function statusesText(figures: Figures): string {
+  const classes = (["2xx", "3xx", "4xx", "5xx"] as const).flatMap((name) => {
+    const rate = figures.statuses_per_s[name];
+    const refusals = name === "4xx" ? refusalsText(figures) : "";
+    return rate === undefined ? [] : [`${name} ${perSecond(rate)}${refusals === "" ? "" : ` (${refusals})`}`];
+  });
+  return classes.join(" · ");
 }
 
 /** Of the requests, 0 to 1; null where there were none. */

@@ -1,9 +1,8 @@
 /**
- * Shows JSON as a tree with hidden secrets and a search. A level is created when it is first opened, so that large configurations stay fast.
+ * Shows JSON as a tree with a search. A level is created when it is first opened, so that large configurations stay fast.
  */
 import { el, replace } from "./dom.ts";
-import { cutAt, isHidden, type JsonPath } from "./json_text.ts";
-import { secretText } from "./components.ts";
+import { cutAt, type JsonPath } from "./json_text.ts";
 
 /** Levels that are open initially: the root and its members. */
 const FIRST_OPEN = 2;
@@ -77,7 +76,7 @@ export class JsonView {
   #valueNode(path: JsonPath, value: unknown, last: boolean): HTMLElement {
     const comma = last ? "" : ",";
     const members = membersOf(value);
-    if (members === null || members.length === 0) return this.#keep(path, el("div", { class: "json__row" }, ...this.#name(path), this.#atom(path, value), comma));
+    if (members === null || members.length === 0) return this.#keep(path, el("div", { class: "json__row" }, ...this.#name(path), this.#atom(value), comma));
     const [begin, end] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
     const isOpen = (this.#all || path.length < FIRST_OPEN || this.#open.has(keyOf(path))) && !this.#closed.has(keyOf(path));
     const summary = el("summary", {}, ...this.#name(path), begin, el("span", { class: "json__hint" }, ` ${hintOf(value, members.length)} ${end}${comma}`));
@@ -103,8 +102,7 @@ export class JsonView {
     return typeof last === "string" ? [el("span", { class: "json__key" }, ...this.#marked(JSON.stringify(last))), ": "] : [];
   }
 
-  #atom(path: JsonPath, value: unknown): HTMLElement {
-    if (isHidden(path, value)) return secretText(path.join("."), JSON.stringify(value));
+  #atom(value: unknown): HTMLElement {
     const isText = typeof value === "string";
     return el("span", { class: isText ? "json__text" : "json__atom" }, ...this.#marked(JSON.stringify(value)));
   }

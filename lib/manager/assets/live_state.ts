@@ -1,28 +1,23 @@
 /**
- * Keeps the state of the gateway up to date: requests it once, then follows the event stream, and reconnects after a loss.
+ * Keeps the state of the gateway up to date: asks each second for what the page shows, and more rarely while there is no answer. No request
+ * stays open, since all pages of a browser share six connections to one origin.
  */
-import { ApiError, type ask, type Health, type ProxyConfig, type Stats, type StatsWithHistory, type Status } from "./api.ts";
+import { ApiError, type ask, type Now, type ProxyConfig } from "./api.ts";
 import { mergedHistory, withPoint } from "./history.ts";
-import type { Known } from "./page.ts";
-
-/** The part of EventSource that is used. */
-export interface EventStream {
-  addEventListener(type: string, listener: (event: { readonly data?: unknown }) => void): void;
-  close(): void;
-}
+import { queryOf, type Known, type Shown } from "./page.ts";
 
 export interface LiveOptions {
   readonly ask: typeof ask;
-  /** Opens /api/gateway/events. */
-  readonly open: () => EventStream;
-  /** Milliseconds since 1970. */
+  /** What the page shows. */
+  readonly shown: () => Shown;
+  /** Milliseconds since 1970, by this browser's clock. */
   readonly now: () => number;
   /** Calls `run` after `ms` milliseconds; returns a function that cancels it. */
   readonly after: (ms: number, run: () => void) => () => void;
   /** The state or the connection has changed. */
   readonly changed: () => void;
   /** 401: the session has ended. No request is sent until `start`. */
-  readonly ended: () => void;
+  readonly ended: (error: ApiError) => void;
 }
 
 export interface ConnectionLoss {
@@ -32,25 +27,28 @@ export interface ConnectionLoss {
   readonly retryAt: number | null;
 }
 
-const NOTHING: Known = { config: null, status: null, uptimeS: null, health: null, stats: null, history: [], stepS: 5, connection: "connecting" };
+const NOTHING = { config: null, status: null, uptimeS: null, health: null, stats: null, history: [], stepS: 5, connection: "connecting" } as const;
+const TURN_MS = 1000;
 const MAX_RETRY_WAIT_MS = 15_000;
-/** Limit for a reply: a machine that went to sleep sends no reset. */
-const REPLY_TIMEOUT_MS = 12_000;
-/** Statistics arrive each second. A stream that is silent for this long is dead. */
-const MAX_SILENCE_MS = 10_000;
 
 export class LiveState {
   readonly #options: LiveOptions;
-  #known = NOTHING;
+  #known: Omit<Known, "now"> = NOTHING;
   #loss: ConnectionLoss | null = null;
-  #stream: EventStream | null = null;
+  #isPaused = true;
   #cancel = (): void => {};
-  /** Counts attempts to connect: replies to an earlier one are ignored. */
-  #attempt = 0;
+  /** Counts requests: replies to an earlier one are ignored. */
+  #turn = 0;
   #failures = 0;
-  /** Counts calls of `refresh`: a slow earlier reply must not overwrite a later one. */
-  #lastRefresh = 0;
-  /** When the gateway was started, by the local clock. */
+  /** Tags of the status and the health that are known; null: the next reply has everything. */
+  #tags: string | null = null;
+  /** What the statistics were asked for. */
+  #statsFor = "";
+  /** The digest of the configuration that was read. */
+  #digest = "";
+  /** The gateway's clock less this browser's. */
+  #offset = 0;
+  /** When the gateway was started, by its clock. */
   #startedAt = 0;
 
   constructor(options: LiveOptions) {
@@ -58,7 +56,9 @@ export class LiveState {
   }
 
   get known(): Known {
-    return this.#known;
+    const { stats } = this.#known;
+    const isOfPage = this.#statsFor === queryOf(this.#options.shown());
+    return { ...this.#known, stats: stats === null || isOfPage ? stats : { ...stats, services: null }, now: this.#options.now() + this.#offset };
   }
 
   /** Null while connected, and during the first attempt after a loss. */
@@ -66,126 +66,98 @@ export class LiveState {
     return this.#loss;
   }
 
-  /** Starts, or tries again at once. */
+  /** Asks now, and then each second. */
   start(): void {
-    void this.#connect();
+    this.#isPaused = false;
+    this.refresh().catch(() => {});
   }
 
-  /** Ends the stream and keeps the state, as for a hidden page; `start` continues. */
+  /** Asks nothing by itself until `start`, as for a hidden page. Everything may have changed by then. */
   pause(): void {
-    this.#endAttempt();
+    this.#isPaused = true;
+    this.#endTurn();
+    this.#tags = null;
   }
 
-  async #connect(): Promise<void> {
-    const own = this.#endAttempt();
-    if (this.#loss !== null) this.#setState({}, { why: this.#loss.why, retryAt: null });
-    this.#cancel = this.#options.after(REPLY_TIMEOUT_MS, () => this.#connectionLost(own, "The gateway's admin interface takes too long to answer."));
-    try {
-      const status = await this.#options.ask<Status>("GET", "/gateway/status");
-      if (own !== this.#attempt) return;
-      this.#setState({ status });
-      this.#listen(own);
-      await this.refresh();
-    } catch (error) {
-      if (own !== this.#attempt) return;
-      if (error instanceof ApiError && error.status === 401) this.#sessionEnded();
-      else this.#connectionLost(own, sentence(error));
-    }
-  }
-
-  #listen(own: number): void {
-    const opened = this.#options.open();
-    this.#stream = opened;
-    opened.addEventListener("status", ({ data }) => this.#onEvent(own, data, (status: Status) => ({ status })));
-    opened.addEventListener("health", ({ data }) => this.#onEvent(own, data, (health: Health) => ({ health })));
-    opened.addEventListener("stats", ({ data }) => this.#onEvent(own, data, (stats: Stats) => ({ stats, history: withPoint(this.#known.history, stats.point) })));
-    opened.addEventListener("error", () => this.#connectionLost(own, "The event stream was interrupted."));
-  }
-
-  #onEvent<T extends object>(own: number, data: unknown, change: (value: T) => Partial<Known>): void {
-    if (own !== this.#attempt) return;
-    const value = parsed<T>(data);
-    if (value === null) return;
-    this.#cancel();
-    this.#cancel = this.#options.after(MAX_SILENCE_MS, () => this.#connectionLost(own, "The gateway has sent nothing for 10 seconds."));
-    this.#failures = 0;
-    const before = this.#known.status;
-    this.#setState({ ...change(value), connection: "live" }, null);
-    // After a reload the configuration that was read is outdated.
-    if (before !== null && this.#known.status !== null && this.#known.status.digest !== before.digest) this.refresh().catch(() => {});
-  }
-
-  /** Requests everything again. Rejects with an `ApiError`. */
+  /** Asks now; rejects with the error of this request. */
   async refresh(): Promise<void> {
-    const own = ++this.#lastRefresh;
-    const startAttempt = this.#attempt;
+    const own = this.#endTurn();
+    if (this.#loss !== null) this.#setState({}, { why: this.#loss.why, retryAt: null });
     try {
-      const [config, status, health, stats] = await Promise.all([
-        this.#options.ask<ProxyConfig>("GET", "/gateway"),
-        this.#options.ask<Status>("GET", "/gateway/status"),
-        this.#options.ask<Health>("GET", "/gateway/health"),
-        this.#options.ask<StatsWithHistory>("GET", "/gateway/stats"),
-      ]);
-      if (own === this.#lastRefresh && startAttempt === this.#attempt) this.#setState({ config, status, health, stats, history: mergedHistory(stats, this.#known.history), stepS: stats.step_s });
+      await this.#load(own);
+      if (own === this.#turn) this.#startAfter(TURN_MS);
     } catch (error) {
-      if (startAttempt === this.#attempt && error instanceof ApiError && error.status === 401) this.#sessionEnded();
+      if (own === this.#turn) {
+        if (error instanceof ApiError && error.status === 401) this.#sessionEnded(error);
+        else this.#connectionLost(error instanceof Error ? error.message : String(error));
+      }
       throw error;
     }
   }
 
-  /** The first attempt after a loss begins at once; its reply shows whether the session has ended. */
-  #connectionLost(own: number, why: string): void {
-    if (own !== this.#attempt) return;
-    this.#endAttempt();
+  async #load(own: number): Promise<void> {
+    const { ask, now, shown } = this.#options;
+    const [query, tags] = [queryOf(shown()), this.#tags];
+    const reply = await ask<Now>("GET", `/gateway/now?${query}${tags === null ? "" : `&known=${tags}`}`);
+    if (own !== this.#turn) return;
+    const { status = this.#known.status, health = this.#known.health, stats } = reply;
+    const at = Date.parse(stats.at);
+    this.#offset = at - now();
+    if (reply.status !== undefined) this.#startedAt = at - reply.status.uptime_s * 1000;
+    this.#tags = reply.known;
+    this.#statsFor = query;
+    this.#failures = 0;
+    const earlier = this.#known.history;
+    const past = stats.history === undefined ? { history: withPoint(earlier, stats.point) } : { history: mergedHistory(stats, earlier), stepS: stats.step_s };
+    this.#setState({ status, health, stats, ...past, uptimeS: Math.floor((at - this.#startedAt) / 1000), connection: "live" }, null);
+    // After a reload the configuration that was read is outdated.
+    if (status === null || status.digest === this.#digest) return;
+    const config = await ask<ProxyConfig>("GET", "/gateway?secrets=masked");
+    if (own !== this.#turn) return;
+    this.#digest = status.digest;
+    this.#setState({ config });
+  }
+
+  /** The first attempt after a loss begins at once. */
+  #connectionLost(why: string): void {
     this.#failures += 1;
-    if (this.#failures === 1 && this.#known.connection === "live") {
+    this.#tags = null;
+    if (this.#failures === 1 && this.#known.connection === "live" && !this.#isPaused) {
       this.#setState({ connection: "lost" });
-      void this.#connect();
-      return;
+      return this.start();
     }
     const wait = Math.min(1000 * 2 ** Math.max(this.#failures - 2, 0), MAX_RETRY_WAIT_MS);
-    this.#cancel = this.#options.after(wait, () => void this.#connect());
+    this.#startAfter(wait);
     this.#setState({ connection: "lost" }, { why, retryAt: this.#options.now() + wait });
   }
 
-  #sessionEnded(): void {
+  #sessionEnded(error: ApiError): void {
     this.stop();
-    this.#options.ended();
+    this.#options.ended(error);
   }
 
-  #endAttempt(): number {
+  #startAfter(ms: number): void {
+    if (!this.#isPaused) this.#cancel = this.#options.after(ms, () => this.start());
+  }
+
+  #endTurn(): number {
     this.#cancel();
     this.#cancel = () => {};
-    this.#stream?.close();
-    this.#stream = null;
-    return ++this.#attempt;
+    return ++this.#turn;
   }
 
-  /** Ends the stream and forgets everything. */
+  /** As `pause`, and forgets everything. */
   stop(): void {
-    this.#endAttempt();
+    this.pause();
     this.#failures = 0;
     this.#known = NOTHING;
     this.#loss = null;
+    this.#digest = "";
   }
 
   #setState(change: Partial<Known>, newLoss: ConnectionLoss | null = this.#loss): void {
-    if (change.status) this.#startedAt = this.#options.now() - change.status.uptime_s * 1000;
     this.#known = { ...this.#known, ...change };
-    if (change.status ?? change.stats ?? change.health) this.#known = { ...this.#known, uptimeS: Math.floor((this.#options.now() - this.#startedAt) / 1000) };
     this.#loss = newLoss;
     this.#options.changed();
   }
-}
-
-function parsed<T>(data: unknown): T | null {
-  try {
-    return typeof data === "string" ? (JSON.parse(data) as T) : null;
-  } catch {
-    return null;
-  }
-}
-
-function sentence(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -80,7 +80,8 @@ export class LoginPage implements Page {
       await ask("GET", "/gateway/status");
     } catch (error) {
       this.#setState("idle");
-      if (error instanceof ApiError && error.status === 401) this.#explainMissingCookie();
+      if (error instanceof ApiError && error.status === 401 && error.problem.cookie === undefined) this.#explainMissingCookie();
+      else if (error instanceof ApiError && error.status === 401) this.#show("bad", error.message);
       else this.#explainRefusal(error);
       return;
     }

@@ -5,7 +5,7 @@ import { ApiError, ask } from "./api.ts";
 import { configPage } from "./config_page.ts";
 import { el, replace, setText, svg } from "./dom.ts";
 import { faultBanner } from "./fault_banner.ts";
-import { loginHash, parseHash } from "./url_hash.ts";
+import { hashFor, loginHash, parseHash } from "./url_hash.ts";
 import { LiveState } from "./live_state.ts";
 import { LoginPage } from "./login.ts";
 import { overviewPage } from "./overview.ts";
@@ -16,7 +16,7 @@ import { routesPage } from "./routes_page.ts";
 import { servicePage, servicesPage } from "./services_page.ts";
 import { testsPage } from "./tests_page.ts";
 import { nextTheme, restoreTheme, type Theme } from "./theme.ts";
-import { tryPage } from "./try_page.ts";
+import { forgetDrafts, tryPage } from "./try_page.ts";
 import { upstreamPage, upstreamsPage } from "./upstreams_page.ts";
 
 interface Section {
@@ -24,15 +24,16 @@ interface Section {
   /** The SVG path of an icon in a square of 18. */
   readonly icon: string;
   readonly open: OpenPage;
-  /** The page of one item, whose name follows in the hash. */
+  /** The page of one item, and how many names of it follow in the hash. */
   readonly openOne?: OpenPage;
+  readonly names?: number;
 }
 
 const SECTIONS: Readonly<Record<string, Section>> = {
   "": { label: "Overview", icon: "M2 12h3l2.5-7 3.5 10 2-5h3", open: overviewPage },
-  services: { label: "Services", icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01", open: servicesPage, openOne: servicePage },
-  routes: { label: "Routes", icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7", open: routesPage, openOne: routePage },
-  upstreams: { label: "Upstreams", icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01", open: upstreamsPage, openOne: upstreamPage },
+  services: { label: "Services", icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01", open: servicesPage, openOne: servicePage, names: 1 },
+  routes: { label: "Routes", icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7", open: routesPage, openOne: routePage, names: 2 },
+  upstreams: { label: "Upstreams", icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01", open: upstreamsPage, openOne: upstreamPage, names: 2 },
   plugins: { label: "Plugins", icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3", open: pluginsPage },
   try: { label: "Try it", icon: "M5 3.5v11l9-5.5z", open: tryPage },
   tests: { label: "Tests", icon: "M3 4.5 4.5 6 7 3M9.5 4.5H15M3 9.5 4.5 11 7 8M9.5 9.5H15M3 14.5 4.5 16 7 13M9.5 14.5H15", open: testsPage },
@@ -42,8 +43,6 @@ const SECTIONS: Readonly<Record<string, Section>> = {
 const CONNECTIONS = { connecting: "Connecting…", live: "Live", lost: "Connection lost" } as const;
 const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
 const MESSAGE_MS = 6000;
-/** A hidden page closes its stream: a browser has six connections to one origin, and there may be many tabs. */
-const PAUSE_AFTER_MS = 60_000;
 
 /** "unknown" until the admin interface has been asked. */
 let session: "unknown" | "in" | "out" = "unknown";
@@ -53,13 +52,18 @@ let notice: string | null = null;
 let page: Page | null = null;
 let theme = restoreTheme();
 let countdown = 0;
-let hideTimer = 0;
-let isPaused = false;
 let frameRequest = 0;
+/** Where the page was scrolled to, by the entry of the browser's history. */
+const positions = new Map<string, number>();
+let entry = "";
+/** Where the page is to be scrolled to once it is long enough; 0: it is there. */
+let scrollTarget = 0;
+/** Tells the other tabs of a login or a logout. */
+const tabs = sessionChannel();
 
 const live = new LiveState({
   ask,
-  open: () => new EventSource("/api/gateway/events"),
+  shown: () => page?.shown ?? "total",
   now: () => Date.now(),
   after(ms, run) {
     const timer = setTimeout(run, ms);
@@ -105,8 +109,29 @@ start();
 
 function start(): void {
   addEventListener("hashchange", show);
-  document.addEventListener("visibilitychange", onVisibilityChange);
-  live.start();
+  document.addEventListener("visibilitychange", follow);
+  tabs?.addEventListener("message", ({ data }) => (data === "in" ? onSignedIn() : onSignedOut("You have signed out in another tab.")));
+  history.scrollRestoration = "manual";
+  // For a reload of this page, whose entry keeps its key.
+  addEventListener("pagehide", () => sessionStorage.setItem(entry, String(scrollY)));
+  for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => (scrollTarget = 0), { passive: true });
+  new ResizeObserver(scrollBack).observe(main);
+  follow();
+}
+
+/** Null where the browser forbids it, as some do with cookies: the login page says so. */
+function sessionChannel(): BroadcastChannel | null {
+  try {
+    return new BroadcastChannel("edge-gateway session");
+  } catch {
+    return null;
+  }
+}
+
+/** Only a visible page asks, also one that was opened in the background. */
+function follow(): void {
+  if (document.hidden) live.pause();
+  else if (session !== "out") live.start();
 }
 
 /** Shows the frame that belongs to the new state. */
@@ -152,6 +177,8 @@ function show(): void {
   if (session === "out" && target.page !== "login") return redirect(loginHash(location.hash));
   if (session === "in" && target.page === "login") return redirect(target.returnTo);
   if (session === "unknown") return;
+  // The page that is left is still there.
+  positions.set(entry, scrollY);
   page?.close?.();
   openMenu(false);
   if (session === "out") showLogin();
@@ -166,9 +193,11 @@ function redirect(hash: string): void {
 
 function showPage(name: string, segments: readonly string[]): void {
   const section = Object.hasOwn(SECTIONS, name) ? SECTIONS[name]! : null;
-  const open = section === null || (segments.length > 0 && section.openOne === undefined) ? notFoundPage : segments.length > 0 ? section.openOne! : section.open;
+  // Routes and upstreams are named with their service: "#/routes/shop" is about the service.
+  if (section?.names === 2 && segments.length === 1) return redirect(hashFor("services", segments[0]!));
+  const open = segments.length === 0 ? section?.open : segments.length === section?.names ? section.openOne : undefined;
   const first = page === null;
-  page = open(frame, segments);
+  page = (open ?? notFoundPage)(frame, segments);
   for (const [each, link] of links) {
     if (each === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -177,20 +206,39 @@ function showPage(name: string, segments: readonly string[]): void {
   const heading = el("h1", { tabindex: "-1" }, page.title);
   replace(main, el("div", { class: "main__head" }, heading), page.node);
   if (!shell.isConnected) replace(document.body, skip, shell, toasts);
-  scrollTo(0, 0);
+  enterHistory();
   // Moves the focus to the new page for screen readers; the first page the browser announces itself.
   if (!first) heading.focus({ preventScroll: true });
   draw();
+  scrollBack();
+  // What the page shows may be other figures than those that are known.
+  if (!first) follow();
+}
+
+/** Gives the history's entry a key, by which its scroll position is found again. */
+function enterHistory(): void {
+  const state = history.state as { readonly key?: string } | null;
+  entry = state?.key ?? String(Math.random());
+  if (state?.key === undefined) history.replaceState({ ...state, key: entry }, "");
+  scrollTarget = positions.get(entry) ?? Number(sessionStorage.getItem(entry) ?? 0);
+  scrollTo(0, 0);
+}
+
+/** Parts of a page arrive later than the page. */
+function scrollBack(): void {
+  if (scrollTarget === 0) return;
+  scrollTo(0, scrollTarget);
+  if (Math.abs(scrollY - scrollTarget) < 2) scrollTarget = 0;
 }
 
 function showLogin(): void {
+  // What the login page is scrolled to does not concern the page that it leads back to.
+  entry = "login";
   page = new LoginPage({
     notice,
     loggedIn() {
-      notice = null;
-      page = null;
-      // The new state then leads on to the requested page.
-      live.start();
+      tabs?.postMessage("in");
+      onSignedIn();
     },
   });
   document.title = "Sign in · edge-gateway";
@@ -209,12 +257,34 @@ function showLogin(): void {
   page.update(live.known);
 }
 
-/** 401: without any state there was no session; otherwise it has ended. */
-function onSessionEnded(): void {
-  if (hadSession) notice = "Your session has ended. Sign in to continue.";
+/** The new state then leads on to the requested page. */
+function onSignedIn(): void {
+  if (session !== "out") return;
+  notice = page = null;
+  session = "unknown";
+  follow();
+}
+
+function onSignedOut(text: string): void {
+  if (session === "out") return;
+  live.stop();
+  forgetDrafts();
+  notice = text;
+  showSignedOut();
+}
+
+function showSignedOut(): void {
   session = "out";
   hadSession = false;
   show();
+}
+
+/** 401: without any state there was no session; otherwise it has ended. */
+function onSessionEnded({ problem, message }: ApiError): void {
+  // The cookie of another application has taken the place of ours: the reply says what to do.
+  if (typeof problem.cookie === "string") notice = message;
+  else if (hadSession) notice = "Your session has ended. Sign in to continue.";
+  showSignedOut();
 }
 
 async function signOut(): Promise<void> {
@@ -224,12 +294,9 @@ async function signOut(): Promise<void> {
     // Without a reply the session may still be open, and must not be shown as ended.
     if (!(error instanceof ApiError && error.status === 401)) return showMessage(`You are still signed in. ${sentence(error)}`, "bad");
   }
-  live.stop();
-  session = "out";
-  hadSession = false;
-  notice = "You have signed out.";
-  if (location.hash === "#/login") show();
-  else goTo("#/login");
+  tabs?.postMessage("out");
+  history.pushState(null, "", "#/login");
+  onSignedOut("You have signed out.");
 }
 
 function goTo(hash: string): void {
@@ -241,7 +308,7 @@ function showError(error: unknown): void {
   if (error instanceof ApiError && error.status === 401) {
     if (session === "in") {
       live.stop();
-      onSessionEnded();
+      onSessionEnded(error);
     }
     return;
   }
@@ -252,20 +319,6 @@ function showMessage(text: string, kind: "info" | "good" | "bad" = "info"): void
   const message = el("div", { class: kind === "info" ? "notice" : `notice notice--${kind}` }, text);
   toasts.append(message);
   setTimeout(() => message.remove(), MESSAGE_MS + text.length * 40);
-}
-
-function onVisibilityChange(): void {
-  clearTimeout(hideTimer);
-  if (session !== "in") return;
-  if (document.hidden) {
-    hideTimer = setTimeout(() => {
-      isPaused = true;
-      live.pause();
-    }, PAUSE_AFTER_MS);
-  } else if (isPaused) {
-    isPaused = false;
-    live.start();
-  }
 }
 
 function openMenu(open: boolean): void {
@@ -300,7 +353,7 @@ function iconOf(path: string): SVGSVGElement {
 }
 
 function logo(): HTMLImageElement {
-  return el("img", { class: "brand__mark", src: "icon.svg", alt: "", width: 28, height: 28 });
+  return el("img", { class: "brand__mark", src: new URL("icon.svg", import.meta.url).href, alt: "", width: 28, height: 28 });
 }
 
 function sentence(error: unknown): string {

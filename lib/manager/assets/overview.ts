@@ -6,6 +6,7 @@ import { Chart } from "./chart.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, listed, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
+import { clientErrorShare, refusalsText, statusesText } from "./inventory.ts";
 import { errorSamples, requestSamples, timeSamples } from "./history.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { countsText, createAges, pair, testsPair, type Ages } from "./components.ts";
@@ -24,7 +25,7 @@ export const overviewPage: OpenPage = () => {
   const warnings = warningList();
   const tiles = tileRow();
   const requests = new Chart({ title: "Requests", series: ["all", "limited"], leading: { series: 0, name: "" }, least: 1, format: perSecond, empty: "No requests yet" });
-  const errors = new Chart({ title: "Error share", series: ["errors"], leading: { series: 0, name: "" }, least: 0.01, format: percent, empty: "No requests yet" });
+  const errors = new Chart({ title: "Error share", series: ["5xx", "4xx"], leading: { series: 0, name: "5xx" }, least: 0.01, format: percent, empty: "No requests yet" });
   const times = new Chart({ title: "Response time", series: ["p50", "p95", "p99"], leading: { series: 1, name: "p95" }, least: 5, format: milliseconds, empty: "No requests yet" });
   const charts = [requests, errors, times];
   const health = healthCard();
@@ -44,7 +45,7 @@ export const overviewPage: OpenPage = () => {
 
   function update(known: Known): void {
     const { status, stats, history, stepS } = known;
-    const now = Date.now();
+    const { now } = known;
     const old = stats === null || known.connection === "live" ? 0 : now - Date.parse(stats.at);
     age.hidden = old < FRESH_MS;
     if (stats !== null) setText(age, `These statistics are from ${ago(stats.at, now)}. They update again once the connection is back.`);
@@ -66,7 +67,7 @@ interface Part<T extends readonly unknown[]> {
 }
 
 function tileRow(): Part<[Known]> {
-  const tiles = ["Requests", "Error share", "p95 response", "In flight", "Limits hit", "Up for"].map((label) => {
+  const tiles = ["Requests", "Error share", "4xx", "No route", "p95 response", "In flight", "Limits hit", "Up for"].map((label) => {
     const value = el("dd", { class: "stat__value" }, "–");
     const note = el("dd", { class: "stat__note" });
     return { node: el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value, note), value, note };
@@ -75,10 +76,13 @@ function tileRow(): Part<[Known]> {
     node: el("dl", { class: "stats live", "aria-label": "Current statistics" }, ...tiles.map((tile) => tile.node)),
     update({ stats, status, uptimeS }) {
       const total = stats?.total ?? null;
+      const unrouted = stats?.unrouted ?? null;
       const window = stats === null ? "" : `over the last ${stats.window_s} s`;
       const texts: readonly (readonly [string, string])[] = [
         [total === null ? "–" : perSecond(total.requests_per_s), window],
         [total === null || total.requests_per_s === 0 ? "–" : percent(total.errors_per_s / total.requests_per_s), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
+        [percent((total === null ? null : clientErrorShare(total)) ?? Number.NaN), total === null ? "" : refusalsText(total) || "no 401, 403 or 404"],
+        [unrouted === null ? "–" : perSecond(unrouted.requests_per_s), unrouted === null ? "" : statusesText(unrouted) || "no request without one"],
         [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
         [total === null ? "–" : number(total.in_flight), "requests now"],
         [total === null ? "–" : perSecond(total.limited_per_s), "requests refused"],

@@ -7,7 +7,7 @@ import type { Health, Point, ProxyConfig, Stats, Status } from "./api.ts";
 export interface Known {
   readonly config: ProxyConfig | null;
   readonly status: Status | null;
-  /** Uptime of the gateway in seconds when it last sent something: `status` is sent only when something else in it has changed. */
+  /** Uptime of the gateway in seconds: `status` is sent only when something else in it has changed. */
   readonly uptimeS: number | null;
   readonly health: Health | null;
   readonly stats: Stats | null;
@@ -15,14 +15,25 @@ export interface Known {
   readonly history: readonly Point[];
   /** Length of a step in seconds. */
   readonly stepS: number;
-  /** State of the stream of events. */
   readonly connection: "connecting" | "live" | "lost";
+  /** The gateway's time, in ms since 1970: the browser's clock may be another. */
+  readonly now: number;
+}
+
+/** The services whose figures a page shows: none, all as a whole, all with routes and upstreams, or one with these. */
+export type Shown = "total" | "services" | "busy" | { readonly service: string };
+
+/** As the query of GET /gateway/now. */
+export function queryOf(shown: Shown): string {
+  return new URLSearchParams(typeof shown === "string" ? { figures: shown } : shown).toString();
 }
 
 export interface Page {
   /** Title of the document, and the page's only h1. */
   readonly title: string;
   readonly node: HTMLElement;
+  /** Default: "total". */
+  readonly shown?: Shown;
   /** Called once when the page is in the document, and whenever the state changes. */
   update(known: Known): void;
   /** Called when the page is left: ends its timers and listeners. */

@@ -16,7 +16,7 @@ import { verdictOf } from "./verdicts.ts";
 export interface Plan {
   /** `notes`: conditions on the request. */
   readonly listener: { readonly title: string; readonly text: string; readonly notes: readonly string[]; details(): HTMLElement };
-  /** In the order in which they run; global plugins first, plugins of the route last. */
+  /** In the order in which they run, as the gateway gives it. */
   readonly plugins: readonly PlannedPlugin[];
   /** `notes`: what is decided before it. */
   readonly strategy: { readonly name: string; readonly text: string; readonly notes: readonly string[]; details(): HTMLElement };
@@ -48,7 +48,6 @@ const MAX_DRAWN = 12;
 const MAX_DETAILED = 5;
 /** Further notes of a stage are only counted; its details have all of them. */
 const MAX_NOTES = 6;
-const LEVELS: readonly Level[] = ["global", "service", "route"];
 
 interface Stage {
   readonly button: HTMLButtonElement;
@@ -174,9 +173,7 @@ export class Pipeline {
   #steps(rows: number): readonly HTMLElement[] {
     const { plugins, upstreams } = this.#plan;
     const steps = [el("li", { class: "pipe__step" }, this.#listener.button)];
-    for (const level of LEVELS) {
-      const ofLevel = this.#plugins.filter((_, i) => plugins[i]!.level === level);
-      if (ofLevel.length === 0) continue;
+    for (const { level, stages: ofLevel } of this.#groups()) {
       const list = el("ol", { class: "pipe__plugins" }, ...ofLevel.map(({ button }, i) => el("li", {}, i > 0 && arrow("down"), button)));
       const group = el("div", { class: "pipe__group" }, el("p", { class: "pipe__level" }, `${level} plugins`), list);
       steps.push(el("li", { class: "pipe__step pipe__step--level" }, arrow("on"), group));
@@ -195,6 +192,17 @@ export class Pipeline {
     steps.push(el("li", { class: "pipe__step" }, arrow("on"), this.#strategy.button));
     steps.push(el("li", { class: "pipe__step pipe__step--fan" }, fan, arrow("on"), list));
     return steps;
+  }
+
+  /** Plugins of one level that run one after the other. A cache of an outer level may run behind guards of an inner one. */
+  #groups(): readonly { readonly level: Level; readonly stages: readonly Stage[] }[] {
+    const groups: { level: Level; stages: Stage[] }[] = [];
+    for (const [i, stage] of this.#plugins.entries()) {
+      const { level } = this.#plan.plugins[i]!;
+      if (groups.at(-1)?.level === level) groups.at(-1)!.stages.push(stage);
+      else groups.push({ level, stages: [stage] });
+    }
+    return groups;
   }
 
   #show(next: Stage | null): void {

@@ -4,7 +4,7 @@
 import type { Conditions, PluginConfig } from "./api.ts";
 import { whereText } from "./conditions.ts";
 import { milliseconds } from "./format.ts";
-import { isSecret, MASK, summaryOf } from "./secrets.ts";
+import { summaryOf } from "./setting_lines.ts";
 
 type Configured = Pick<PluginConfig, "name" | "config">;
 
@@ -17,7 +17,7 @@ export function injectsFaults({ name, config }: Configured): boolean {
 export function pluginText(plugin: Configured, most?: number): string {
   const { name, config } = plugin;
   if (name === "fault") return faultText(config);
-  if (name === "mirror" && typeof config.url === "string") return `copies ${percentOf(config)} to ${isSecret("url", config.url) ? MASK : config.url}`;
+  if (name === "mirror" && typeof config.url === "string") return `copies ${percentOf(config)} to ${config.url}`;
   return summaryOf(config, most);
 }
 

@@ -30,8 +30,8 @@ export const pluginsPage: OpenPage = () => {
     empty: el("p", {}, "No plugins: requests are forwarded unchanged."),
     columns: [
       { key: "kind", title: "Kind", width: 165, sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "kind") },
-      { key: "id", title: "Id", sortBy: ({ plugin }) => plugin.id ?? null, make: ({ plugin }) => textPart(() => plugin.id ?? "–") },
-      { key: "level", title: "Level", width: 75, sortBy: ({ level }) => LEVEL_ORDER[level], make: ({ level }) => textPart(() => level) },
+      { key: "id", title: "Id", drop: 2, sortBy: ({ plugin }) => plugin.id ?? null, make: ({ plugin }) => textPart(() => plugin.id ?? "–") },
+      { key: "level", title: "Level", width: 75, drop: 1, sortBy: ({ level }) => LEVEL_ORDER[level], make: ({ level }) => textPart(() => level) },
       {
         key: "service",
         title: "Service",
@@ -52,10 +52,10 @@ export const pluginsPage: OpenPage = () => {
         make: ({ plugin }) => fixedPart(el("span", { class: `badge badge--${!plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good"}` }, plugin.enabled ? "On" : "Off")),
       },
       { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => pluginText(plugin), make: settingsPart },
-      { key: "faults", title: "Failures", width: 76, kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
+      { key: "faults", title: "Failures", width: 76, drop: 3, kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
     ],
   });
-  const note = el("p", { class: "muted" }, "Global plugins run first, then plugins of the service, then plugins of the route; within a level in the order of the configuration.");
+  const note = el("p", { class: "muted" }, "As configured. The page of a route shows its plugins in the order in which they run.");
   return listPage({
     title: "Plugins",
     table,

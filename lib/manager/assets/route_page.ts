@@ -1,25 +1,26 @@
 /**
  * The page of one route: its live statistics, and the path of a request through it.
  */
-import type { ProxyConfig, RouteConfig, ServiceConfig, ServiceHealth, UpstreamHealth } from "./api.ts";
+import { ask, type ProxyConfig, type RouteConfig, type RoutePlugins, type ServiceConfig, type ServiceHealth, type UpstreamHealth } from "./api.ts";
 import { upstreamLabel } from "./state_labels.ts";
 import { detailPage, type Detail } from "./configured_pages.ts";
-import { el } from "./dom.ts";
+import { el, setText } from "./dom.ts";
 import { ago, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { balancingFacts } from "./balancing_view.ts";
 import { balancingNotes, sharesOf, strategyText } from "./balancing.ts";
 import { conditionTexts, exampleFor } from "./conditions.ts";
-import { addressOf, chainOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, type PluginPlace } from "./inventory.ts";
-import type { OpenPage } from "./page.ts";
-import { breadcrumbs, factList, figureStrip, link, section, settingsList } from "./components.ts";
+import { addressOf, disabledOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
+import type { Frame, Known, OpenPage } from "./page.ts";
+import { breadcrumbs, factList, figureStrip, link, loading, section, settingsList, slot } from "./components.ts";
 import { Pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
 import { warningList } from "./warnings.ts";
 
-export const routePage: OpenPage = (_frame, [serviceName = "", name = ""]) =>
+export const routePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
   detailPage({
     title: `Route ${name}`,
+    service: serviceName,
     missing: { what: `route “${name}” in a service “${serviceName}”`, href: "#/routes", back: "All routes" },
     find({ services }) {
       const service = services.find((each) => each.name === serviceName);
@@ -27,27 +28,20 @@ export const routePage: OpenPage = (_frame, [serviceName = "", name = ""]) =>
       return service === undefined || route === undefined ? null : { service, route };
     },
     shown: ({ service, route }, { plugins }) => [plugins, { ...service, routes: [route] }],
-    create: ({ service, route }, config) => routeDetail(config, service, route),
+    create: ({ service, route }, config) => routeDetail(frame, config, service, route),
   });
 
-function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): Detail {
+function routeDetail(frame: Frame, config: ProxyConfig, service: ServiceConfig, route: RouteConfig): Detail {
+  let known: Known | null = null;
   let health: ServiceHealth | null = null;
-  const strip = figureStrip({ limited: true });
+  let running: readonly PluginPlace[] = [];
+  let drawing: Pipeline | null = null;
+  let isClosed = false;
+  const drawn = slot("card");
+  const legend = el("p", { class: "muted" });
+  const strip = figureStrip({ ofRequests: true });
   const warnings = warningList();
-  const chain = chainOf(config, service, route);
-  const running = chain.filter(({ plugin }) => plugin.enabled);
-  const off = chain.filter(({ plugin }) => !plugin.enabled);
-  const drawing = new Pipeline({
-    listener: { title: methodsOf(route), text: patternOf(service, route), notes: conditionTexts(route.match), details: () => matchFacts(service, route) },
-    plugins: running.map(({ level, plugin }) => ({ level, name: plugin.name, id: plugin.id ?? null, config: plugin.config })),
-    strategy: { name: service.load_balancing_strategy, text: strategyText(service), notes: balancingNotes(service), details: () => strategyDetails(service) },
-    upstreams: service.upstreams.map((upstream) => ({
-      id: upstream.id,
-      address: addressOf(upstream),
-      group: upstream.group ?? null,
-      details: () => upstreamFacts(health?.upstreams.find(({ id }) => id === upstream.id) ?? null, service.name, upstream),
-    })),
-  });
+  const off = disabledOf(config, service, route);
   const path = [["#/routes", "Routes"], [hashFor("services", service.name), service.name]] as const;
   const tryLink = el("a", { class: "button", href: `#/try?${exampleRequest(service, route)}` }, "Try it");
   const node = el(
@@ -56,28 +50,66 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     el("div", { class: "toolbar toolbar--apart" }, breadcrumbs(path, route.name), tryLink),
     warnings.node,
     strip.node,
-    section("Path of a request", el("div", { class: "card" }, drawing.node), el("p", { class: "muted" }, legendOf(running))),
+    section("Path of a request", drawn.node, legend),
     off.length > 0 && section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(disabledPlugin)))),
   );
+  drawn.put(loading("the plugins"));
+  void load();
   return {
     node,
-    update(known) {
-      const figures = figuresByName(known.stats);
-      const own = figures.route(service.name, route.name);
-      health = healthOf(known.health, service.name);
-      const states = new Map(health?.upstreams.map((each) => [each.id, each]));
-      const shares = sharesOf(service, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
-      strip.update(own);
-      warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name && warning.route === route.name));
-      drawing.update({
-        route: own,
-        circuit: health?.circuit_breaker?.state ?? null,
-        faults: (i) => faultsOf(known.status, running[i]!),
-        upstream: (id) => ({ health: states.get(id) ?? null, figures: figures.upstream(service.name, id), share: shares.get(id) ?? null }),
-      });
+    update,
+    close() {
+      isClosed = true;
+      drawing?.close();
     },
-    close: () => drawing.close(),
   };
+
+  /** Only the gateway knows in which order plugins run. */
+  async function load(): Promise<void> {
+    try {
+      const { plugins } = await ask<RoutePlugins>("GET", `/gateway/plugins?${new URLSearchParams({ service: service.name, route: route.name })}`);
+      if (!isClosed) draw(plugins);
+    } catch (error) {
+      if (isClosed) return;
+      frame.showError(error);
+      drawn.put(el("p", {}, "The plugins could not be read. ", el("button", { type: "button", class: "button button--small", onclick: () => void load() }, "Try again")));
+    }
+  }
+
+  function draw(plugins: RoutePlugins["plugins"]): void {
+    running = plugins.map((plugin) => placeOf(plugin, service.name, route.name));
+    drawing = new Pipeline({
+      listener: { title: methodsOf(route), text: patternOf(service, route), notes: conditionTexts(route.match), details: () => matchFacts(service, route) },
+      plugins,
+      strategy: { name: service.load_balancing_strategy, text: strategyText(service), notes: balancingNotes(service), details: () => strategyDetails(service) },
+      upstreams: service.upstreams.map((upstream) => ({
+        id: upstream.id,
+        address: addressOf(upstream),
+        group: upstream.group ?? null,
+        details: () => upstreamFacts(health?.upstreams.find(({ id }) => id === upstream.id) ?? null, service.name, upstream, known?.now ?? 0),
+      })),
+    });
+    drawn.put(drawing.node);
+    setText(legend, legendOf(running));
+    if (known !== null) update(known);
+  }
+
+  function update(next: Known): void {
+    known = next;
+    const figures = figuresByName(known.stats);
+    const own = figures.route(service.name, route.name);
+    health = healthOf(known.health, service.name);
+    const states = new Map(health?.upstreams.map((each) => [each.id, each]));
+    const shares = sharesOf(service, health?.upstreams ?? null, (id) => figures.upstream(service.name, id)?.requests_per_s ?? 0);
+    strip.update(own);
+    warnings.update((known.status?.warnings ?? []).filter((warning) => warning.service === service.name && warning.route === route.name));
+    drawing?.update({
+      route: own,
+      circuit: health?.circuit_breaker?.state ?? null,
+      faults: (i) => faultsOf(next.status, running[i]!),
+      upstream: (id) => ({ health: states.get(id) ?? null, figures: figures.upstream(service.name, id), share: shares.get(id) ?? null }),
+    });
+  }
 }
 
 /** For the "Try it" page: what the route asks for, as far as it can be known. */
@@ -135,13 +167,13 @@ function strategyDetails(service: ServiceConfig): HTMLElement {
   );
 }
 
-/** The state when the details are opened; the stage itself is kept up to date. */
+/** The state when the details are opened, at `at` by the gateway's clock; the stage itself is kept up to date. */
 export function upstreamFacts(
   state: UpstreamHealth | null,
   service: string,
   upstream: { readonly id: string; readonly host: string; readonly port: number; readonly weight: number; readonly group?: string | null },
+  at: number,
 ): HTMLElement {
-  const at = Date.now();
   return factList([
     ["Address", el("span", { class: "mono" }, addressOf(upstream))],
     ["Weight", String(upstream.weight)],

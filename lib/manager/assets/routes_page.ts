@@ -10,7 +10,7 @@ import { conditionTexts } from "./conditions.ts";
 import { figuresByName, methodsOf, patternOf, warningCounts, type FiguresByName } from "./inventory.ts";
 import type { OpenPage } from "./page.ts";
 import { link } from "./components.ts";
-import { DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
+import { clientErrorColumn, DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
 import { withWarnings } from "./warnings.ts";
 
 export interface RouteRow {
@@ -31,6 +31,7 @@ export const routesPage: OpenPage = () => {
     title: "Routes",
     table,
     rowsOf: ({ services }) => routeRows(services),
+    shown: "busy",
     update({ stats, status }) {
       figures = figuresByName(stats);
       warnings = warningCounts(status);
@@ -83,15 +84,17 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
         title: "Methods",
         width: 92,
         className: "wide",
+        drop: 3,
         sortBy: (row) => methodsOf(row.route),
         make: (row) => textPart(() => methodsOf(row.route)),
       },
       { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: patternPart },
-      ...figureColumns(figuresOf),
+      ...figureColumns(figuresOf, clientErrorColumn(figuresOf)),
       {
         key: "limited",
         title: "Limited/s",
         width: 86,
+        drop: 1,
         kind: "number",
         sortBy: (row) => figuresOf(row)?.limited_per_s ?? null,
         make: (row) => textPart(() => number(figuresOf(row)?.limited_per_s ?? Number.NaN)),

@@ -4,7 +4,7 @@
 import type { PluginConfig, ServiceConfig } from "./api.ts";
 import { circuitLabel, upstreamLabel, usableLabel, type Label } from "./state_labels.ts";
 import { detailPage, listPage, type Detail } from "./configured_pages.ts";
-import { el, setText } from "./dom.ts";
+import { el } from "./dom.ts";
 import { listed } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { figuresByName, healthOf, warningCounts, type FiguresByName } from "./inventory.ts";
@@ -15,7 +15,7 @@ import { balancingFacts, groupTable } from "./balancing_view.ts";
 import { groupsOf, hashedText } from "./balancing.ts";
 import { pluginText } from "./plugin_texts.ts";
 import { routeRows, routeTable } from "./routes_page.ts";
-import { DataTable, figureColumns, fixedPart, type Part } from "./tables.ts";
+import { clientErrorColumn, DataTable, figureColumns, fixedPart, type Part } from "./tables.ts";
 import { upstreamRows, UpstreamsNow, upstreamTable } from "./upstreams_page.ts";
 import { warningList, withWarnings } from "./warnings.ts";
 
@@ -34,7 +34,7 @@ export const servicesPage: OpenPage = () => {
     columns: [
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: (row) => serviceName(row, () => warnings.service(row.name)) },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
-      { key: "strategy", title: "Strategy", width: 150, className: "wide", sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
+      { key: "strategy", title: "Strategy", width: 150, className: "wide", drop: 2, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
       {
         key: "upstreams",
         title: "Upstreams",
@@ -44,15 +44,14 @@ export const servicesPage: OpenPage = () => {
         sortBy: (row) => worstOf(health, row),
         make: (row) => upstreamsPart(row, () => health),
       },
-      ...figureColumns<ServiceConfig>(({ name }) => figures.service(name)),
+      ...figureColumns<ServiceConfig>(({ name }) => figures.service(name), clientErrorColumn(({ name }) => figures.service(name))),
     ],
   });
-  const note = el("p", { class: "muted" }, "p50, p95 and p99 come from the slowest route of a service.");
   return listPage({
     title: "Services",
     table,
     rowsOf: ({ services }) => services,
-    below: note,
+    shown: "services",
     update(known) {
       health = known.health;
       figures = figuresByName(known.stats);
@@ -123,6 +122,7 @@ const GROUPS: readonly (readonly [string, string])[] = [
 export const servicePage: OpenPage = (_frame, [name = ""]) =>
   detailPage({
     title: `Service ${name}`,
+    service: name,
     missing: { what: `service “${name}”`, href: "#/services", back: "All services" },
     find: ({ services }) => services.find((service) => service.name === name) ?? null,
     shown: (service, { plugins }) => [service, plugins],
@@ -132,7 +132,7 @@ export const servicePage: OpenPage = (_frame, [name = ""]) =>
 function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[]): Detail {
   const now = new UpstreamsNow();
   let figures: FiguresByName = figuresByName(null);
-  const strip = figureStrip({ limited: true });
+  const strip = figureStrip({ ofRequests: true });
   const badge = stateBadge();
   const circuit = stateBadge();
   const warnings = warningList();
@@ -152,7 +152,6 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     el("p", { class: "badges" }, badge.node, circuit.node),
     warnings.node,
     strip.node,
-    el("p", { class: "muted" }, "Times come from the slowest route."),
     section("Routes", el("div", { class: "card" }, routes.node)),
     rows.groups.length > 0 && section("Groups", el("div", { class: "card" }, groups.node), el("p", { class: "muted" }, GROUPS_NOTE)),
     section("Upstreams", el("div", { class: "card" }, upstreams.node)),
@@ -215,20 +214,17 @@ function settingsCard(title: string, content: HTMLElement): HTMLElement {
   return el("div", { class: "card" }, el("h3", { class: "card__title" }, title), content);
 }
 
-/** The service's own plugins, and how many run before and after them. */
+/** The service's own plugins, and how many others its routes have. */
 function pluginLists({ plugins, routes }: ServiceConfig, globals: readonly PluginConfig[]): HTMLElement {
   const ofRoutes = routes.reduce((sum, route) => sum + route.plugins.length, 0);
-  const around = [
-    globals.length === 0 ? "" : `${globals.length} global ${globals.length === 1 ? "plugin runs" : "plugins run"} before these.`,
-    ofRoutes === 0 ? "" : `${ofRoutes} ${ofRoutes === 1 ? "plugin of a route runs" : "plugins of routes run"} after them.`,
-  ].join(" ");
-  const text = el("p", { class: "muted" });
-  setText(text, `${plugins.length === 0 ? "The service has no plugins. " : ""}${around}`);
+  const others = [globals.length === 0 ? "" : countText(globals.length, globals.length, ["global plugin", "global plugins"]), ofRoutes === 0 ? "" : countText(ofRoutes, ofRoutes, ["plugin of a route", "plugins of routes"])];
+  const more = others.filter((text) => text !== "").join(" and ");
+  const text = [plugins.length === 0 ? "The service has no plugins. " : "", more === "" ? "" : `Requests also pass ${more}: the page of a route shows the order in which they run.`].join("");
   return el(
     "div",
     { class: "card stack" },
     plugins.length > 0 && el("ol", { class: "plugin-list" }, ...plugins.map((plugin) => el("li", {}, pluginDetails(plugin)))),
-    text.textContent !== "" && text,
+    text !== "" && el("p", { class: "muted" }, text),
   );
 }
 

@@ -1,10 +1,10 @@
 /**
  * A table with search and sorting, fast with thousands of rows: a row is created once, later only changed texts are written.
  */
-import type { TryFigures } from "./api.ts";
+import type { Figures, TryFigures } from "./api.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent } from "./format.ts";
-import { errorShare } from "./inventory.ts";
+import { clientErrorShare, errorShare, refusalsText } from "./inventory.ts";
 import { sorted, countText, matches, viewIn, withView, type SortValue, type View } from "./table_rows.ts";
 
 /** The content of a cell: `refresh` is called when the state has changed. */
@@ -23,6 +23,8 @@ export interface Column<Row> {
   readonly width?: number;
   /** Class of its cells. */
   readonly className?: string;
+  /** Left out where the table does not fit: 1 first, 3 last. Default: never. */
+  readonly drop?: 1 | 2 | 3;
   sortBy(row: Row): SortValue;
   make(row: Row): Part;
 }
@@ -55,6 +57,8 @@ const RESORT_MS = 5000;
 const NEAR_MARGIN = "600px";
 const MIN_WIDTH = 112;
 const NUMBER_WIDTH = 66;
+/** Below it, and where not even the columns that stay fit, each row is a card with all of them. */
+const LEAST_WIDTH = 560;
 
 interface MadeRow {
   readonly tr: HTMLTableRowElement;
@@ -81,6 +85,7 @@ export class DataTable<Row> {
   readonly #made = new Map<string, MadeRow>();
   readonly #rows = new WeakMap<Element, MadeRow>();
   readonly #near = new Set<Element>();
+  readonly #resized = new ResizeObserver(([change]) => this.#fit(change!.contentRect.width));
   readonly #watch = new IntersectionObserver((changes) => this.#onIntersection(changes), { rootMargin: NEAR_MARGIN });
 
   constructor(options: TableOptions<Row>) {
@@ -89,6 +94,7 @@ export class DataTable<Row> {
     this.#el = tableElements(options);
     const { node, input, headers, more, clear } = this.#el;
     this.node = node;
+    this.#resized.observe(node);
     input.value = this.#view.query;
     input.addEventListener("input", () => this.#search(input.value));
     input.addEventListener("change", () => this.#saveView());
@@ -118,6 +124,17 @@ export class DataTable<Row> {
     // The current history entry belongs to the next page already.
     clearTimeout(this.#saveTimer);
     this.#watch.disconnect();
+    this.#resized.disconnect();
+  }
+
+  /** Leaves out as few columns as possible. */
+  #fit(width: number): void {
+    const { columns } = this.#options;
+    const { table } = this.#el;
+    const widths = [0, 1, 2, 3].map((level) => columns.filter(({ drop = 4 }) => drop > level).reduce((sum, column) => sum + (widthOf(column) ?? MIN_WIDTH), 0));
+    const level = width < LEAST_WIDTH ? -1 : widths.findIndex((least) => least <= width);
+    table.className = level < 0 ? "table table--cards" : `table table--less-${level}`;
+    table.style.setProperty("--table-width", `${widths[level] ?? 0}px`);
   }
 
   #search(query: string): void {
@@ -191,9 +208,9 @@ export class DataTable<Row> {
     }
     const parts = this.#options.columns.map((column) => column.make(row));
     const cells = parts.map(({ node: content }, i) => {
-      const { kind, title, className } = this.#options.columns[i]!;
+      const { kind, title, className = "", drop = 0 } = this.#options.columns[i]!;
       if (i === 0) return el("th", { scope: "row", role: "rowheader" }, content);
-      return el("td", { role: "cell", class: kind === "number" ? "num" : className, "data-label": title }, content);
+      return el("td", { role: "cell", class: `${kind === "number" ? "num" : className} drop-${drop}`, "data-label": title }, content);
     });
     const fresh = { tr: el("tr", { role: "row" }, ...cells), parts };
     refresh(fresh);
@@ -246,7 +263,7 @@ function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent
   const count = el("p", { class: "muted data__count", role: "status" });
   const headers = columns.map((column) => {
     const button = el("button", { type: "button", class: "sort" }, column.title);
-    return { column, button, th: el("th", { scope: "col", role: "columnheader", class: column.kind === "number" ? "num" : null }, button) };
+    return { column, button, th: el("th", { scope: "col", role: "columnheader", class: `${column.kind === "number" ? "num " : ""}drop-${column.drop ?? 0}` }, button) };
   });
   // On narrow screens a row is a card, and browsers drop the table role of other layouts: so the roles are explicit.
   const body = el("tbody", { role: "rowgroup" });
@@ -254,7 +271,6 @@ function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent
   const table = el("table", { class: "table", role: "table", "aria-label": caption }, head, body);
   // Fixed widths: otherwise the browser measures every cell again when a number changes.
   for (const { column, th } of headers) if (widthOf(column) !== undefined) th.style.setProperty("width", `${widthOf(column)}px`);
-  table.style.setProperty("--table-width", `${columns.reduce((sum, column) => sum + (widthOf(column) ?? MIN_WIDTH), 0)}px`);
   const wrap = el("div", { class: "table-wrap", role: "region", "aria-label": caption, tabindex: 0 }, table);
   const more = el("button", { type: "button", class: "button button--quiet data__more" });
   const nothingText = el("p", {});
@@ -264,7 +280,7 @@ function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent
   const label = el("label", { for: input.id }, `Search ${nouns[1]}`);
   const toolbar = el("div", { class: "toolbar" }, el("div", { class: "field" }, label, input), count);
   const node = el("div", { class: "data" }, searchable && toolbar, wrap, more, nothing, empty);
-  return { node, clear, input, count, body, wrap, more, nothingText, nothing, empty, toolbar, headers };
+  return { node, table, clear, input, count, body, wrap, more, nothingText, nothing, empty, toolbar, headers };
 }
 
 function widthOf({ kind, width }: Pick<Column<never>, "kind" | "width">): number | undefined {
@@ -299,8 +315,8 @@ export function fixedPart(...children: readonly Child[]): Part {
   return { node, refresh: () => undefined };
 }
 
-/** Columns for requests, errors, times and requests in flight. */
-export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null): readonly Column<Row>[] {
+/** Columns for requests, errors, times and requests in flight; `others` behind the errors. */
+export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null, ...others: readonly Column<Row>[]): readonly Column<Row>[] {
   const column = (key: string, title: string, sortBy: (figures: TryFigures) => number | null, text: (figures: TryFigures) => string): Column<Row> => ({
     key,
     title,
@@ -308,13 +324,9 @@ export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null): 
     sortBy: (row) => valueOf(figuresOf(row), sortBy),
     make: (row) => textPart(() => valueOf(figuresOf(row), text) ?? "–"),
   });
+  const time = (key: "p50_ms" | "p95_ms" | "p99_ms", title: string) => column(key, title, (figures) => figures[key], (figures) => milliseconds(figures[key]));
   return [
-    column(
-      "requests",
-      "Req/s",
-      (figures) => figures.requests_per_s,
-      (figures) => number(figures.requests_per_s),
-    ),
+    column("requests", "Req/s", (figures) => figures.requests_per_s, (figures) => number(figures.requests_per_s)),
     {
       ...column("errors", "Errors", errorShare, () => ""),
       width: 70,
@@ -330,34 +342,31 @@ export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null): 
         };
       },
     },
-    column(
-      "p50",
-      "p50",
-      (figures) => figures.p50_ms,
-      (figures) => milliseconds(figures.p50_ms),
-    ),
-    column(
-      "p95",
-      "p95",
-      (figures) => figures.p95_ms,
-      (figures) => milliseconds(figures.p95_ms),
-    ),
-    column(
-      "p99",
-      "p99",
-      (figures) => figures.p99_ms,
-      (figures) => milliseconds(figures.p99_ms),
-    ),
-    {
-      ...column(
-        "in_flight",
-        "In flight",
-        (figures) => figures.in_flight,
-        (figures) => number(figures.in_flight),
-      ),
-      width: 80,
-    },
+    ...others,
+    { ...time("p50_ms", "p50"), drop: 1 },
+    time("p95_ms", "p95"),
+    { ...time("p99_ms", "p99"), drop: 2 },
+    { ...column("in_flight", "In flight", (figures) => figures.in_flight, (figures) => number(figures.in_flight)), width: 80, drop: 3 },
   ];
+}
+
+/** The share of replies with 4xx, with 401, 403 and 404 as the title of the cell. */
+export function clientErrorColumn<Row>(figuresOf: (row: Row) => Figures | null): Column<Row> {
+  return {
+    ...{ key: "client_errors", title: "4xx", kind: "number", width: 70 },
+    sortBy: (row) => valueOf(figuresOf(row), clientErrorShare),
+    make(row) {
+      const part = textPart(() => valueOf(valueOf(figuresOf(row), clientErrorShare), percent) ?? "–");
+      const node = part.node as HTMLElement;
+      return {
+        node,
+        refresh() {
+          part.refresh();
+          node.title = refusalsText(figuresOf(row));
+        },
+      };
+    },
+  };
 }
 
 function valueOf<From, To>(value: From | null, to: (value: From) => To): To | null {

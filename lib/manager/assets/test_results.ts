@@ -2,21 +2,14 @@
  * Prepares results of tests for display: their order, and what was expected beside what was found.
  */
 import type { TestResult } from "./api.ts";
-import { isSecret } from "./secrets.ts";
 
 /** One line of a comparison. */
 export interface Comparison {
   /** "status", "headers.WWW-Authenticate" */
   readonly name: string;
-  readonly expected: Value;
-  readonly found: Value;
+  readonly expected: string;
+  readonly found: string;
   readonly differs: boolean;
-}
-
-export interface Value {
-  readonly text: string;
-  /** Hidden until a user asks for it, such as the value of an Authorization header. */
-  readonly secret: boolean;
 }
 
 /** Failed tests first, otherwise in the order of the configuration. */
@@ -28,13 +21,13 @@ export function failedFirst(tests: readonly TestResult[]): readonly TestResult[]
 export function comparisonsOf({ expected, found, differences }: TestResult): readonly Comparison[] {
   return namesIn(expected).map(({ name, path }) => ({
     name,
-    expected: valueOf(name, at(expected, path)),
-    found: valueOf(name, at(found, path)),
+    expected: valueOf(at(expected, path)),
+    found: valueOf(at(found, path)),
     differs: differences.some((each) => each.startsWith(`${name}:`)),
   }));
 }
 
-/** The names of what differs, or the reason why there was nothing to compare: "status, headers.Via". Without values: they may be secret. */
+/** The names of what differs, or the reason why there was nothing to compare: "status, headers.Via". */
 export function differenceOf(result: TestResult): string {
   const [other] = otherDifferences(result);
   return other ?? comparisonsOf(result).filter(({ differs }) => differs).map(({ name }) => name).join(", ");
@@ -66,12 +59,11 @@ function at(value: unknown, path: readonly string[]): unknown {
 }
 
 /** Text as it is, a pattern as "matches ^Key", and null as "none". */
-function valueOf(name: string, value: unknown): Value {
-  if (value === null || value === undefined) return { text: "none", secret: false };
-  if (value === "") return { text: '""', secret: false };
-  if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string") return { text: `matches ${value.matches}`, secret: false };
-  const text = typeof value === "string" ? value : JSON.stringify(value);
-  return { text, secret: isSecret(name, text) };
+function valueOf(value: unknown): string {
+  if (value === null || value === undefined) return "none";
+  if (value === "") return '""';
+  if (isRecord(value) && Object.keys(value).length === 1 && typeof value.matches === "string") return `matches ${value.matches}`;
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

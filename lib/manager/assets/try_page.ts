@@ -1,7 +1,7 @@
 /**
  * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams.
  */
-import { ApiError, ask, type Explanation, type ExplainRequest, type ProxyConfig, type UpstreamHealth } from "./api.ts";
+import { ApiError, ask, type Explanation, type ExplainRequest, type UpstreamHealth } from "./api.ts";
 import { balancingNotes, strategyText } from "./balancing.ts";
 import { balancingFacts } from "./balancing_view.ts";
 import { conditionTexts } from "./conditions.ts";
@@ -9,19 +9,27 @@ import { el, replace } from "./dom.ts";
 import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { addressOf, figuresByName } from "./inventory.ts";
-import type { Frame, Known, OpenPage, Page } from "./page.ts";
+import type { Frame, Known, OpenPage, Page, Shown } from "./page.ts";
 import { breakable, factList, link, section } from "./components.ts";
 import { copyText } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
 import { upstreamFacts } from "./route_page.ts";
 import { testOf } from "./test_json.ts";
-import { readTryForm, type FieldError } from "./try_form.ts";
+import { readTryForm, type FieldError, type TryInput } from "./try_form.ts";
 import { answering, isOpen } from "./verdicts.ts";
 
 const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** Candidates that are listed; further ones are only counted. */
 const MOST_CANDIDATES = 100;
+
+/** The forms by the hash of their page, for Back and for the time after a login; in memory only, since headers and bodies may contain secrets. */
+const drafts = new Map<string, TryInput>();
+const MOST_DRAFTS = 20;
+
+export function forgetDrafts(): void {
+  drafts.clear();
+}
 
 /** "#/try?method=GET&url=/shop/items&headers=X-Version: 2" fills in the form. */
 export const tryPage: OpenPage = (frame) => new TryPage(frame);
@@ -38,16 +46,21 @@ class TryPage implements Page {
   #asked = 0;
   #drawing: Drawing | null = null;
   #known: Known | null = null;
+  /** Of the answer that is shown. */
+  #service: string | null = null;
 
   constructor(frame: Frame) {
     this.#frame = frame;
-    const { node: form, method, url, headers } = this.#form;
-    const given = new URLSearchParams(location.hash.replace(/^[^?]*/, ""));
-    method.value = given.get("method") ?? "GET";
-    url.value = given.get("url") ?? "";
-    headers.value = given.get("headers") ?? "";
+    const { node: form } = this.#form;
+    const given: Readonly<Record<string, string>> = { method: "GET", ...Object.fromEntries(new URLSearchParams(location.hash.replace(/^[^?]*/, ""))), ...drafts.get(location.hash) };
+    for (const name of FIELDS) this.#form[name].value = given[name] ?? "";
+    form.addEventListener("input", () => this.#keep());
     form.addEventListener("submit", (event) => void this.#submit(event));
     this.node = el("div", { class: "stack" }, form, this.#outcome, this.#rest);
+  }
+
+  get shown(): Shown {
+    return this.#service === null ? "total" : { service: this.#service };
   }
 
   update(known: Known): void {
@@ -63,17 +76,23 @@ class TryPage implements Page {
 
   async #submit(event: SubmitEvent): Promise<void> {
     event.preventDefault();
-    const { method, url, headers, clientIp, body, button } = this.#form;
+    const { method, button } = this.#form;
     method.value = method.value.trim().toUpperCase();
-    const read = readTryForm({ method: method.value, url: url.value, headers: headers.value, clientIp: clientIp.value, body: body.value });
+    const read = readTryForm(this.#keep());
     this.#showFieldErrors("errors" in read ? read.errors : []);
-    if ("errors" in read) return this.#form[read.errors[0]!.field].focus();
     const own = ++this.#asked;
+    if ("errors" in read) {
+      button.removeAttribute("aria-busy");
+      // An answer to an earlier request would seem to belong to this one.
+      this.#clear();
+      return this.#form[read.errors[0]!.field].focus();
+    }
     button.setAttribute("aria-busy", "true");
     try {
-      const explanation = await ask<Explanation>("POST", "/gateway/explain", { body: read.request });
+      const explanation = await ask<Explanation>("POST", "/gateway/explain?secrets=masked", { body: read.request });
       if (own !== this.#asked) return;
       keepInAddress(read.request);
+      this.#keep();
       this.#show(explanation, read.request);
     } catch (error) {
       if (own === this.#asked) this.#showError(error);
@@ -91,18 +110,34 @@ class TryPage implements Page {
   }
 
   #show(explanation: Explanation, request: ExplainRequest): void {
-    this.#drawing?.close();
-    this.#drawing = explanation.outcome === "matched" ? matched(explanation, request.method, this.#known?.config ?? null) : null;
+    this.#clear();
+    this.#service = explanation.service;
+    this.#drawing = explanation.outcome === "matched" ? matched(explanation, request.method, this.#known) : null;
     replace(this.#outcome, outcomeNotice(explanation));
     replace(this.#rest, ...(this.#drawing?.nodes ?? []), candidateList(explanation), testCard(request, explanation, this.#frame));
     if (this.#known !== null) this.#drawing?.update(this.#known);
   }
 
-  #showError(error: unknown): void {
+  /** Returns what is in the form. */
+  #keep(): TryInput {
+    const { method, url, headers, clientIp, body } = this.#form;
+    const input = { method: method.value, url: url.value, headers: headers.value, clientIp: clientIp.value, body: body.value };
+    drafts.delete(location.hash);
+    drafts.set(location.hash, input);
+    if (drafts.size > MOST_DRAFTS) drafts.delete(drafts.keys().next().value!);
+    return input;
+  }
+
+  #clear(): void {
     this.#drawing?.close();
     this.#drawing = null;
+    this.#service = null;
     replace(this.#outcome);
     replace(this.#rest);
+  }
+
+  #showError(error: unknown): void {
+    this.#clear();
     if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
     replace(this.#outcome, failure(error));
   }
@@ -258,10 +293,10 @@ interface Drawing {
   close(): void;
 }
 
-function matched(explanation: Explanation, method: string, config: ProxyConfig | null): Drawing {
+function matched(explanation: Explanation, method: string, known: Known | null): Drawing {
   const { service, pattern, params, forwarded, path, plugins, strategy, upstreams } = explanation;
   const name = service ?? "";
-  const configured = config?.services.find((each) => each.name === name);
+  const configured = known?.config?.services.find((each) => each.name === name);
   const match = configured?.routes.find((each) => each.name === explanation.route)?.match;
   const given = Object.entries(params);
   const shares = new Map(upstreams.map((upstream) => [upstream.id, { share: upstream.share, how: "planned" as const }]));
@@ -288,7 +323,7 @@ function matched(explanation: Explanation, method: string, config: ProxyConfig |
       id: upstream.id,
       address: addressOf(upstream),
       group: upstream.group ?? null,
-      details: () => upstreamFacts(states.get(upstream.id) ?? null, name, upstream),
+      details: () => upstreamFacts(states.get(upstream.id) ?? null, name, upstream, known?.now ?? 0),
     })),
   });
   const what = factList([

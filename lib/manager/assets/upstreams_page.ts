@@ -22,12 +22,15 @@ export interface UpstreamRow {
 
 /** The current state of upstreams, which table rows read at each refresh. */
 export class UpstreamsNow {
+  /** The gateway's time, in ms since 1970. */
+  now = 0;
   #health: Known["health"] = null;
   #figures: FiguresByName = figuresByName(null);
   readonly #states = new Map<string, ReadonlyMap<string, UpstreamHealth>>();
   readonly #shares = new Map<ServiceConfig, ReadonlyMap<string, Share>>();
 
-  update({ health, stats }: Known): void {
+  update({ health, stats, now }: Known): void {
+    this.now = now;
     this.#health = health;
     this.#figures = figuresByName(stats);
     this.#shares.clear();
@@ -50,7 +53,7 @@ export class UpstreamsNow {
   group(service: ServiceConfig): GroupNow {
     const idsOf = ({ upstreams }: Group) => upstreams.map(({ id }) => id);
     return {
-      figures: (group) => this.#figures.upstreams(service.name, idsOf(group)),
+      figures: ({ group }) => this.#figures.group(service.name, group),
       share: (group) => idsOf(group).reduce((sum, id) => sum + (this.#sharesOf(service).get(id)?.share ?? 0), 0),
       usable: (group) => (this.#health === null ? null : group.upstreams.map((upstream) => ({ usable: this.state({ service, upstream })?.usable ?? false }))),
     };
@@ -79,6 +82,7 @@ export const upstreamsPage: OpenPage = () => {
     title: "Upstreams",
     table,
     rowsOf: ({ services }) => upstreamRows(services),
+    shown: "busy",
     below: note,
     update: (known) => now.update(known),
   });
@@ -119,6 +123,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
       {
         key: "weight",
         title: "Weight",
+        drop: 2,
         kind: "number",
         width: 76,
         sortBy: (row) => row.upstream.weight,
@@ -136,6 +141,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
         key: "in_flight",
         title: "In flight",
         width: 80,
+        drop: 3,
         kind: "number",
         sortBy: (row) => now.state(row)?.in_flight ?? null,
         make: (row) => textPart(() => String(inFlightOf(now, row) ?? "–")),
@@ -166,14 +172,13 @@ function statePart(now: UpstreamsNow, row: UpstreamRow): Part {
     refresh() {
       const state = now.state(row);
       badge.set(upstreamLabel(state));
-      setText(why, state === null ? "" : whyText(state));
+      setText(why, state === null ? "" : whyText(state, now.now));
     },
   };
 }
 
 /** "connection refused · 3 min ago · back in 8 s" */
-function whyText({ reason, since, until: end, usable }: UpstreamHealth): string {
-  const now = Date.now();
+function whyText({ reason, since, until: end, usable }: UpstreamHealth, now: number): string {
   if (usable && reason === null) return "";
   return [reason, since === null ? null : ago(since, now), end === null ? null : `back ${until(end, now)}`]
     .filter((text) => text !== null)
@@ -187,6 +192,7 @@ function shareText(share: Share | null): string {
 export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) =>
   detailPage({
     title: `Upstream ${id}`,
+    service: serviceName,
     missing: { what: `upstream “${id}” in a service “${serviceName}”`, href: "#/upstreams", back: "All upstreams" },
     find({ services }) {
       const service = services.find(({ name }) => name === serviceName);
@@ -200,7 +206,7 @@ export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) =>
 function upstreamDetail(row: UpstreamRow): Detail {
   const { service, upstream } = row;
   const now = new UpstreamsNow();
-  const strip = figureStrip({ limited: false });
+  const strip = figureStrip({ ofRequests: false });
   const badge = stateBadge();
   const circuit = stateBadge();
   const lines = { since: factLine("Since"), until: factLine("Back"), reason: factLine("Reason"), share: factLine("Share") };
@@ -238,7 +244,7 @@ function upstreamDetail(row: UpstreamRow): Detail {
       setOptional(circuit, circuitLabel(healthOf(known.health, service.name)?.circuit_breaker));
       const figures = now.figures(row);
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(now, row) ?? 0 });
-      const at = Date.now();
+      const at = known.now;
       const { since = null, until: end = null, reason = null } = current ?? {};
       lines.since.set(since === null ? null : `${moment(since)} (${ago(since, at)})`);
       lines.until.set(end === null ? null : `${moment(end)} (${until(end, at)})`);

@@ -7,6 +7,7 @@
  */
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
+import { GuardedReadable } from "../../base/event_loop.ts";
 import { Fault, ignore } from "../../base/errors.ts";
 import type { CacheStore } from "./store.ts";
 
@@ -24,7 +25,7 @@ export interface RecorderOptions {
   readonly readerLeft: () => boolean;
 }
 
-export class Recorder extends Readable {
+export class Recorder extends GuardedReadable {
   readonly #source: Readable;
   readonly #options: RecorderOptions;
   #record: Buffer = NOTHING;

@@ -19,6 +19,7 @@ import { nameShown, varyingBy } from "./target.ts";
 const MIB = 1024 * 1024;
 
 const PLACE = string({
+  references: "none",
   pattern: new RegExp(`^(?:cookie|header):[${TOKEN_CHARACTERS}]+$`),
   hint: '"cookie:<name>" or "header:<name>"',
   describe: "A cookie or a header.",

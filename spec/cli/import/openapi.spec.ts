@@ -35,6 +35,11 @@ describe("routes of an OpenAPI document", () => {
     expect(notes).toEqual([]);
   });
 
+  it("have literal characters percent-encoded that would be patterns of other gateways", async () => {
+    const { services, notes } = await fromOpenApi({ paths: { "/$metadata": { get: OK }, "/me()/{id}": { get: OK }, "/:x/a*": { get: OK } } });
+    expect([services[0]!.routes.map(({ path }) => path), notes]).toEqual([["/%24metadata", "/me%28%29/{id}", "/%3Ax/a%2A"], []]);
+  });
+
   it("keep the part of the server's path that the upstream has, too", async () => {
     const servers = [{ url: "/api/v1" }];
     const { services } = await fromOpenApi({ servers, paths: { "/a": { get: OK } } }, "https://[::1]/v1");

@@ -57,7 +57,7 @@ describe("configWarnings", () => {
     expect(warningsOf(configOf([], { plugins: [jwt] })).map(({ example }) => example)).toEqual([null]);
   });
 
-  it("a guard that a client avoids by a header is reported with such a request, without the value that a reference stands for", () => {
+  it("a guard that a client avoids by a header is reported with such a request, without the secrets in it", () => {
     const open = (match: object) => ({ name: "open", path: "/a", match });
     const found = (match: object) => warningsOf(oneService(9, { base_path: "/", routes: [{ name: "guarded", path: "/a", plugins: [key()] }, open(match)] } as never));
     expect(found({ headers: { "X-Beta": true }, query: { b: "1" } })).toMatchObject([
@@ -67,8 +67,28 @@ describe("configWarnings", () => {
         example: "GET http://localhost/a?b=1 (x-beta: x)",
       },
     ]);
-    expect(found({ headers: { "X-Beta": "${env:TOKEN}" } })).toMatchObject([{ example: "GET http://localhost/a (x-beta: ${env:TOKEN})" }]);
     expect(found({ headers: { "X-Token": "hunter2-hunter2" } })).toMatchObject([{ example: "GET http://localhost/a (x-token: ********)" }]);
+  });
+
+  it.each(["$API_KEY", "$${API_KEY}", "{{ api_key }}", "<API_KEY>", "%API_KEY%", "changeme", "Change-Me"])("a secret that looks like a template is reported where it is, without its text: %s", (text) => {
+    const [warning, ...more] = warningsOf(configOf([["a", "/a", key(text, { id: "mine" })]]));
+    expect(more).toEqual([]);
+    expect(warning).toMatchObject({ code: "placeholder_secret", path: "services.s.routes.a.plugins.mine", service: "s", route: "a", at: ["services", 0, "routes", 0, "plugins", 0, "config", "key"] });
+    expect(warning!.message).toBe("The secret at services[0].routes[0].plugins[0].config.key looks like a template that nobody has filled in: it is used as it is written.");
+    expect(warning!.remedy).toContain('${env:NAME}');
+  });
+
+  it("a secret that looks like a template is reported once for each plugin, service and setting, and can be accepted", () => {
+    const keys = { name: "key_auth", config: { keys: [{ id: "a", key: "$A" }, { id: "b", key: "$B" }] } };
+    const counters = { store: "redis", url: "rediss://:$PASSWORD@10.0.0.1" };
+    const config = (accept_warnings: readonly string[]) => configOf([["a", "/a"]], { plugins: [keys], sticky: { secret: "<a secret of more than thirty-two characters>" } }, { plugins: [key("changeme")], counters, accept_warnings });
+    const found = ["placeholder_secret:global.plugins.key_auth", "placeholder_secret:services.s", "placeholder_secret:services.s.plugins.key_auth"];
+    expect(pathsOf(warningsOf(config([]))).sort()).toEqual(found);
+    expect(warningsOf(config(found))).toEqual([]);
+  });
+
+  it.each(["${env:KEY}", "k$1", "a<b>", "$", "{{", "changemenot", "p4$$w0rd"])("a secret that is a reference or like any other is not reported as a template: %s", (text) => {
+    expect(warningsOf(configOf([["a", "/a", key(text)]]))).toEqual([]);
   });
 
   it("a route that no request reaches is named with those that take its requests, with one of these and with its place", () => {
@@ -108,19 +128,22 @@ describe("configWarnings", () => {
     expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ...many]))[0]!.message).toMatch(/, at least 7 more routes do the same\.$/);
   });
 
-  it("a guard is the same if its checked configuration is: by value, whatever its file is called, and not with another key", () => {
+  it("a guard is the same if it is written alike: a reference is compared by its text, whatever its value is, and a file by its path", () => {
     const folder = emptyFolder();
-    for (const [name, text] of [["a", "k"], ["b", "k"], ["c", "other"]]) writeFileSync(join(folder, name!), text!);
+    for (const [name, text] of [["a", "k"], ["b", "k"]]) writeFileSync(join(folder, name!), text!);
     const bypassed = (inner: object) => pathsOf(warningsOf(configOf([["guarded", "/a/{x}", key()], ["b", "/a/b", inner]])));
-    expect(bypassed(key("${env:KEY}"))).toEqual([]);
-    expect(bypassed(key(`\${file:${join(folder, "a")}}`))).toEqual([]);
+    const guarded = (plugin: object, inner: object) => pathsOf(warningsOf(configOf([["guarded", "/a/{x}", plugin], ["b", "/a/b", inner]])));
+    expect(bypassed(key())).toEqual([]);
+    expect(guarded(key("${env:KEY}"), key("${env:KEY}"))).toEqual([]);
+    for (const other of ["${env:KEY}", `\${file:${join(folder, "a")}}`]) expect(bypassed(key(other))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+    expect(guarded(key("${env:KEY}"), key("${env:TOKEN}"))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
     expect(bypassed(key("other"))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
     expect(warningsOf(configOf([["guarded", "/a/{x}", key()], ["b", "/a/b", key("other")]]))[0]!.message).toMatch(/takes some without the same key_auth \(/);
     const inFile = definePlugin({ name: "in_file", schema: schema.object({ list: schema.file() }), guards: true, create: () => (next) => next });
     const withFile = (name: string) => ({ name: "in_file", config: { list: join(folder, name) } });
     const compared = (name: string) => pathsOf(warningsOf(configOf([["guarded", "/a/{x}", withFile("a")], ["b", "/a/b", withFile(name)]]), [inFile]));
-    expect(compared("b")).toEqual([]);
-    expect(compared("c")).toEqual(["guard_bypassed:services.s.routes.guarded"]);
+    expect(compared("a")).toEqual([]);
+    expect(compared("b")).toEqual(["guard_bypassed:services.s.routes.guarded"]);
   });
 
   it.each<[string, object]>([
@@ -137,23 +160,11 @@ describe("configWarnings", () => {
     expect(pathsOf(warningsOf(configOf([["guarded", "/a/{x}", { name, config }], ["b", "/a/b"]])))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
   });
 
-  it("a guard whose configuration holds a function equals no other", () => {
-    const odd = { ...schema.object({}), check: () => ({ run: () => 1 }) };
-    const kind = definePlugin({ name: "odd", schema: odd as never, guards: true, create: () => (next) => next });
-    const config = configOf([["guarded", "/a/{x}", { name: "odd" }], ["b", "/a/b", { name: "odd" }]]);
-    expect(pathsOf(warningsOf(config, [kind]))).toEqual(["guard_bypassed:services.s.routes.guarded"]);
-  });
-
-  it("a guard is the same in whatever order its members are written, and another one if its configuration holds what JSON cannot express", () => {
+  it("a guard is the same in whatever order its members are written", () => {
     const jwt = (claims: object) => ({ name: "jwt", config: { ...HMAC, aud: "shop", claims } });
     const compared = (a: object, b: object, kinds: readonly AnyPlugin[] = []) => pathsOf(warningsOf(configOf([["a", "/a/{x}", a], ["b", "/a/b", b]]), kinds));
     expect(compared(jwt({ role: "admin", group: "g" }), jwt({ group: "g", role: "admin" }))).toEqual([]);
     expect(compared(jwt({ role: "admin" }), jwt({ role: "user" }))).toEqual(["guard_bypassed:services.s.routes.a"]);
-    const list = schema.string();
-    const check = (...given: Parameters<typeof list.check>) => new Hidden(list.check(...given));
-    const hiding = definePlugin({ name: "hiding", schema: schema.object({ list: { ...list, check } as unknown as typeof list }), guards: true, create: () => (next) => next });
-    const hidden = (text: string) => ({ name: "hiding", config: { list: text } });
-    expect(compared(hidden("1"), hidden("2"), [hiding])).toEqual(["guard_bypassed:services.s.routes.a"]);
   });
 
   it("no guard is missing where request_termination refuses all requests, as the remedy says", () => {
@@ -243,6 +254,29 @@ describe("configWarnings", () => {
     ]);
     expect(pathsOf(warningsOf(config)).slice(3)).toEqual(["limit_by_any_header:global.plugins.rate_limit", "limit_by_any_header:services.s.routes.x.plugins.rate_limit"]);
     expect(warningsOf(configOf([["x", "/x", fault({ status: 500 }, { enabled: false }), fault({ status: 500, percent: 0 })]]))).toEqual([]);
+  });
+
+  it.each<[string, string, object, object]>([
+    ["its own host and path", "/{rest*}", { location: "https://${request.host}${request.path}" }, {}],
+    ["its own pattern", "/items/{id}", { location: "/items/{id}" }, {}],
+    ["a path that no other route takes", "/{rest*}", { location: "/login" }, {}],
+    ["a host of its service", "/{rest*}", { location: "https://shop.example.com/{rest}" }, { hosts: ["shop.example.com"] }],
+  ])("warns of a redirect that leads to its own route: %s", (_what, path, config, parts) => {
+    const redirect = { name: "redirect", config };
+    expect(pathsOf(warningsOf(configOf([["r", path, redirect]], parts)))).toEqual(["redirect_loop:services.s.routes.r.plugins.redirect"]);
+    expect(pathsOf(warningsOf(configOf([["r", path]], { ...parts, plugins: [redirect] })).filter(() => !JSON.stringify(config).includes("{id}")))).toEqual(
+      JSON.stringify(config).includes("{id}") ? [] : ["redirect_loop:services.s.plugins.redirect"],
+    );
+  });
+
+  it.each<[string, string, object, object?]>([
+    ["another path", "/items/{id}", { location: "/things/{id}" }],
+    ["another host", "/{rest*}", { location: "https://new.example.com/{rest}" }],
+    ["a path that another route takes", "/{rest*}", { location: "/open" }],
+    ["a POST that becomes a GET", "/{rest*}", { location: "${request.path}", status: 303 }, { methods: ["POST"] }],
+  ])("does not warn of a redirect that leads to %s", (_what, path, config, parts = {}) => {
+    const routes = [{ name: "r", path, plugins: [{ name: "redirect", config }], ...parts }, { name: "open", path: "/open" }];
+    expect(pathsOf(warningsOf(oneService(9, { base_path: "/", routes } as never)))).toEqual([]);
   });
 
   it("a jwt needs aud, also beside iss", () => {
@@ -360,19 +394,6 @@ describe("configWarnings", () => {
     expect(slices).toBeGreaterThan(1);
   });
 });
-
-/** What it holds is not seen from outside. */
-class Hidden {
-  readonly #value: unknown;
-
-  constructor(value: unknown) {
-    this.#value = value;
-  }
-
-  get value(): unknown {
-    return this.#value;
-  }
-}
 
 describe("the gateway's configWarnings", () => {
   it("name an open route by which a request reaches the same path of the same upstream as by a guarded one", async () => {

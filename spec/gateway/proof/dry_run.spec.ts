@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, generateKeyPairSync } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -38,7 +38,7 @@ describe("a dry run", () => {
       outcome: "accepted",
       issues: [],
       warnings: [],
-      tests: { passed: 1, failed: 0 },
+      tests: { passed: 1, failed: 0, notRun: 0 },
       untested: null,
       diff: {
         guardsLost: [{ service: "s", route: "all", guards: ["key_auth"], altered: [], before: { service: "s", route: "items" }, example: "GET http://any-host/a/items/any-id" }],
@@ -88,14 +88,6 @@ describe("a dry run", () => {
     expect((await gateway.dryRun(textOf(withRoutes(beta, ITEMS)))).requests).toMatchObject({ checked: 3, otherRoute: 0, noRoute: 1, undecided: 2 });
     expect((await gateway.dryRun(textOf(withRoutes(beta)))).requests).toMatchObject({ checked: 3, otherRoute: 0, noRoute: 1, undecided: 2 });
     expect((await gateway.dryRun(textOf(withRoutes({ ...beta, methods: ["PUT"] }, ITEMS, REST)))).requests).toMatchObject({ otherRoute: 0, noRoute: 0, undecided: 0 });
-  });
-
-  it("has no examples where conditions have references", async () => {
-    const { gateway } = await fromFile(base);
-    const open: Routes[number] = { name: "open", path: "/items/{id}", methods: ["GET"], match: { headers: { "X-Home": "${env:HOME}" } } };
-    const { warnings, diff } = await gateway.dryRun(textOf(withRoutes(ITEMS, open)));
-    expect(warnings.map(({ code, example }) => [code, example])).toEqual([["guard_bypassed", null]]);
-    expect(diff!.guardsLost).toMatchObject([{ route: "open", example: null }]);
   });
 
   it("matches a recent request with %2F by what each configuration says about it", async () => {
@@ -182,25 +174,76 @@ describe("a dry run", () => {
     await gateway.close(0);
   });
 
-  it("counts relative paths from the folder of the gateway's file", async () => {
-    const { gateway, file } = await fromFile(base);
-    writeFileSync(join(dirname(file), "more.json"), JSON.stringify([test(401)]));
-    expect(await gateway.dryRun(textOf({ ...base, test_files: ["more.json"] }))).toMatchObject({ outcome: "accepted", tests: null });
-    expect((await gateway.dryRun(textOf({ ...base, test_files: ["none.json"] }))).issues[0]).toContain(join(dirname(file), "none.json"));
+  it("runs the tests of files that the configuration in force names, with the content that they had then, and no others", async () => {
+    const folder = dirname(fileWith([test(401)], "more.json"));
+    const file = join(folder, "gw.json");
+    writeFileSync(file, JSON.stringify({ ...base, test_files: ["more.json"] }));
+    const gateway = createGateway({ configFile: file, modules: await loadPluginModules(file) });
+    onTestFinished(async () => void (await gateway.close(0)));
+    writeFileSync(join(folder, "more.json"), "changed");
+    const tried = (...test_files: string[]) => gateway.dryRun(textOf({ ...base, test_files }));
+    expect(await tried("more.json")).toMatchObject({ outcome: "accepted", issues: [], tests: { passed: 1, failed: 0, notRun: 0 } });
+    const [one, none] = [await tried("more.json", "gw.json"), await tried("more.json", "none.json")];
+    expect(one).toMatchObject({ outcome: "accepted", tests: { passed: 1 } });
+    expect(none).toEqual(one);
   });
 
-  it("does not run the tests of a text that refers to secrets or files, which they could read out", async () => {
-    const { gateway, file } = await fromFile(base);
-    writeFileSync(join(dirname(file), "secret"), "s");
-    const guarded = (reference: string) => ({ ...withRoutes({ ...ITEMS, plugins: [{ name: "key_auth", config: { key: reference } }] }), tests: [test(200)] });
-    for (const text of [JSON.stringify(guarded("${file:secret}")), JSON.stringify(guarded("${env:PATH}")), JSON.stringify(guarded("${env:PATH}")).replace("$", "\\u0024")]) {
-      const { outcome, tests, untested } = await gateway.dryRun(textOf(text));
-      expect([outcome, tests, untested]).toEqual(["accepted", null, "The tests were not run: the text has references, whose content they could read out. Run them with edge-gateway test FILE."]);
-    }
-    const inTest = { ...base, tests: [{ ...test(200), request: { url: "/a/x", headers: { "X-A": "${env:PATH}" } } }] };
-    expect((await gateway.dryRun(textOf(inTest))).untested).toContain("references");
-    writeFileSync(file, JSON.stringify(guarded("${file:secret}")));
-    expect(await gateway.dryRun()).toMatchObject({ outcome: "refused", tests: { failed: 1 }, untested: null });
+  const guarded = (key: string, more: readonly object[] = [], routes: readonly Routes[number][] = []) => ({
+    ...withRoutes({ ...ITEMS, plugins: [{ name: "key_auth", config: { key } }] }, REST, ...routes),
+    tests: [{ ...test(200), request: { url: "/a/items/7", headers: { apiKey: key } } }, ...more],
+  });
+
+  it("runs tests that meet the same reference on both sides, where the configuration in force has it at the same places", async () => {
+    const { gateway } = await fromFile(guarded("${env:PATH}"));
+    const closed = { ...test(401), name: "closed", request: { url: "/a/items/7", headers: { apiKey: "wrong" } } };
+    const open = { name: "rest", request: { url: "/a/x" }, expect: { status: 200 } };
+    expect(await gateway.dryRun(textOf(guarded("${env:PATH}", [closed, open])))).toMatchObject({ outcome: "accepted", tests: { passed: 3, failed: 0, notRun: 0 }, untested: null });
+  });
+
+  it("does not run tests that meet a reference at another place, or whose result depends on its value", async () => {
+    const { gateway } = await fromFile(guarded("${env:PATH}"));
+    const elsewhere = { name: "other", request: { url: "/a/x", headers: { "X-A": "${env:PATH}" } }, expect: { status: 200 } };
+    const guess = { ...test(200), name: "guess", request: { url: "/a/items/7", headers: { apiKey: process.env["PATH"]! } } };
+    const added: Routes[number] = { name: "added", path: "/added", plugins: [{ name: "key_auth", config: { key: "${env:PATH}" } }] };
+    const unknown = { name: "new route", request: { url: "/a/added" }, expect: { status: 401 } };
+    const result = await gateway.dryRun(textOf(guarded("${env:PATH}", [elsewhere, guess, unknown], [added])));
+    expect(result).toMatchObject({ outcome: "accepted", issues: [], tests: { passed: 1, failed: 0, notRun: 3 } });
+    expect(result.untested).toContain("were not run");
+    expect(await gateway.dryRun(textOf(guarded("${env:HOME}")))).toMatchObject({ outcome: "accepted", tests: { passed: 0, failed: 0, notRun: 1 } });
+  });
+
+  it("accepts references in force whatever form their values need, and takes addresses and public keys as they are", async () => {
+    const strict = definePlugin({
+      name: "strict",
+      schema: schema.object({ code: { ...schema.string(), check: (node, at, context) => {
+        const text = schema.string().check(node, at, context);
+        return text === schema.INVALID || text.startsWith("c-") ? text : schema.report(context, at, node, "must start with c-");
+      } } }),
+      create({ code }) {
+        if (!code.startsWith("c-")) throw new Error("no code");
+        return (next) => next;
+      },
+    });
+    const publicKey = generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey.export({ type: "spki", format: "pem" });
+    const environment = { KEY: String(publicKey), CODE: "c-1", URL: "http://auth.internal/", REDIS: "rediss://:pw@r.internal:6379/0", HOST: "up.internal", HASH: "b".repeat(64) };
+    const at = (name: string, plugin: string, config: object): Routes[number] => ({ name, path: `/${name}`, plugins: [{ name: plugin, config } as never] });
+    const routes = [
+      at("jwt", "jwt", { alg: "RS256", public_key: "${env:KEY}", aud: "a" }),
+      at("code", "strict", { code: "${env:CODE}" }),
+      at("ask", "forward_auth", { url: "${env:URL}" }),
+      at("hash", "key_auth", { keys: [{ id: "a", key_sha256: "${env:HASH}" }] }),
+    ];
+    const ok = (name: string, more: object = {}) => ({ name, request: { url: `/a/${name}`, ...(name === "jwt" && { as: { jwt: { aud: "a", sub: "x" } } }) }, expect: { status: 200 }, ...more });
+    const tests = [ok("jwt"), ok("code"), ok("ask", { answers: [{ url: "${env:URL}", status: 200 }] }), ok("hash", { expect: { status: 401 } })];
+    const config = { ...oneService(9, { routes, upstreams: [{ host: "${env:HOST}", port: 80 }] }, { counters: { store: "redis", url: "${env:REDIS}" } }), tests };
+    const gateway = createGateway({ configFile: fileWith(config), environment, plugins: [strict], modules: await loadPluginModules(config, environment) });
+    onTestFinished(async () => void (await gateway.close(0)));
+    const [own, posted] = [await gateway.dryRun(), await gateway.dryRun(textOf(config))];
+    expect(own).toMatchObject({ outcome: "accepted", tests: { passed: 4, failed: 0, notRun: 0 }, warnings: [{ code: "plain_http_secret" }] });
+    expect(posted).toMatchObject({ outcome: "accepted", issues: [], tests: { passed: 3, failed: 0, notRun: 1 }, diff: own.diff, warnings: [{ code: "plain_http_secret" }] });
+    expect(JSON.stringify(posted)).not.toContain("auth.internal");
+    const wrong = { ...config, services: [{ ...config.services[0]!, routes: [at("code", "strict", { code: "${env:CODE}", more: 1 })] }], tests: [] };
+    expect((await gateway.dryRun(textOf(wrong))).issues).toEqual([expect.stringContaining("more  is not a known field")]);
   });
 
   it("loads no plugin module for a text, and loads those of the gateway's own file", async () => {
@@ -214,9 +257,12 @@ describe("a dry run", () => {
     const loads = () => (globalThis as { dryRunLoads?: number }).dryRunLoads ?? 0;
     const refused = await gateway.dryRun(textOf(config));
     expect([refused.outcome, loads()]).toEqual(["refused", 0]);
-    expect(refused.issues[0]).toContain("has not been loaded");
+    expect(refused.issues[0]).toContain("is not a module of the configuration in force");
     writeFileSync(file, JSON.stringify(config));
     expect([(await gateway.dryRun()).outcome, loads()]).toEqual(["accepted", 1]);
+    await gateway.loadModules();
+    await gateway.reload();
     expect((await gateway.dryRun(textOf(config))).outcome).toBe("accepted");
+    expect(loads()).toBe(1);
   });
 });

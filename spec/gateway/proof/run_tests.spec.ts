@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { hashPassword } from "../../../lib/base/password.ts";
 import type { ConfigInput } from "../../../lib/config/model.ts";
 import { failuresOf, runTests, type RunOptions } from "../../../lib/gateway/proof/run_tests.ts";
 import { createGateway, definePlugin, schema, type AnyPlugin } from "../../../lib/index.ts";
@@ -357,7 +358,9 @@ describe("a plugin that is at fault in a test", () => {
     const { tests, failed } = await runTests(loadedFrom(hanging, [bad]), { maxTestMs: 10_000, maxTotalMs: 30 });
     expect(failed).toBe(10);
     expect(tests.slice(8).map(({ differences }) => differences)).toEqual(Array(2).fill(["not run: all tests together may take 0.03 s"]));
-    expect(tests[0]!.differences[0]).toMatch(/^no reply within 0.\d+ s: plugin bad/);
+    expect(tests[0]!.differences[0]).toMatch(/^no reply, and all tests together may take 0.03 s: plugin bad/);
+    expect(tests.map(({ late }) => late)).toEqual(Array(10).fill(true));
+    expect(failuresOf(loadedFrom(hanging, [bad]).tests, { passed: 0, failed, tests })[9]!.message).toBe('"hang9" ran out of time: not run: all tests together may take 0.03 s');
   });
 
   it.each<[string, () => Readable]>([
@@ -392,6 +395,54 @@ describe("a plugin that is at fault in a test", () => {
     await new Promise(setImmediate);
     stop.abort();
     expect((await run).tests[0]!.differences).toEqual(["not run: the run was stopped"]);
+  });
+});
+
+describe("the time of a test", () => {
+  /** Answers after 20 turns of the event loop with a timer, so that a run with a limit of 5 ms has looked at the time. */
+  const slow = definePlugin({
+    name: "slow",
+    schema: schema.object({}),
+    create: () => (next) => async (exchange) => {
+      for (let i = 0; i < 20; i++) await new Promise((resolve) => setTimeout(resolve, 1));
+      return next(exchange);
+    },
+  });
+
+  it("does not pass while other programs have the processors", async () => {
+    const usage = () => ({ busy: 0, idle: 0 });
+    expect(await verdict(guardedBy({ name: "slow" }), test({}), [slow], { maxTestMs: 5, maxTotalMs: 5, usage })).toBe(true);
+  });
+
+  it("passes while the thread computes, shared with the tests that are under way at once, and while it waits for the test", async () => {
+    for (const kind of ["busy", "idle"] as const) {
+      let at = 0;
+      const usage = () => ({ busy: 0, idle: 0, [kind]: (at += 8) });
+      expect(await verdict(guardedBy({ name: "slow" }), test({}), [slow], { maxTestMs: 5, usage })).toEqual(["no reply within 0.005 s: plugin slow did not answer (timers of plugins stand still in a test)"]);
+    }
+    let at = 0;
+    const four = ["1", "2", "3", "4"].map((name) => test({ name }));
+    const { passed } = await runTests(loadedFrom({ ...guardedBy({ name: "slow" }), tests: four }, [slow]), { maxTestMs: 100, usage: () => ({ busy: (at += 4), idle: 0 }) });
+    expect(passed).toBe(4);
+  });
+
+  it("does not pass while a password is hashed, and each password is hashed once for all tests", async () => {
+    const stored = await hashPassword("s3cret");
+    const hashed: string[] = [];
+    const verify = async (given: string) => {
+      hashed.push(given);
+      for (let i = 0; i < 20; i++) await new Promise((resolve) => setTimeout(resolve, 1));
+      return given === "s3cret";
+    };
+    const basic = (password: string) => ({ Authorization: `Basic ${Buffer.from(`ada:${password}`).toString("base64")}` });
+    const tests = Array.from({ length: 100 }, (_, i) => {
+      const password = i % 2 === 0 ? "s3cret" : "guess";
+      return test({ name: `t${i}`, request: { url: "/a/x", headers: basic(password) }, expect: { status: i % 2 === 0 ? 200 : 401 } });
+    });
+    let at = 0;
+    const config = { ...guardedBy({ name: "basic_auth", config: { users: [{ username: "ada", password: stored }] } }), tests };
+    expect(await runTests(loadedFrom(config), { maxTestMs: 5, maxTotalMs: 50, usage: () => ({ busy: 0, idle: (at += 4) }), verify })).toMatchObject({ passed: 100, failed: 0 });
+    expect(hashed.sort()).toEqual(["guess", "s3cret"]);
   });
 });
 

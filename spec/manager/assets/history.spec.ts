@@ -3,14 +3,14 @@ import type { Point, Stats, StatsWithHistory } from "../../../lib/manager/assets
 import { errorSamples, mergedHistory, requestSamples, timeSamples, withPoint } from "../../../lib/manager/assets/history.ts";
 
 const T = Date.parse("2026-11-21T12:00:00Z");
-const FIGURES = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
+const FIGURES = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, statuses_per_s: {}, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
 
 function point(s: number, counts: Partial<Point> = {}): Point {
-  return { at: new Date(T + s * 1000).toISOString(), requests: 0, errors: 0, limited: 0, p50_ms: null, p95_ms: null, p99_ms: null, ...counts };
+  return { at: new Date(T + s * 1000).toISOString(), requests: 0, errors: 0, limited: 0, statuses: {}, p50_ms: null, p95_ms: null, p99_ms: null, ...counts };
 }
 
 function statsOf(s: number, last: Point): Stats {
-  return { at: new Date(T + s * 1000).toISOString(), window_s: 60, total: FIGURES, services: [], point: last };
+  return { at: new Date(T + s * 1000).toISOString(), window_s: 60, total: FIGURES, unrouted: FIGURES, services: [], point: last };
 }
 
 describe("the history of statistics", () => {
@@ -52,8 +52,8 @@ describe("values of a chart", () => {
   });
 
   it("values of a chart have a gap where no request arrived", () => {
-    const history = [point(0, { requests: 4, errors: 1, p50_ms: 1, p95_ms: 2, p99_ms: 3 }), point(5)];
-    expect(errorSamples(history, 5, null).map(({ values }) => values)).toEqual([[0.25], [null]]);
+    const history = [point(0, { requests: 4, errors: 1, statuses: { "4xx": 2 }, p50_ms: 1, p95_ms: 2, p99_ms: 3 }), point(5)];
+    expect(errorSamples(history, 5, null).map(({ values }) => values)).toEqual([[0.25, 0.5], [null, null]]);
     expect(timeSamples(history, 5, null).map(({ values }) => values)).toEqual([[1, 2, 3], [null, null, null]]);
   });
 });

@@ -2,14 +2,18 @@ import { describe, expect, it } from "vitest";
 import type { Figures, PluginConfig, ProxyConfig, Stats, Status } from "../../../lib/manager/assets/api.ts";
 import {
   addressOf,
-  chainOf,
+  clientErrorShare,
+  disabledOf,
   errorShare,
   faultsOf,
   figuresByName,
   flowThrough,
   methodsOf,
   patternOf,
+  placeOf,
   pluginsOf,
+  refusalsText,
+  statusesText,
   warningCounts,
 } from "../../../lib/manager/assets/inventory.ts";
 
@@ -18,6 +22,7 @@ const figures = (requests: number, more: Partial<Figures> = {}): Figures => ({
   requests_per_s: requests,
   errors_per_s: 0,
   limited_per_s: 0,
+  statuses_per_s: {},
   p50_ms: 1,
   p95_ms: 2,
   p99_ms: 3,
@@ -48,17 +53,19 @@ describe("plugins of the configuration", () => {
     ]);
   });
 
-  it("plugins of the configuration run in the order global, service, route, without the plugins of other routes", () => {
-    expect(chainOf(config, service, service.routes[0]!).map(({ plugin: { name } }) => name)).toEqual(["rate_limit", "key_auth", "acl"]);
-    expect(chainOf(config, service, service.routes[1]!).map(({ plugin: { name } }) => name)).toEqual(["rate_limit", "key_auth"]);
+  it("plugins of the configuration that are disabled are found for a route, without those of other routes", () => {
+    const off = (name: string) => plugin(name, { enabled: false });
+    const [items, all] = service.routes as [(typeof service.routes)[0], (typeof service.routes)[0]];
+    const partly = { ...service, plugins: [off("key_auth"), plugin("acl")], routes: [{ ...items, plugins: [off("cors")] }, { ...all, plugins: [off("jwt")] }] };
+    expect(disabledOf(config, partly, partly.routes[0]!).map(({ level, plugin: { name } }) => [level, name])).toEqual([["service", "key_auth"], ["route", "cors"]]);
   });
 
   it("plugins of the configuration have only the faults of their own kind, id and place", () => {
     const fault = { plugin: "acl", id: null, level: "route", service: "shop", route: "items", count: 3 };
     const status = { plugin_faults: [fault, { ...fault, route: "all", count: 5 }, { ...fault, id: "x", count: 7 }] } as unknown as Status;
-    const [flood, auth, acl] = chainOf(config, service, service.routes[0]!);
-    expect([flood, auth, acl].map((placed) => faultsOf(status, placed!))).toEqual([0, 0, 3]);
-    expect(faultsOf(null, acl!)).toBe(0);
+    const running = (["global", "service", "route"] as const).map((level) => placeOf({ level, name: "acl", id: null, config: {} }, "shop", "items"));
+    expect(running.map((placed) => faultsOf(status, placed))).toEqual([0, 0, 3]);
+    expect(faultsOf(null, running[2]!)).toBe(0);
   });
 });
 
@@ -89,45 +96,36 @@ describe("statistics by name", () => {
     services: [
       {
         name: "shop",
-        routes: [
-          { name: "a", ...figures(3, { p95_ms: 10 }) },
-          { name: "b", ...figures(1, { errors_per_s: 1, p95_ms: null, in_flight: 2 }) },
-        ],
-        upstreams: [
-          { id: "u", ...figures(4, { p95_ms: 7 }) },
-          { id: "v", ...figures(2, { errors_per_s: 1 }) },
-        ],
+        total: figures(4, { p95_ms: 7 }),
+        routes: [{ name: "a", ...figures(3, { p95_ms: 10 }) }],
+        upstreams: [{ id: "u", ...figures(4, { p95_ms: 7 }) }],
+        groups: [{ group: "canary", ...figures(1) }, { group: null, ...figures(3) }],
       },
     ],
   } as unknown as Stats;
 
-  it("statistics by name have the value null before the first statistics arrive", () => {
-    const none = figuresByName(null);
-    expect([none.route("shop", "a"), none.upstream("shop", "u"), none.upstreams("shop", ["u"]), none.service("shop")]).toEqual([null, null, null, null]);
+  it("statistics by name have the value null before the statistics of services arrive", () => {
+    for (const none of [figuresByName(null), figuresByName({ ...stats, services: null })]) {
+      expect([none.route("shop", "a"), none.upstream("shop", "u"), none.group("shop", null), none.service("shop")]).toEqual([null, null, null, null]);
+    }
   });
 
   it("statistics by name have the value zero, without times, for routes and services without traffic", () => {
-    const { route, upstream, service: whole } = figuresByName(stats);
-    for (const idle of [route("shop", "c"), route("toString", "a"), upstream("shop", "x"), whole("other")])
+    const { route, upstream, group, service: whole } = figuresByName(stats);
+    for (const idle of [route("shop", "c"), route("toString", "a"), upstream("shop", "x"), group("shop", "beta"), whole("other")])
       expect(idle).toMatchObject({ requests_per_s: 0, p50_ms: null, in_flight: 0 });
   });
 
-  it("statistics by name add up the routes of a service, and take the times of the slowest route", () => {
-    expect(figuresByName(stats).service("shop")).toEqual({
-      requests_per_s: 4,
-      errors_per_s: 1,
-      limited_per_s: 0,
-      p50_ms: 1,
-      p95_ms: 10,
-      p99_ms: 3,
-      in_flight: 2,
-    });
+  it("statistics by name have services and groups as the gateway has counted them", () => {
+    const { service: whole, group } = figuresByName(stats);
+    expect([whole("shop"), group("shop", "canary"), group("shop", null)]).toMatchObject([{ requests_per_s: 4, p95_ms: 7 }, { requests_per_s: 1 }, { requests_per_s: 3 }]);
   });
 
-  it("statistics by name add up the upstreams of a group, and take the times of the slowest one", () => {
-    const { upstreams } = figuresByName(stats);
-    expect(upstreams("shop", ["u", "v", "idle"])).toMatchObject({ requests_per_s: 6, errors_per_s: 1, p50_ms: 1, p95_ms: 7 });
-    expect(upstreams("shop", [])).toMatchObject({ requests_per_s: 0, p95_ms: null });
+  it("statistics by name have classes of statuses, and refusals with 401, 403 and 404 alone", () => {
+    const refusing = figures(10, { statuses_per_s: { "2xx": 8, "4xx": 2, "401": 1.5, "404": 0.5 } });
+    expect(statusesText(refusing)).toBe("2xx 8/s · 4xx 2/s (401 1.5/s · 404 0.5/s)");
+    expect([refusalsText(refusing), refusalsText(null), statusesText(figures(0))]).toEqual(["401 1.5/s · 404 0.5/s", "", ""]);
+    expect([clientErrorShare(refusing), clientErrorShare(figures(0))]).toEqual([0.2, null]);
   });
 
   it("statistics by name have no share of errors without requests", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cutAt, isHidden, maskedText, occurrences } from "../../../lib/manager/assets/json_text.ts";
+import { cutAt, occurrences } from "../../../lib/manager/assets/json_text.ts";
 
 const CONFIG = {
   name: "shop",
@@ -14,25 +14,6 @@ const CONFIG = {
 };
 
 describe("the displayed JSON", () => {
-  it("the displayed JSON hides secrets, but shows references and the values beside secrets", () => {
-    const text = maskedText(CONFIG);
-    expect(text).not.toMatch(/s3cr3t|t-1/);
-    for (const shown of ["web", "${env:MOBILE}", "${file:/run/t}", "X-Key", "ada", "basic_auth"]) expect(text).toContain(shown);
-    expect(JSON.parse(text)).toMatchObject({ limit: 5, open: true, none: null });
-  });
-
-  it("the displayed JSON judges the members of a list by the name of the list", () => {
-    expect(isHidden(["tokens", 0], "t-1")).toBe(true);
-    expect(isHidden(["names", 0], "t-1")).toBe(false);
-    expect(isHidden([0], "t-1")).toBe(false);
-    expect(isHidden(["password"], "")).toBe(false);
-  });
-
-  it("the displayed JSON shows the name of a sticky cookie, which is no secret, and hides its key and the header Cookie", () => {
-    const sticky = (name: string) => ["services", 0, "sticky", name];
-    expect([sticky("cookie"), sticky("secret"), ["headers", "cookie"]].map((path) => isHidden(path, "route"))).toEqual([false, true, true]);
-  });
-
   it("the displayed JSON searches names and values without regard to case, in the order of the text", () => {
     expect(occurrences(CONFIG, "KEY").map((path) => path.join("."))).toEqual([
       "plugins.0.name",
@@ -43,11 +24,6 @@ describe("the displayed JSON", () => {
     ]);
     expect(occurrences(CONFIG, "true").map((path) => path.join("."))).toEqual(["open"]);
     expect(occurrences(CONFIG, "")).toEqual([]);
-  });
-
-  it("the displayed JSON does not reveal a secret through the search", () => {
-    expect(occurrences(CONFIG, "s3cr")).toEqual([]);
-    expect(occurrences(CONFIG, "t-1")).toEqual([]);
   });
 
   it("the displayed JSON splits at each match of the search", () => {

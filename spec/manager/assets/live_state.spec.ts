@@ -1,70 +1,55 @@
 import { describe, expect, it } from "vitest";
-import { ApiError, type Point, type ProxyConfig, type StatsWithHistory, type Status } from "../../../lib/manager/assets/api.ts";
-import { LiveState, type EventStream } from "../../../lib/manager/assets/live_state.ts";
+import { ApiError, type Now, type Point, type ProxyConfig, type Status } from "../../../lib/manager/assets/api.ts";
+import { LiveState } from "../../../lib/manager/assets/live_state.ts";
+import type { Shown } from "../../../lib/manager/assets/page.ts";
 
 const STEP_MS = 5000;
+const START = 100_000;
+/** How far the gateway's clock is behind. */
+const BEHIND_MS = 1_200_000;
 
-class FakeStream implements EventStream {
-  closed = false;
-  readonly #listeners = new Map<string, ((event: { data?: unknown }) => void)[]>();
-
-  addEventListener(type: string, listener: (event: { data?: unknown }) => void): void {
-    this.#listeners.set(type, [...(this.#listeners.get(type) ?? []), listener]);
-  }
-
-  close(): void {
-    this.closed = true;
-  }
-
-  send(type: string, value?: unknown): void {
-    for (const listener of this.#listeners.get(type) ?? []) listener({ data: typeof value === "string" ? value : JSON.stringify(value) });
-  }
+function pointAt(ms: number): Point {
+  return { at: new Date(ms).toISOString(), requests: 1, errors: 0, limited: 0, statuses: {}, p50_ms: null, p95_ms: null, p99_ms: null };
 }
 
-function pointAt(ms: number, requests = 1): Point {
-  return { at: new Date(ms).toISOString(), requests, errors: 0, limited: 0, p50_ms: null, p95_ms: null, p99_ms: null };
-}
-
-function statsAt(ms: number, history: readonly Point[] = []): StatsWithHistory {
-  const total = { requests_per_s: 1, errors_per_s: 0, limited_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
-  return { at: new Date(ms).toISOString(), window_s: 60, total, services: [], point: pointAt(ms), step_s: STEP_MS / 1000, history };
-}
-
-function statusOf(digest: string): Status {
+function statusOf(digest: string, uptime = 1): Status {
   return {
-    ...{ version: "1.0.0", state: "serving", ready: true, uptime_s: 1, in_flight: 0, digest, loaded_at: new Date(0).toISOString() },
+    ...{ version: "1.0.0", state: "serving", ready: true, uptime_s: uptime, in_flight: 0, digest, loaded_at: new Date(0).toISOString() },
     ...{ counts: {}, last_reload: null, last_change: null, plugin_faults: [], certificates: [], warnings: [] },
   };
 }
 
 const CONFIG: ProxyConfig = { services: [], plugins: [], global: { name: "shop", plugins: [] } };
+const DOWN = new ApiError(502, { detail: "The admin interface does not answer." }, null);
+const NO_SESSION = new ApiError(401, { code: "unauthenticated" }, null);
 
-/** A gateway behind `ask`, and a hand on its clock. */
-function start(first: { fails?: ApiError | null } = {}) {
-  const streams: FakeStream[] = [];
+/** A gateway behind `ask`, and a hand on both clocks. */
+function made(first: { fails?: ApiError | null } = {}) {
   const asked: string[] = [];
   const timers = new Set<{ at: number; run: () => void }>();
-  const gateway = { fails: first.fails ?? null, digest: "a", stats: statsAt(100_000, [pointAt(95_000)]), silent: false };
-  let now = 100_000;
-  let ended = 0;
+  const gateway = { fails: first.fails ?? null, digest: "a", uptime: 1, behind: 0, held: [] as (() => void)[], holds: false };
+  const page: { shown: Shown } = { shown: "total" };
+  let now = START;
+  const ended: ApiError[] = [];
+  const answer = (path: string): unknown => {
+    if (path.startsWith("/gateway?")) return CONFIG;
+    const [tag, at] = [`${gateway.digest}.h`, now - gateway.behind];
+    const known = new URLSearchParams(path.split("?")[1]).get("known");
+    const figures = { requests_per_s: 1, errors_per_s: 0, limited_per_s: 0, statuses_per_s: {}, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
+    const step = Math.floor(at / STEP_MS) * STEP_MS;
+    const stats = { at: new Date(at).toISOString(), window_s: 60, total: figures, unrouted: figures, services: [], point: pointAt(step) };
+    const past = { ...stats, step_s: STEP_MS / 1000, history: [pointAt(step - STEP_MS)] };
+    const state = { status: statusOf(gateway.digest, gateway.uptime), health: { services: [] } };
+    return { known: tag, ...(known !== tag && state), stats: known === null ? past : stats } satisfies Now;
+  };
   const live: LiveState = new LiveState({
     ask<T>(_method: string, path: string): Promise<T> {
       asked.push(path);
-      if (gateway.silent) return new Promise<T>(() => {});
       if (gateway.fails !== null) return Promise.reject(gateway.fails);
-      const answers: Record<string, unknown> = {
-        "/gateway": CONFIG,
-        "/gateway/status": statusOf(gateway.digest),
-        "/gateway/health": { services: [] },
-        "/gateway/stats": gateway.stats,
-      };
-      return Promise.resolve(answers[path] as T);
+      const value = answer(path) as T;
+      return gateway.holds ? new Promise((resolve) => gateway.held.push(() => resolve(value))) : Promise.resolve(value);
     },
-    open() {
-      const stream = new FakeStream();
-      streams.push(stream);
-      return stream;
-    },
+    shown: () => page.shown,
     now: () => now,
     after(ms, run) {
       const timer = { at: now + ms, run };
@@ -72,215 +57,204 @@ function start(first: { fails?: ApiError | null } = {}) {
       return () => void timers.delete(timer);
     },
     changed: () => {},
-    ended: () => (ended += 1),
+    ended: (error) => void ended.push(error),
   });
+  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
   return {
-    ...{ live, gateway, streams, asked, timers },
-    last: () => streams.at(-1)!,
-    ended: () => ended,
-    /** Lets answers arrive. */
-    settle: () => new Promise<void>((resolve) => setImmediate(resolve)),
-    pass(ms: number) {
+    ...{ live, gateway, asked, timers, page, ended, settle },
+    async pass(ms: number) {
       now += ms;
       for (const timer of [...timers].filter(({ at }) => at <= now)) {
         timers.delete(timer);
         timer.run();
       }
+      await settle();
     },
   };
 }
 
-const DOWN = new ApiError(502, { detail: "The admin interface does not answer." }, null);
-const NO_SESSION = new ApiError(401, { code: "unauthenticated" }, null);
-
 async function connected() {
-  const made = start();
-  made.live.start();
-  await made.settle();
-  made.last().send("stats", statsAt(101_000));
-  return made;
+  const all = made();
+  all.live.start();
+  await all.settle();
+  return all;
 }
 
+const startsOf = (history: readonly Point[]) => history.map(({ at }) => Date.parse(at));
+
 describe("the known state of the gateway", () => {
-  it("requests the state once, then receives changes from the stream", async () => {
-    const { live, last, settle } = start();
-    live.start();
-    expect(live.known.connection).toBe("connecting");
-    await settle();
-    expect(live.known).toMatchObject({ config: CONFIG, status: { digest: "a" }, health: { services: [] }, stepS: 5 });
-    expect(live.known.connection).toBe("connecting");
-    last().send("stats", statsAt(105_000));
-    last().send("health", { services: [{ name: "shop", circuit_breaker: null, upstreams: [] }] });
-    expect(live.known).toMatchObject({ connection: "live", health: { services: [{ name: "shop" }] } });
-    expect(live.known.history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
+  it("is asked for as a whole, then each second for what the page shows and what has changed", async () => {
+    const { live, asked, page, pass } = await connected();
+    expect(asked).toEqual(["/gateway/now?figures=total", "/gateway?secrets=masked"]);
+    expect(live.known).toMatchObject({ connection: "live", config: CONFIG, status: { digest: "a" }, health: { services: [] }, stepS: 5 });
+    await pass(1000);
+    page.shown = { service: "a & b" };
+    await pass(1000);
+    expect(asked.slice(2)).toEqual(["/gateway/now?figures=total&known=a.h", "/gateway/now?service=a+%26+b&known=a.h"]);
+    expect(live.known).toMatchObject({ status: { digest: "a" }, health: { services: [] } });
   });
 
-  it("the known state of the gateway keeps newer data from the stream when an older reply arrives later", async () => {
-    const { live, last, settle } = start();
-    live.start();
-    await Promise.resolve();
-    await Promise.resolve();
-    last().send("stats", statsAt(105_000));
-    await settle();
-    expect(live.known.history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
+  it("adds each step to the history", async () => {
+    const { live, pass } = await connected();
+    for (let i = 0; i < 6; i++) await pass(1000);
+    expect(startsOf(live.known.history)).toEqual([95_000, 100_000, 105_000]);
   });
 
-  it("the known state of the gateway advances the uptime only with new statistics", async () => {
-    const { live, last, pass } = await connected();
-    expect(live.known.uptimeS).toBe(1);
-    pass(5_000);
-    expect(live.known.uptimeS).toBe(1);
-    last().send("stats", statsAt(106_000));
-    expect(live.known.uptimeS).toBe(6);
-    last().send("status", { ...statusOf("a"), uptime_s: 0 });
+  it("has no figures of services that the page has not asked for yet", async () => {
+    const { live, page, pass } = await connected();
+    page.shown = "busy";
+    expect(live.known.stats).toMatchObject({ services: null, total: { requests_per_s: 1 } });
+    await pass(1000);
+    expect(live.known.stats!.services).toEqual([]);
+  });
+
+  it("reloads the configuration when its digest changes", async () => {
+    const { gateway, asked, pass } = await connected();
+    gateway.digest = "b";
+    await pass(1000);
+    await pass(1000);
+    expect(asked.filter((path) => path.startsWith("/gateway?"))).toHaveLength(2);
+  });
+
+  it("goes by the gateway's clock, also where the browser's is 20 minutes ahead", async () => {
+    const { live, gateway, pass } = made();
+    gateway.behind = BEHIND_MS;
+    live.start();
+    await pass(0);
+    expect([live.known.now, live.known.uptimeS]).toEqual([START - BEHIND_MS, 1]);
+    for (let i = 0; i < 5; i++) await pass(1000);
+    expect([live.known.now, live.known.uptimeS]).toEqual([START - BEHIND_MS + 5000, 6]);
+    Object.assign(gateway, { digest: "restarted", uptime: 0 });
+    await pass(1000);
     expect(live.known.uptimeS).toBe(0);
   });
 
-  it("the known state of the gateway reloads the configuration when its digest changes", async () => {
-    const { live, asked, last, settle } = await connected();
-    const before = asked.filter((path) => path === "/gateway").length;
-    last().send("status", statusOf("a"));
-    last().send("status", statusOf("b"));
-    await settle();
-    expect(asked.filter((path) => path === "/gateway").length).toBe(before + 1);
-    expect(live.loss).toBeNull();
-  });
-
-  it("the known state of the gateway ignores an event that is not JSON", async () => {
-    const { live, last } = await connected();
-    const before = live.known;
-    last().send("stats", "{");
-    expect(live.known).toBe(before);
-  });
-
-  it("the known state of the gateway clears the state on logout, and ignores replies that arrive later", async () => {
-    const { live, last, settle, timers } = await connected();
-    const refreshed = live.refresh();
-    const stream = last();
+  it("is forgotten on logout, and a reply that arrives later is ignored", async () => {
+    const { live, gateway, settle, timers } = await connected();
+    gateway.holds = true;
+    void live.refresh();
     live.stop();
-    await refreshed;
+    for (const answer of gateway.held) answer();
     await settle();
-    expect([stream.closed, timers.size]).toEqual([true, 0]);
+    expect(timers.size).toBe(0);
     expect(live.known).toMatchObject({ config: null, status: null, health: null, stats: null, history: [] });
+  });
+
+  it("is not overwritten by an earlier request whose reply comes later", async () => {
+    const { live, gateway, settle } = await connected();
+    gateway.holds = true;
+    void live.refresh();
+    gateway.digest = "b";
+    void live.refresh();
+    for (const answer of gateway.held.reverse()) answer();
+    await settle();
+    expect(live.known.status!.digest).toBe("b");
   });
 });
 
 describe("a lost connection", () => {
-  it("a lost connection reconnects at once, without a message to the user", async () => {
-    const { live, streams, last, settle } = await connected();
-    last().send("error");
-    expect(live.known.connection).toBe("lost");
-    expect(live.loss).toBeNull();
-    await settle();
-    expect([streams.length, streams[0]!.closed]).toEqual([2, true]);
-    last().send("stats", statsAt(106_000));
-    expect(live.known.connection).toBe("live");
+  it("asks again at once, without a message to the user", async () => {
+    const { live, gateway, asked, pass } = await connected();
+    gateway.fails = DOWN;
+    const before = asked.length;
+    await pass(1000);
+    expect([asked.length - before, live.known.connection]).toEqual([2, "lost"]);
+    gateway.fails = null;
+    await pass(1000);
+    expect([live.known.connection, live.loss]).toEqual(["live", null]);
   });
 
-  it("a lost connection reports its reason and the next attempt, with pauses that grow to 15 s", async () => {
-    const { live, gateway, last, settle, pass } = await connected();
+  it("reports its reason and the next attempt, with pauses that grow to 15 s, and keeps what is known", async () => {
+    const { live, gateway, pass } = await connected();
     gateway.fails = DOWN;
-    last().send("error");
+    await pass(1000);
+    let now = START + 1000;
     const pauses: number[] = [];
-    let now = 100_000;
     for (let i = 0; i < 7; i++) {
-      await settle();
-      const loss = live.loss!;
-      expect(loss.why).toBe("The admin interface does not answer.");
-      pauses.push(loss.retryAt! - now);
-      now = loss.retryAt!;
-      pass(pauses.at(-1)!);
-      expect(live.loss).toMatchObject({ retryAt: null });
+      const { why, retryAt } = live.loss!;
+      expect(why).toBe("The admin interface does not answer.");
+      pauses.push(retryAt! - now);
+      now = retryAt!;
+      await pass(pauses.at(-1)!);
     }
     expect(pauses).toEqual([1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
     expect(live.known.config).toEqual(CONFIG);
   });
 
-  it("a lost connection resets its pauses only after a successful reconnect", async () => {
-    const { live, gateway, last, settle, pass, streams } = await connected();
-    last().send("error");
-    await settle();
-    // The stream opens and breaks off before it has told anything: that is no recovery.
-    last().send("error");
-    expect(live.loss!.retryAt).toBe(101_000);
-    pass(1000);
-    await settle();
-    last().send("error");
-    expect(live.loss!.retryAt).toBe(103_000);
-    pass(2000);
-    await settle();
-    last().send("stats", statsAt(107_000));
-    expect(live.loss).toBeNull();
+  it("asks for everything when it is back, and the pauses start again", async () => {
+    const { live, gateway, asked, pass } = await connected();
     gateway.fails = DOWN;
-    last().send("error");
-    await settle();
-    expect(live.loss!.retryAt).toBe(104_000);
-    expect(streams.length).toBe(4);
+    await pass(1000);
+    await pass(1000);
+    gateway.fails = null;
+    await pass(2000);
+    expect([live.loss, asked.at(-1)]).toEqual([null, "/gateway/now?figures=total"]);
+    gateway.fails = DOWN;
+    await pass(1000);
+    expect(live.loss!.retryAt).toBe(START + 6000);
   });
 
-  it("a lost connection covers a stream without data for ten seconds, and a reply that takes more than twelve", async () => {
-    const { live, gateway, last, pass, settle } = await connected();
-    gateway.silent = true;
-    const stream = last();
-    pass(9999);
-    expect(live.known.connection).toBe("live");
-    pass(1);
-    expect([live.known.connection, stream.closed]).toEqual(["lost", true]);
-    await settle();
-    pass(12_000);
-    expect(live.loss!.why).toContain("takes too long");
-  });
-
-  it("a lost connection reconnects when the user asks for it", async () => {
-    const { live, gateway, last, settle } = await connected();
+  it("asks at once when the user wants it", async () => {
+    const { live, gateway, pass, settle } = await connected();
     gateway.fails = DOWN;
-    last().send("error");
-    await settle();
+    await pass(1000);
+    await pass(1000);
     gateway.fails = null;
     live.start();
+    expect(live.loss).toMatchObject({ retryAt: null });
     await settle();
-    last().send("stats", statsAt(106_000));
     expect([live.known.connection, live.loss]).toEqual(["live", null]);
   });
 
-  it("a lost connection reports its reason also when the first connection fails", async () => {
-    const { live, settle } = start({ fails: DOWN });
+  it("reports its reason also when the first connection fails", async () => {
+    const { live, settle } = made({ fails: DOWN });
     live.start();
     await settle();
     expect(live.known).toMatchObject({ status: null, connection: "lost" });
-    expect(live.loss).toEqual({ why: "The admin interface does not answer.", retryAt: 101_000 });
+    expect(live.loss).toEqual({ why: "The admin interface does not answer.", retryAt: START + 1000 });
   });
 });
 
 describe("a session", () => {
-  it("a session reports a missing session as ended once, and sends no more requests", async () => {
-    const { live, ended, settle, timers, asked } = start({ fails: NO_SESSION });
+  it("that is missing is reported once, and nothing more is asked", async () => {
+    const { live, ended, settle, timers, asked } = made({ fails: NO_SESSION });
     live.start();
     await settle();
-    expect([ended(), timers.size, asked]).toEqual([1, 0, ["/gateway/status"]]);
+    expect([ended, timers.size, asked.length]).toEqual([[NO_SESSION], 0, 1]);
   });
 
-  it("a session reports its end when the stream ends with it", async () => {
-    const { live, gateway, ended, last, settle, timers } = await connected();
+  it("that ends is reported with the reply that says so, also to whoever asked", async () => {
+    const { live, gateway, ended, pass, timers } = await connected();
     gateway.fails = NO_SESSION;
-    last().send("error");
-    await settle();
-    expect([ended(), timers.size, live.known.status]).toEqual([1, 0, null]);
-  });
-
-  it("a session reports its end when a request gets 401, and the request fails", async () => {
-    const { live, gateway, ended } = await connected();
-    gateway.fails = NO_SESSION;
+    await pass(1000);
+    expect([ended, timers.size, live.known.status]).toEqual([[NO_SESSION], 0, null]);
     await expect(live.refresh()).rejects.toBe(NO_SESSION);
-    expect(ended()).toBe(1);
   });
 });
 
-it("a hidden page has no stream and no timer, keeps its state, and continues when it is visible again", async () => {
-  const { live, last, timers, settle } = await connected();
-  live.pause();
-  expect([last().closed, timers.size, live.known.connection]).toEqual([true, 0, "live"]);
-  live.start();
-  await settle();
-  expect(last().closed).toBe(false);
+describe("a hidden page", () => {
+  it("asks nothing, also before it was visible for the first time, keeps its state, and asks for everything when it is visible", async () => {
+    const { live, asked, timers, settle, pass } = await connected();
+    live.pause();
+    expect([timers.size, live.known.connection]).toEqual([0, "live"]);
+    await pass(60_000);
+    live.start();
+    await settle();
+    expect(asked.slice(2)).toEqual(["/gateway/now?figures=total"]);
+  });
+
+  it("does not begin to ask again each second after one request of its own", async () => {
+    const { live, timers } = await connected();
+    live.pause();
+    await live.refresh();
+    expect(timers.size).toBe(0);
+  });
+
+  it("does not begin to ask again after its own request has failed", async () => {
+    const { live, gateway, timers, asked } = await connected();
+    live.pause();
+    gateway.fails = DOWN;
+    await expect(live.refresh()).rejects.toBe(DOWN);
+    expect([timers.size, asked.length]).toEqual([0, 3]);
+  });
 });

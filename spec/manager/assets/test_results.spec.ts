@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { comparisonsOf, differenceOf, failedFirst, otherDifferences, searchTextOf } from "../../../lib/manager/assets/test_results.ts";
+import { comparisonsOf, failedFirst, otherDifferences, searchTextOf } from "../../../lib/manager/assets/test_results.ts";
 
 const result = (name: string, passed: boolean) => ({ name, passed, expected: {}, found: {}, differences: [] });
 
@@ -18,7 +18,7 @@ describe("the results of tests", () => {
   });
 
   it("show what was expected beside what was found, header by header, and which of it differs", () => {
-    expect(comparisonsOf(FAILED).map(({ name, expected, found, differs }) => [name, expected.text, found.text, differs])).toEqual([
+    expect(comparisonsOf(FAILED).map(({ name, expected, found, differs }) => [name, expected, found, differs])).toEqual([
       ["status", "401", "200", true],
       ["code", "none", "key_missing", false],
       ["upstream_path", "/7?x=1", "none", false],
@@ -27,14 +27,6 @@ describe("the results of tests", () => {
       ["body", '{"a":[1]}', '{"a":[2]}', false],
       ["caller", '""', "ada", false],
     ]);
-  });
-
-  it("hide values of headers that carry credentials, in the list, too", () => {
-    const secret = { ...FAILED, expected: { upstream_headers: { Authorization: null, Via: "1.1 a" } }, found: { upstream_headers: { Authorization: "Bearer t0ken", Via: "1.1 b" } } };
-    const result = { ...secret, differences: ['upstream_headers.Authorization: expected null, found "Bearer t0ken"'] };
-    expect(comparisonsOf(result).map(({ expected, found }) => [expected.secret, found.secret])).toEqual([[false, true], [false, false]]);
-    expect(differenceOf(result)).toBe("upstream_headers.Authorization");
-    expect(searchTextOf(result)).not.toContain("t0ken");
   });
 
   it("list the differences that belong to no expectation", () => {
@@ -48,7 +40,7 @@ describe("the results of tests", () => {
   });
 
   it("read a missing or unusual member as none", () => {
-    expect(comparisonsOf({ ...FAILED, found: null }).every(({ found }) => found.text === "none")).toBe(true);
+    expect(comparisonsOf({ ...FAILED, found: null }).every(({ found }) => found === "none")).toBe(true);
     expect(comparisonsOf({ ...FAILED, expected: "x" })).toEqual([]);
   });
 

@@ -1,0 +1,29 @@
+/**
+ * Redirects requests that arrive over plain HTTP to HTTPS, before a route is looked up (`global.https_redirect`).
+ */
+import type { Config } from "../config/model.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import type { Inbound } from "../server/receive.ts";
+
+/** Returns null for a request that goes on to its route. `authority`: the host that it names, which has been checked. */
+export type HttpsRedirect = (inbound: Inbound, authority: string) => Reply | null;
+
+export function httpsRedirect({ status, port }: NonNullable<Config["global"]["httpsRedirect"]>): HttpsRedirect {
+  const suffix = port === 443 ? "" : `:${port}`;
+  return ({ call, scheme, target }, authority) => {
+    // Over TLS a trusted proxy may report plain HTTP: the client would get the same redirect again.
+    if (scheme === "https" || call.tlsVersion !== null) return null;
+    const path = target.replace(ABSOLUTE, "");
+    if (path.startsWith(ACME)) return null;
+    if (authority === "") return problem(call, "bad_request", NO_HOST);
+    const location = `https://${authority.replace(PORT, "")}${suffix}${path.startsWith("/") ? "" : "/"}${path}`;
+    return { status, headers: ["Location", location, "Content-Length", "0"], body: null };
+  };
+}
+
+/** Of a target in absolute-form (RFC 9112 §3.2.2). */
+const ABSOLUTE = /^https?:\/\/[^/?]*/i;
+const PORT = /:\d*$/;
+/** RFC 8555 §8.3: the servers that check it need not follow redirects. */
+const ACME = "/.well-known/acme-challenge/";
+const NO_HOST = { detail: "Send a Host header: the redirect to HTTPS leads to the same host." };

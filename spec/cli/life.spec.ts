@@ -1,0 +1,47 @@
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { backend, oneService } from "../support/gateway.ts";
+import { emptyFolder, program, runningProgram } from "../support/process.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+
+function fifo(): string {
+  const path = join(emptyFolder(), "gw.json");
+  execFileSync("mkfifo", [path]);
+  return path;
+}
+
+it("a FIFO in place of the configuration is refused with exit status 2, and never waited for", async () => {
+  const path = fifo();
+  const { code, stderr } = await program(["--config", path]).ended;
+  expect([code, stderr]).toEqual([2, expect.stringContaining(`cannot read ${path}: it is a FIFO, not a file`)]);
+});
+
+it("a device in place of the configuration is refused by validate", async () => {
+  const { code, stderr } = await program(["validate", "/dev/zero"]).ended;
+  expect([code, stderr]).toEqual([2, expect.stringContaining("it is a device, not a file")]);
+});
+
+it("SIGHUP and SIGUSR1 end no gateway that is starting, and SIGTERM ends it with 0", async () => {
+  const { port } = await backend();
+  // The first handler is the first code of the program: the signals meet it while its modules are loaded.
+  const { child, port: gateway } = await runningProgram(oneService(port), [], { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(SIGNALS)}` });
+  expect((await ask(gateway, { path: "/a/x" })).status).toBe(200);
+  child.kill("SIGTERM");
+  await eventually(() => child.exitCode !== null, "the end");
+  expect(child.exitCode).toBe(0);
+});
+
+/** Sends both signals in the first turn in which the program handles SIGHUP. */
+const SIGNALS = `const timer = setInterval(() => { if (process.listenerCount("SIGHUP") === 0) return; clearInterval(timer); process.kill(process.pid, "SIGHUP"); process.kill(process.pid, "SIGUSR1"); }, 1); timer.unref();`;
+
+it("the process ends by the grace although a name look-up hangs in Node's thread pool", async () => {
+  const { port } = await backend();
+  const running = await runningProgram(oneService(port), ["--shutdown-grace-s", "1"], { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(HANGING)}` });
+  running.child.kill("SIGTERM");
+  const { signal, stderr } = await running.ended;
+  expect([signal, stderr]).toEqual(["SIGKILL", expect.stringContaining("a name look-up does not end")]);
+});
+
+/** A look-up that never ends keeps the process: both are made up, since no real one lasts for ever. */
+const HANGING = `process.getActiveResourcesInfo = () => ["GetAddrInfoReqWrap"]; setInterval(() => {}, 1000);`;

@@ -1,0 +1,72 @@
+/** A body in chunks of one byte costs no more than any other: one piece of it is forwarded for each read. */
+import { expect, it } from "vitest";
+import { oneService, running } from "../support/gateway.ts";
+import { processorTimeOf } from "../support/growth.ts";
+import { codec } from "../support/codec.ts";
+import { byteBackend, client } from "./harness.ts";
+
+/** About this many bytes of wire, in chunks of this size. */
+const WIRE = 300_000;
+const inChunks = (size: number) => {
+  const one = `${size.toString(16)}\r\n${"x".repeat(size)}\r\n`;
+  return `${one.repeat(WIRE / one.length)}0\r\n\r\n`;
+};
+const END = "\r\n0\r\n\r\n";
+
+/** An upstream that answers an upload when it is whole, and a GET with a body in chunks of the asked size. */
+async function upstreams() {
+  const uploads: string[] = [];
+  const upstream = await byteBackend((socket) => {
+    let received = "";
+    socket.on("data", (chunk: Buffer) => {
+      received += chunk.toString("latin1");
+      if (received.startsWith("POST") ? !received.endsWith(END) : !received.includes("\r\n\r\n")) return;
+      const size = Number(/\/(\d+) /.exec(received)![1]);
+      if (received.startsWith("POST")) {
+        uploads.push(received);
+        socket.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone");
+      } else socket.write(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${inChunks(size)}`);
+      received = "";
+    });
+  });
+  return { port: upstream.port, uploads };
+}
+
+const chunksIn = (text: string) => text.split("\r\n").filter((line) => /^[0-9a-f]+$/.test(line)).length;
+
+it.runIf(codec === "wire")("forwards an upload in chunks of one byte as few large chunks, for at most three times the processor time", async () => {
+  const { port, uploads } = await upstreams();
+  const made = await running(oneService(port));
+  const time = async (size: number) => {
+    const talk = await client(made.port);
+    const bytes = Buffer.from(`POST /a/${size} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n${inChunks(size)}`);
+    return processorTimeOf(async () => {
+      talk.discard();
+      talk.send(bytes);
+      await talk.until("done");
+    });
+  };
+  const large = await time(1000);
+  expect(await time(1)).toBeLessThan(3 * large);
+  const sent = uploads.at(-1)!;
+  expect(chunksIn(sent)).toBeLessThan(200);
+  expect(sent.length).toBeLessThan(WIRE / 5);
+});
+
+it("forwards a response in chunks of one byte as few large chunks, for at most three times the processor time", async () => {
+  const { port } = await upstreams();
+  const made = await running(oneService(port));
+  let received = "";
+  const time = async (size: number) => {
+    const talk = await client(made.port);
+    return processorTimeOf(async () => {
+      talk.discard();
+      talk.send(`GET /a/${size} HTTP/1.1\r\nHost: h\r\n\r\n`);
+      received = await talk.until(END);
+    });
+  };
+  const large = await time(1000);
+  expect(await time(1)).toBeLessThan(3 * large);
+  expect(chunksIn(received)).toBeLessThan(200);
+  expect(received.length).toBeLessThan(WIRE / 5);
+});

@@ -1,0 +1,178 @@
+/** What the management UI shows of replies, plugins, secrets and reloads: as the gateway says it, at any width, and in few bytes. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { launch, type Browser, type Locator, type Page } from "./browser.ts";
+import { allFaultsOf, heading, openOverview, replaced, until, upstream } from "./manager_pages.ts";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+const KEY = { name: "key_auth", id: "door", config: { key: "under-the-mat" } };
+
+/** A cache that is written outside of a guard, and a route for each refusal. */
+function shop(port: number): ConfigInput {
+  return {
+    global: { plugins: [{ name: "response_cache", config: {} }, { name: "cors", config: { allow_origins: ["https://shop.example"] } }] },
+    services: [
+      {
+        ...{ name: "shop", base_path: "/shop", upstreams: [{ host: "127.0.0.1", port }] },
+        routes: [
+          { name: "open", path: "/open" },
+          { name: "closed", path: "/closed", plugins: [KEY] },
+          { name: "inside", path: "/inside", plugins: [{ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }] },
+        ],
+      },
+    ],
+  };
+}
+
+async function requests(url: string, paths: readonly string[]): Promise<void> {
+  for (const path of paths) await fetch(`${url}${path}`).then((response) => response.arrayBuffer());
+}
+
+/** A tile of the overview: its value and its note. */
+function tile(page: Page, label: string): Locator {
+  return page.locator(".stat").filter({ hasText: new RegExp(`^${label}`) });
+}
+
+describe("replies with 4xx", () => {
+  it("are shown by the overview, of the gateway and of requests without a route, and by services and routes", async () => {
+    const { page, url, managerUrl, errors } = await openOverview(browser, shop((await upstream()).port));
+    await requests(url, ["/shop/open", "/shop/closed", "/shop/inside", "/nowhere", "/none"]);
+    await tile(page, "4xx").getByText(/401 [\d.]+\/s · 403 [\d.]+\/s · 404 [\d.]+\/s/).waitFor();
+    await tile(page, "4xx").getByText("80 %", { exact: true }).waitFor();
+    await tile(page, "No route").getByText(/4xx [\d.]+\/s \(404 [\d.]+\/s\)/).waitFor();
+    expect(await allFaultsOf(page)).toEqual([]);
+    await page.goto(`${managerUrl}#/services`);
+    const cell = (row: string) => page.locator("tbody tr").filter({ hasText: new RegExp(`^${row}`) }).locator('td[data-label="4xx"]');
+    await cell("shop").getByText("67 %").waitFor();
+    await page.goto(`${managerUrl}#/routes`);
+    await cell("closed").getByText("100 %").waitFor();
+    await cell("open").getByText("0 %").waitFor();
+    await page.goto(`${managerUrl}#/routes/shop/inside`);
+    await page.getByText(/^4xx [\d.]+\/s \(403 [\d.]+\/s\)$/).waitFor();
+    expect(errors).toEqual([]);
+  });
+});
+
+describe("the path of a request", () => {
+  it("has the plugins in the order in which the gateway runs them: a cache behind the guards, wherever it is written", async () => {
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    await page.goto(`${managerUrl}#/routes/shop/closed`);
+    await page.locator(".stage--plugin").first().waitFor();
+    expect(await page.locator(".stage--plugin .stage__name").allInnerTexts()).toEqual(["cors", "key_auth", "response_cache"]);
+    expect(await page.locator(".pipe__level").allInnerTexts()).toEqual(["Global plugins", "Route plugins", "Global plugins"].map((text) => expect.stringMatching(new RegExp(text, "i")) as string));
+    expect(await allFaultsOf(page)).toEqual([]);
+  });
+});
+
+describe("secrets", () => {
+  it("are never sent to a page that has not asked for them, and a copy of the configuration is as the gateway masks it", async () => {
+    const config = shop((await upstream()).port);
+    const [service] = config.services;
+    // Names that sound harmless: only the schemas know that their values may be secret.
+    const plugins = [
+      { name: "request_headers", config: { set: { "X-Team": "under-the-mat 2" } } },
+      { name: "http_log", config: { http_endpoint: "http://127.0.0.1:9/under-the-mat/3" } },
+      { name: "jwt", config: { alg: "RS256", jwks_uri: "http://127.0.0.1:9/keys?apikey=under-the-mat" } },
+    ];
+    const { page, managerUrl } = await openOverview(browser, { ...config, services: [{ ...service!, plugins }] });
+    await page.evaluate('(() => { const copied = (window.copied = []); Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => void copied.push(text) } }); })()');
+    for (const hash of ["", "services/shop", "routes/shop/closed", "plugins", "config"]) {
+      await page.goto(`${managerUrl}#/${hash}`);
+      await until(page, '!/Waiting for/.test(document.querySelector("main").innerText)');
+      expect([hash, (await page.content()).includes("under-the-mat")]).toEqual([hash, false]);
+    }
+    await page.getByRole("button", { name: "Show secrets" }).click();
+    await page.getByRole("button", { name: "Hide secrets" }).waitFor();
+    await page.getByRole("button", { name: "Open all" }).click();
+    await page.getByText('"under-the-mat"').first().waitFor();
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByText("Copied, with secrets masked.").waitFor();
+    const [copy] = await page.evaluate<string[]>("window.copied");
+    expect([copy!.includes("under-the-mat"), copy!.includes('"key": "********"')]).toEqual([false, true]);
+    await page.getByRole("button", { name: "Hide secrets" }).click();
+    await page.getByRole("button", { name: "Show secrets" }).waitFor();
+    expect(await page.content()).not.toContain("under-the-mat");
+  });
+});
+
+describe("the page of the configuration", () => {
+  it("drops the outcome of its reload once another one had another outcome", async () => {
+    const config = shop((await upstream()).port);
+    const { page, file, managerUrl } = await openOverview(browser, config);
+    await page.goto(`${managerUrl}#/config`);
+    await page.getByRole("button", { name: "Reload the file" }).click();
+    await page.getByText("The configuration has not changed.").waitFor();
+    replaced(file, "{");
+    await page.getByText(/The last reload was refused/).waitFor();
+    expect(await page.getByText("The configuration has not changed.").count()).toBe(0);
+    replaced(file, JSON.stringify(config));
+    await page.getByRole("button", { name: "Reload the file" }).click();
+    await page.getByText("The configuration has not changed.").waitFor();
+    expect(await page.getByText(/The last reload was refused/).count()).toBe(0);
+  });
+});
+
+describe("the page Try it", () => {
+  it("shows no answer of an earlier request beside the error of a field", async () => {
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    await page.goto(`${managerUrl}#/try`);
+    await page.getByLabel("Path and query").fill("/shop/open");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByText("Handled by").waitFor();
+    await page.getByLabel("Path and query").fill("no path");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByText("A path contains no spaces").waitFor();
+    expect([await page.getByText("Handled by").count(), await page.locator(".pipe").count()]).toEqual([0, 0]);
+  });
+});
+
+describe("an address with the name of a service where a route or an upstream belongs", () => {
+  it.each(["routes", "upstreams"])("shows the service for #/%s/shop, and says what is wrong with further names", async (list) => {
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    await page.goto(`${managerUrl}#/${list}/shop`);
+    await heading(page, "Service shop");
+    await page.goto(`${managerUrl}#/${list}/shop/a/b`);
+    await page.getByText("There is no page at this address.").waitFor();
+  });
+});
+
+describe("tables", () => {
+  it("leave out columns in a window of 1024 pixels, and become cards of all columns in one of 360, never wider than the window", async () => {
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const columns = () => page.evaluate<string[]>('[...document.querySelectorAll("thead th")].filter((each) => each.offsetWidth > 0).map((each) => each.textContent)');
+    const isTable = () => page.evaluate<boolean>('getComputedStyle(document.querySelector("tbody tr")).display === "table-row"');
+    for (const hash of ["services", "routes", "upstreams", "plugins"]) {
+      await page.goto(`${managerUrl}#/${hash}`);
+      await page.setViewportSize({ width: 1700, height: 900 });
+      await page.locator("tbody tr").first().waitFor();
+      const all = await columns();
+      for (const [width, table] of [[1024, true], [360, false]] as const) {
+        await page.setViewportSize({ width, height: 900 });
+        await expect.poll(async () => [hash, width, await isTable()]).toEqual([hash, width, table]);
+        await until(page, "document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll('.table-wrap')].every((wrap) => wrap.scrollWidth <= wrap.clientWidth)");
+        const shown = await columns();
+        if (table) expect(all).toEqual(expect.arrayContaining(shown));
+        else expect(shown).toEqual(all);
+        expect(shown.length, `${hash}: ${shown}`).toBeGreaterThan(4);
+      }
+    }
+  });
+});
+
+describe("a second visit", () => {
+  it("revalidates the page alone, and loads no script again", async () => {
+    const { page, managerUrl } = await openOverview(browser, shop((await upstream()).port));
+    const loaded = () => page.evaluate<{ name: string; bytes: number }[]>('performance.getEntriesByType("resource").map(({ name, transferSize }) => ({ name, bytes: transferSize }))');
+    const files = async () => (await loaded()).filter(({ name }) => /\.(?:js|css|svg)$/.test(name));
+    expect((await files()).length).toBeGreaterThan(40);
+    await page.goto("about:blank");
+    await page.goto(managerUrl!);
+    await heading(page, "Overview");
+    expect((await files()).filter(({ bytes }) => bytes > 0)).toEqual([]);
+  });
+});
