@@ -206,8 +206,7 @@ export class Configuration {
       const fields = { tests: report.failed, first: first!.name, reason: first!.differences.join("; ") };
       return this.#tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
     }
-    const { failuresOf } = await ON_DEMAND.tests();
-    throw new ConfigError(failuresOf(loaded.tests, report), fileOf(source));
+    throw new ConfigError((await ON_DEMAND.tests()).failuresOf(loaded.tests, report), fileOf(source));
   }
 
   async #reportOn(loaded: Loaded, only?: string): Promise<TestReport> {

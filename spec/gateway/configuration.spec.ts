@@ -126,8 +126,8 @@ describe("reload", () => {
     const { digest } = gateway;
     const reloaded = await gateway.reload(oneService(two.port));
     const changes = [
-      { kind: "upstream", name: `service "s" / upstream "127.0.0.1:${two.port}"`, change: "added" },
-      { kind: "upstream", name: `service "s" / upstream "127.0.0.1:${one.port}"`, change: "removed" },
+      { kind: "upstream", name: `service "s" / upstream "127.0.0.1:${two.port}"`, change: "added", fields: [] },
+      { kind: "upstream", name: `service "s" / upstream "127.0.0.1:${one.port}"`, change: "removed", fields: [] },
     ];
     expect(reloaded).toEqual({ digest: gateway.digest, changed: true, changes });
     expect(gateway.digest).not.toBe(digest);
