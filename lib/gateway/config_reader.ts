@@ -3,12 +3,12 @@
  */
 import { parseJson, positionAt } from "../config/json.ts";
 import { loadConfig, readConfigFile, type ConfigSource } from "../config/load.ts";
-import type { ConfigInput } from "../config/model.ts";
 import type { PlaceholderSource } from "../config/references.ts";
 import { kindProblem } from "../plugins/kit.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
+import type { ConfigInput } from "./config_input.ts";
 import { KINDS } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import type { Loaded } from "./snapshot.ts";

@@ -3,6 +3,7 @@
  */
 import { hash, randomUUID } from "node:crypto";
 import { destinationOf, Egress } from "../base/egress.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
@@ -152,6 +153,10 @@ function memoryOf(purpose: string, { runtime, inUse }: PluginContext): GiveMemor
     try {
       return runtime.memory(name, bytes, inUse, known);
     } catch (error) {
+      if (runtime.threads.place < 0) {
+        const reason = `the system gives no ${Math.ceil(bytes / 1e6)} MB of memory for the ${purpose}: ${messageOf(error)}`;
+        throw new Error(`${reason}; lower "max_callers" of rate limits, or raise the limit of the address space (ulimit -v)`, { cause: error });
+      }
       const remedy = 'ask for it in "create", with the same keys and options in every thread';
       throw new Error(`the ${purpose} is not known to the main thread: ${remedy}`, { cause: error });
     }
