@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
-import { ConfigError, createGateway, definePlugin, headerValue, problemReply, schema, withAddedHeader, withHeader } from "edge-gateway";
+import { ConfigError, createGateway, definePlugin, headerValue, problemReply, schema, withAddedHeader, withHeader, type ConfigInput, type PluginConfig } from "edge-gateway";
 
 /** Lets requests pass that name a known tenant, tells the upstream which plan it is on, and the client which tenant was served. */
 const tenant = definePlugin({
@@ -38,7 +38,14 @@ const backend = http.createServer((request, response) => response.end(`plan ${re
 backend.listen(0, "127.0.0.1");
 await once(backend, "listening");
 
-const configFor = (config: Record<string, unknown>) => ({
+// From here on the compiler knows the kind: a configuration with { name: "tennant" } or { plan: … } does not compile.
+declare module "edge-gateway" {
+  interface CustomPlugins {
+    readonly tenant: PluginConfig<typeof tenant>;
+  }
+}
+
+const configFor = (config: PluginConfig<typeof tenant>): ConfigInput => ({
   services: [
     {
       name: "reports",
@@ -73,6 +80,7 @@ console.log("tenant plugin: 403, 200, 200, 429, 200");
 
 // What the schema does not allow is said like any other error of the configuration.
 try {
+  // @ts-expect-error: the compiler finds it, too
   createGateway({ config: configFor({ plan: { acme: "gold" } }), plugins: [tenant] });
   assert.fail("a broken configuration was taken");
 } catch (error) {

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { ConfigError, createGateway, definePlugin, exercisePlugin, headerValue, loadPluginModules, problemReply, schema } from "edge-gateway";
+import { ConfigError, createGateway, definePlugin, exercisePlugin, headerValue, loadPluginModules, problemReply, schema, type ConfigInput } from "edge-gateway";
 
 const office = definePlugin({
   name: "office_hours",
@@ -40,7 +40,14 @@ console.log("exercised: 503, 200");
 
 const path = fileURLToPath(new URL("plugin_module.mjs", import.meta.url));
 const sha256 = createHash("sha256").update(readFileSync(path)).digest("hex");
-const config = {
+// What the kind of a module takes, for the compiler.
+declare module "edge-gateway" {
+  interface CustomPlugins {
+    readonly deadline: { readonly header?: string; readonly required?: boolean };
+  }
+}
+
+const config: ConfigInput = {
   global: { plugin_modules: [{ path, sha256 }], plugins: [{ name: "deadline", config: { required: true } }] },
   services: [{ name: "orders", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/{rest*}" }] }],
 };

@@ -1,8 +1,8 @@
 /**
  * The interface for embedding: everything that a host program may import.
  */
-import type { ConfigInput } from "./config/model.ts";
 import { withAllParts } from "./gateway/all_parts.ts";
+import type { ConfigInput } from "./gateway/config_input.ts";
 import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
 
 /**
@@ -22,7 +22,8 @@ export { loadPluginModules, type PluginModules } from "./gateway/plugin_modules.
 export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
 export { definePlugin, type AnyPlugin, type KeptState, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
 export * as schema from "./config/schema.ts";
-export type { Config, ConfigInput } from "./config/model.ts";
+export type { Config } from "./config/model.ts";
+export type * from "./gateway/config_input.ts";
 export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./gateway/config_diff.ts";
@@ -34,7 +35,7 @@ export type { RouteDiff } from "./gateway/proof/route_diff.ts";
 export type { ExplainedCandidate } from "./gateway/proof/route_reasons.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport, TestResult } from "./gateway/status.ts";
 export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
-export { ConfigError } from "./gateway/config_reader.ts";
+export { ConfigError } from "./gateway/config_error.ts";
 export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, StatusCounts, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";

@@ -28,7 +28,7 @@ const SUFFIX = import.meta.url.endsWith(".ts") ? "ts" : "js";
 /** In the order of their paths. `hasTests`: whether the configuration is tested at the start. */
 export function modulesOf(settings: Settings, parts: Parts, hasTests: boolean): readonly AuditedModule[] {
   const { admin, probe, manager, workers } = settings;
-  const ofRun: (() => Promise<unknown>)[] = [COMMANDS.run.load, ...(admin === null ? [] : [OF_RUN.admin]), ...(probe === null ? [] : [OF_RUN.probes])];
+  const ofRun: (() => Promise<unknown>)[] = [OF_RUN.main, COMMANDS.run.load, ...(admin === null ? [] : [OF_RUN.admin]), ...(probe === null ? [] : [OF_RUN.probes])];
   ofRun.push(...(manager === null ? [] : [OF_RUN.manager]), ...(workers === 1 ? [] : [OF_RUN.workers]));
   // The admin interface answers questions by explanations and dry runs, which load what a posted text names.
   const ofGateway: (() => Promise<unknown>)[] = [...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : []), ...(admin === null ? [] : [OF_GATEWAY.explain, OF_GATEWAY.dryRuns, OF_GATEWAY.dryRun, OF_GATEWAY.tests, ...OF_TEXTS])];

@@ -5,7 +5,7 @@ import { randomBytes } from "node:crypto";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { version } from "../base/version.ts";
-import type { ConfigInput } from "../config/model.ts";
+import type { ConfigInput } from "../gateway/config_input.ts";
 import { readSettings } from "../config/settings.ts";
 import { reachable } from "./addresses.ts";
 import type { RunCommand } from "./arguments.ts";

@@ -239,7 +239,7 @@ export class Supervisor implements Followers {
   }
 
   #terminateAll(): void {
-    for (const { worker } of this.#places) void worker?.terminate();
+    for (const place of this.#places) void ((place.reason ??= "it did not end in time, and was terminated"), place.worker?.terminate());
   }
 
   #spawn(place: Place): void {
@@ -325,9 +325,9 @@ export class Supervisor implements Followers {
 
   #ended(place: Place, code: number): void {
     const { index, id, state, looks } = place;
+    const { logger } = this.#options;
     const reason = place.reason ?? `it exited with code ${code}`;
-    place.worker = null;
-    place.state = "none";
+    Object.assign(place, { worker: null, state: "none" });
     this.#parts!.runtime.forget(id, index);
     this.#parts!.reports.forget(index);
     for (const resolve of place.awaited.splice(0)) resolve();
@@ -337,6 +337,7 @@ export class Supervisor implements Followers {
     this.#answers.delete(place);
     answer?.resolve("ended");
     if (this.#isClosing) {
+      if (state === "serving" && place.outcome === null) logger.error("a worker has ended during the drain", { worker: index, exit_code: code, error: reason });
       if (state === "serving") place.outcome ??= "cut";
       if (this.#places.every(({ worker }) => worker === null)) this.#onAllEnded?.();
       return;
@@ -345,7 +346,7 @@ export class Supervisor implements Followers {
     if (state === "serving" && looks >= STEADY_LOOKS) place.shortLives = 0;
     // The reason may be a configuration that does not come into force.
     const pauseMs = answer !== undefined ? 0 : PAUSES_MS[Math.min(place.shortLives++, PAUSES_MS.length - 1)]!;
-    this.#options.logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
+    logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
     this.restarts++;
     if (pauseMs === 0) this.#spawn(place);
     else place.respawn = setTimeout(entry("the start of a worker", () => this.#spawn(place)), pauseMs);

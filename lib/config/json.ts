@@ -74,6 +74,7 @@ export function nodeFrom(value: unknown, position: Position | null = null, depth
   if (prototype !== null && Object.getPrototypeOf(prototype) !== null) return other(`an instance of ${value.constructor.name}`);
   const members = new Map<string, Member>();
   for (const [key, item] of Object.entries(value)) {
+    if (item === undefined) continue; // as in JSON.stringify
     if (HALF_PAIR.test(key)) return other("an object with half a surrogate pair in a key");
     members.set(key, { keyPosition: position, value: nodeFrom(item, position, depth + 1) });
   }

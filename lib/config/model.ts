@@ -29,11 +29,12 @@ export interface PluginInstance {
   readonly config: unknown;
 }
 
+/** An instance as written, of any kind. */
 export interface PluginInput {
-  readonly id?: string;
+  readonly id?: string | undefined;
   readonly name: string;
-  readonly enabled?: boolean;
-  readonly config?: Readonly<Record<string, unknown>>;
+  readonly enabled?: boolean | undefined;
+  readonly config?: unknown;
 }
 
 /** The tests are not part of it: they do not change what the gateway does. */
@@ -43,7 +44,7 @@ export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
 export type PluginModule = s.Infer<typeof PLUGIN_MODULE>;
 /** The configuration as written. */
-export type ConfigInput = s.InputOf<ReturnType<typeof configSchema>> & { readonly $schema?: string };
+export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & { readonly $schema?: string | undefined };
 
 /** The readable part of a route in a configuration that may be invalid. */
 export interface RouteDeclaration {
@@ -99,8 +100,9 @@ const MODULE_UNKNOWN = "is not a module of the configuration in force: a text th
 
 const PLUGIN_MODULES = s.array(PLUGIN_MODULE, { describe: "Plugin kinds from files; a file is loaded only if its digest is right." });
 
-export function configSchema(kinds: readonly PluginKind[]) {
-  const plugins = s.array(s.named("Plugin", pluginSchema(kinds)), { unique: "id", describe: "Plugin instances, in the order they run." });
+/** `P` types the instances; what they may be is decided by the schemas of `kinds`. */
+export function configSchema<P extends PluginInput = PluginInput>(kinds: readonly PluginKind[]) {
+  const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds)), { unique: "id", describe: "Plugin instances, in the order they run." });
   const service = s.named("Service", serviceSchema(plugins));
   return s.object(
     {
@@ -115,7 +117,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
 
 export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash", "hash"] as const;
 
-type Plugins = s.Schema<readonly PluginInstance[], readonly PluginInput[]>;
+type Plugins<P extends PluginInput> = s.Schema<readonly PluginInstance[], readonly P[]>;
 
 const HTTPS_REDIRECT = s.object(
   {
@@ -125,7 +127,7 @@ const HTTPS_REDIRECT = s.object(
   { describe: "Redirects requests over plain HTTP to HTTPS, before a route is looked up." },
 );
 
-function globalSchema(plugins: Plugins) {
+function globalSchema<P extends PluginInput>(plugins: Plugins<P>) {
   return s.object(
     {
       name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
@@ -160,7 +162,7 @@ function globalSchema(plugins: Plugins) {
   );
 }
 
-function serviceSchema(plugins: Plugins) {
+function serviceSchema<P extends PluginInput>(plugins: Plugins<P>) {
   const route = s.object({
     name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
     path: PATH,
@@ -334,7 +336,7 @@ const ANYTHING: s.Schema<unknown> = {
 };
 
 /** An instance of any of the kinds: its `name` selects the schema of its `config`. */
-function pluginSchema(kinds: readonly PluginKind[]): s.Schema<PluginInstance, PluginInput> {
+function pluginSchema<P extends PluginInput>(kinds: readonly PluginKind[]): s.Schema<PluginInstance, P> {
   const names = kinds.map((kind) => kind.name);
   const shape = (config: s.AnySchema) =>
     s.object({

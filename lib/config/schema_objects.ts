@@ -95,7 +95,7 @@ export type ObjectOut<F> = Simplify<
 >;
 export type ObjectIn<F> = Simplify<
   { readonly [K in keyof F as F[K] extends { readonly presence: string } ? never : K]: InputOf<SchemaOf<F[K]>> } & {
-    readonly [K in keyof F as F[K] extends { readonly presence: string } ? K : never]?: InputOf<SchemaOf<F[K]>>;
+    readonly [K in keyof F as F[K] extends { readonly presence: string } ? K : never]?: InputOf<SchemaOf<F[K]>> | undefined;
   }
 >;
 

@@ -106,7 +106,7 @@ const SAN = s.string({
   hint: 'a name with its type (DNS, URI, IP or email) such as "DNS:billing.example.com"',
 });
 
-const CERTIFICATE: s.Schema<TestCertificate | null, { readonly subject: string; readonly san?: readonly string[] }> = s.object(
+const CERTIFICATE: s.Schema<TestCertificate | null, { readonly subject: string; readonly san?: readonly string[] | undefined }> = s.object(
   {
     subject: s.string({ min: 1, describe: 'Subject in the form of RFC 4514, such as "CN=billing,O=Example".' }),
     san: s.withDefault(s.array(SAN, { describe: "Subject alternative names." }), []),

@@ -7,6 +7,9 @@ import type { ConfigInput } from "../config/model.ts";
 type ServiceInput = ConfigInput["services"][number];
 type RouteInput = ServiceInput["routes"][number];
 
+/** Of a configuration as written, where a default fills in what is missing. */
+type Present<T> = { readonly [Key in keyof T]-?: NonNullable<T[Key]> };
+
 export interface DisplayedPlugin {
   readonly name: string;
   readonly id?: string;
@@ -18,9 +21,9 @@ interface WithPlugins {
   readonly plugins: readonly DisplayedPlugin[];
 }
 
-export type DisplayedRoute = Required<Pick<RouteInput, "name" | "path">> & Pick<RouteInput, "methods" | "match"> & WithPlugins;
+export type DisplayedRoute = Present<Pick<RouteInput, "name" | "path">> & Pick<RouteInput, "methods" | "match"> & WithPlugins;
 
-export type DisplayedService = Required<Pick<ServiceInput, "name" | "base_path" | "load_balancing_strategy">> &
+export type DisplayedService = Present<Pick<ServiceInput, "name" | "base_path" | "load_balancing_strategy">> &
   Pick<ServiceInput, "hosts" | "hash_on" | "hash_balance_factor" | "sticky"> &
   WithPlugins & { readonly routes: readonly DisplayedRoute[] };
 

@@ -8,7 +8,6 @@ import { ignore } from "../base/errors.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
-import type { ConfigInput } from "../config/model.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
@@ -23,6 +22,7 @@ import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
+import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
 import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
@@ -41,7 +41,7 @@ import { Shutdown } from "./shutdown.ts";
 import { WorkerReports } from "./worker_reports.ts";
 import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
-export { ConfigError } from "./config_reader.ts";
+export { ConfigError } from "./config_error.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
@@ -266,7 +266,7 @@ export class Gateway {
 
   /**
    * Applies a new configuration: `config`, else the file read again, once all of its tests pass. All or nothing: on failure it rejects with a
-   * `ConfigError` (or the error that a plugin threw at its creation) and keeps the old configuration. Requests in progress finish with the
+   * `ConfigError` and keeps the old configuration. Requests in progress finish with the
    * configuration they started with. Reloads run one after another; one without `config` that waits stands for all that follow it.
    * `status.lastReload` reports both outcomes, with `by` as the cause. Rejects if the gateway is closed.
    */

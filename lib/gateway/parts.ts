@@ -9,7 +9,7 @@ import { report, type AnySchema } from "../config/schema.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 
 /** The built-in plugin kinds by their names, in the order in which messages list them. */
-export const KINDS: Readonly<Record<string, () => Promise<AnyPlugin>>> = {
+export const KINDS = {
   key_auth: async () => (await import("../plugins/key_auth.ts")).keyAuth,
   rate_limit: async () => (await import("../plugins/rate_limit.ts")).rateLimit,
   mtls: async () => (await import("../plugins/mtls.ts")).mtls,
@@ -31,7 +31,7 @@ export const KINDS: Readonly<Record<string, () => Promise<AnyPlugin>>> = {
   request_validation: async () => (await import("../plugins/request_validation.ts")).requestValidation,
   mirror: async () => (await import("../plugins/mirror.ts")).mirror,
   fault: async () => (await import("../plugins/fault.ts")).fault,
-};
+} satisfies Readonly<Record<string, () => Promise<AnyPlugin>>>;
 
 /** What a snapshot is compiled with, besides plugin kinds. */
 const PARTS = {
@@ -82,7 +82,7 @@ export class Parts {
   /** Loads what a configuration names. A text that only equals such a name, of a service for instance, counts as well. */
   async load(source: ConfigSource): Promise<void> {
     const quotes = quotesIn(source);
-    const kinds = Object.entries(KINDS).filter(([name]) => !this.#kinds.has(name) && quotes(name));
+    const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => !this.#kinds.has(name) && quotes(name));
     const parts = (Object.keys(NAMED_BY) as (keyof typeof NAMED_BY)[]).filter((name) => NAMED_BY[name].some(quotes));
     await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map((name) => this.loadPart(name))]);
   }

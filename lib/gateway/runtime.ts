@@ -3,13 +3,13 @@
  * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
 import { randomFillSync } from "node:crypto";
-import type { Clock } from "../base/clock.ts";
+import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import type { Dial } from "../base/egress.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
 import { SharedCount } from "../base/shared_counts.ts";
-import { ALONE, type Threads } from "../base/threads.ts";
+import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
 import { SharedConnections } from "../server/connection_counts.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
@@ -112,6 +112,7 @@ export class Runtime {
   /** In the main thread: breakers that reloads have removed, while workers may still answer requests under a former configuration. */
   readonly #removedBreakers: Breaker[] = [];
   #inUse: InUse | null = null;
+  #limitersTimer: Timer | null = null;
   #isActive = false;
 
   /** `lookup` returns all addresses of a host; default: getaddrinfo. `parts`: default: none that has to be loaded. */
@@ -163,11 +164,11 @@ export class Runtime {
     return kept.value as T;
   }
 
-  /** Memory that all threads of the program share: what there is by this name, or new memory, all zero. `known`: kept by its owner while unused. */
-  memory(name: string, bytes: number, inUse: InUse, known?: ArrayBufferLike): ArrayBufferLike {
+  /** Memory that all threads of the program share: what there is by this name, or new memory, all zero. `known`: see `GiveMemory`. */
+  memory(name: string, bytes: number, inUse: InUse, known?: ArrayBufferLike | null): ArrayBufferLike {
     // What a worker keeps may have been replaced: the main thread says what all have.
-    const kept = this.threads.place < 0 ? known : undefined;
-    const memory = inUse.memory.get(name) ?? this.#inUse?.memory.get(name) ?? kept ?? this.threads.memory(name, bytes);
+    const kept = isWorker(this.threads) ? null : known === undefined ? this.#inUse?.memory.get(name) : known;
+    const memory = inUse.memory.get(name) ?? kept ?? this.threads.memory(name, bytes);
     inUse.memory.set(name, memory);
     return memory;
   }
@@ -239,7 +240,8 @@ export class Runtime {
     this.#removedBreakers.splice(0, Math.max(0, this.#removedBreakers.length - MOST_REMOVED_BREAKERS));
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     if (this.#isActive) this.#start(inUse);
-    this.counters.retire(inUse.limiters);
+    this.counters.adopt(inUse.memory);
+    this.#retireLimiters();
     for (const [key, { value }] of before?.kept ?? []) if (inUse.kept.get(key)?.value !== value) void closed(value);
   }
 
@@ -277,6 +279,7 @@ export class Runtime {
 
   /** Closes every connection to every upstream, and ends all probes and look-ups. */
   destroy(): void {
+    this.#limitersTimer?.cancel();
     this.#names.close();
     for (const { check } of this.#checks.values()) check.stop();
     this.#checks.clear();
@@ -290,6 +293,13 @@ export class Runtime {
     // The main thread of workers serves nobody, and needs neither shared counters nor upstreams but those that it checks.
     if (this.threads.place >= 0) inUse.shared?.start();
     this.#startChecks(inUse);
+  }
+
+  /** Now, and again whenever the windows of one that no configuration has may have run out. */
+  #retireLimiters(): void {
+    this.#limitersTimer?.cancel();
+    const ms = this.counters.retire(this.#inUse!.limiters);
+    this.#limitersTimer = ms === Infinity ? null : this.clock.after(Math.min(Math.ceil(ms), LONGEST_TIMER_MS), () => this.#retireLimiters());
   }
 
   #retire(pool: Connections): void {

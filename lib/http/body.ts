@@ -62,18 +62,21 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
     source.pause();
     sink.onceDrained(resume);
   };
-  // A plugin may have read the body and passed it on all the same: it would never end.
-  if (source.readableEnded || source.destroyed) {
-    process.nextTick(entry("a body that was read", broken), source.errored ?? new Error("the body was read or destroyed before it was sent"));
-    return stop;
-  }
-  source.on("data", write);
-  source.on("end", () => {
+  const finished = () => {
     if (over) return;
     if (left > 0 && left !== Infinity) return broken(new Fault("internal", `the body is ${left} bytes shorter than its Content-Length of ${length}`));
     stop();
     end.done();
-  });
+  };
+  // A plugin may have read the body and passed it on all the same: it would never end. One without bytes may end before anybody reads it.
+  if (source.readableEnded || source.destroyed) {
+    const isEmpty = source.readableEnded && !source.readableDidRead && source.errored === null;
+    const why = source.errored ?? new Error("the body was read or destroyed before it was sent");
+    process.nextTick(entry("a body that was read", () => (isEmpty ? finished() : broken(why))));
+    return stop;
+  }
+  source.on("data", write);
+  source.on("end", finished);
   source.on("error", broken);
   source.on("close", () => broken(null));
   return stop;

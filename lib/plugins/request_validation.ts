@@ -52,7 +52,7 @@ interface HeadersSchema {
   readonly additionalProperties?: unknown;
 }
 
-interface WrittenSchema extends CompiledSchema {
+export interface WrittenSchema extends CompiledSchema {
   /** The schema as written. */
   readonly written: Json;
 }

@@ -27,7 +27,7 @@ const NONE: readonly PlacedCondition[] = [];
 type NamedPlace = readonly [place: keyof Conditions, name: string];
 
 /** Each condition, with its name as written. */
-export function placesOf(conditions: Partial<Record<keyof Conditions, object>>): readonly NamedPlace[] {
+export function placesOf(conditions: { readonly [Place in keyof Conditions]?: object | undefined }): readonly NamedPlace[] {
   return PLACES.flatMap((place) => Object.keys(conditions[place] ?? {}).map((name) => [place, name] as const));
 }
 

@@ -3,52 +3,9 @@
  * not scan. A thread can die between any two of its writes; `repair` then makes the table whole again.
  */
 import { acquire, isLockedBy, release } from "../base/lock.ts";
+import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FREE, FREED, HASH, LAST, LIFE, LOCK, MARKS, MOVED, NAME, NEWER, NEXT, OLDER, OVERFLOW, RESERVED, SHARDS, SIZE, TAKEN, USED, WINDOWS } from "./cells.ts";
 import type { Window } from "./counters.ts";
 import { cellsOf, MARKS_OF_CELL, merged, type History, type Plan } from "./marks.ts";
-
-/** A cell has 10 words of 32 bits, or 5 numbers of 64, and is named by its first word: `words[cell + NEXT]`, `numbers[cell / 2 + USED]`. */
-const CELL = 10;
-
-/** Its first word has nothing to do with the others: it is a bucket, the first caller of a chain, or 0. A caller: the next one in its chain, those admitted before and after it, its first window, its life (see `Plan`), its name's hash. */
-const CHAIN = 1;
-const OLDER = 2;
-const NEWER = 3;
-export const WINDOWS = 4;
-export const LIFE = 5;
-const HASH = 6;
-/** Number: the time of the last admission. */
-export const LAST = 4;
-/** A window of a caller: the next one, the hash of its name, the first and the last cell of its marks, where they begin in the first one. */
-export const NEXT = 1;
-export const NAME = 2;
-export const FIRST = 3;
-export const END = 4;
-export const BEGIN = 5;
-/** Numbers: admissions, and how many of them a mark counts. */
-export const USED = 3;
-export const BATCH = 4;
-/** Marks of a window: the next cell of them, and their numbers. */
-export const MARKS = 1;
-
-/**
- * The first cell is the overflow, a caller that has used at least what each caller without a place of its own has. A caller that gets a
- * place starts with this usage, since it may have caused it: a new place gives no new quota. In normal operation the overflow is empty.
- * It also links the newest caller to the oldest one.
- */
-export const OVERFLOW = 0;
-/** In the second cell: the lock, the first cell that was never taken, the first free cell, words of free cells, callers, buckets. */
-const LOCK = 11;
-export const TAKEN = 12;
-const FREE = 13;
-const FREED = 14;
-export const SIZE = 15;
-const BUCKETS = 16;
-/** Number: decisions that were made by the overflow. */
-export const SHARED = 9;
-/** In the third cell: into how many tables the memory is divided, and the secret of their hashes. */
-export const SHARDS = 21;
-export const SECRET = 22;
-const RESERVED = 30;
 
 /** Memory that can grow has so much at first. */
 export const FEWEST_BYTES = 16 * 4 * CELL;
@@ -98,9 +55,22 @@ export class Callers {
     if (this.#owner !== 0) release(this.words, LOCK);
   }
 
-  /** Whether all windows of all callers are empty. */
-  hasRunOut(now: number): boolean {
-    return this.#isOver(this.words[OLDER]!, now, 0) && this.#isOver(OVERFLOW, now, 0);
+  /** Copies all to larger memory, which no thread enters before this shard says that it has moved. A thread may die meanwhile: another one copies again. */
+  moveTo({ words: larger }: Callers): void {
+    const { words } = this;
+    acquire(words, LOCK, this.#owner);
+    if (words[MOVED] === 0) {
+      larger.set(words.subarray(0, LOCK));
+      larger.set(words.subarray(TAKEN, SHARDS), TAKEN);
+      larger.set(words.subarray(RESERVED, Math.max(RESERVED, words[TAKEN]!)), RESERVED);
+      Atomics.store(words, MOVED, 1);
+    }
+    release(words, LOCK);
+  }
+
+  /** Milliseconds until all windows of all callers are empty. */
+  restMs(now: number): number {
+    return Math.max(...[this.words[OLDER]!, OVERFLOW].map((caller) => 1000 * this.words[caller + LIFE]! + this.numbers[caller / 2 + LAST]! - now));
   }
 
   /** The caller of this turn, or the overflow. */
@@ -377,7 +347,7 @@ export class Callers {
   }
 
   #grow(): void {
-    if (this.#owner !== 0) throw new RangeError("the memory of the limiter is too small for its windows, which a reload has changed: restart the gateway");
+    if (this.#owner !== 0) throw new RangeError("the memory of the limiter is too small for its windows");
     const before = this.words;
     this.words = new Int32Array(2 * before.length);
     this.words.set(before);

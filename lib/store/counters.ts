@@ -42,9 +42,9 @@ export interface Limiter {
 
 /**
  * Gives the memory that all threads of the program share by a name: `known`, or what there is already, or new memory of so many bytes, all
- * zero. Throws in a worker for a name that the main thread has not asked for.
+ * zero; null: new memory, as the known one is too small. Throws in a worker for a name that the main thread has not asked for.
  */
-export type GiveMemory = (name: string, bytes: number, known: ArrayBufferLike | undefined) => ArrayBufferLike;
+export type GiveMemory = (name: string, bytes: number, known: ArrayBufferLike | null | undefined) => ArrayBufferLike;
 
 export interface Counters {
   /**

@@ -4,23 +4,32 @@
 import { hash, randomInt } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
-import { BATCH, BEGIN, bytesOfCallers, Callers, END, FEWEST_BYTES, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SECRET, SHARDS, SHARED, SIZE, USED, WINDOWS } from "./callers.ts";
+import { bytesOfCallers, Callers, FEWEST_BYTES } from "./callers.ts";
+import { BATCH, BEGIN, END, FIRST, FOLLOWS, LAST, LIFE, MARKS, MOVED, NAME, NEXT, OVERFLOW, SECRET, SHARDS, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
 import { MARKS_OF_CELL, Plan } from "./marks.ts";
 
 export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
-export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], threads: Pick<Threads, "id" | "count"> = ALONE) {
+export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], threads: Pick<Threads, "id" | "count"> & { readonly place?: number } = ALONE) {
   const all = new Map<string, CallerTable>();
 
-  /** The table of a key in memory that threads share. Once it is made, its size stays: more callers then have less memory each. */
+  /** The table of a key in memory that threads share. Where its memory is too small for these options, larger memory takes its place in `adopt`. */
   function sharedTable(key: string, { windows, maxCallers }: LimiterOptions, memory: GiveMemory): CallerTable {
     const known = all.get(key);
-    const shards = Math.min(2 ** Math.ceil(Math.log2(SHARDS_OF_THREAD * threads.count)), 2 ** Math.floor(Math.log2(Math.max(1, maxCallers / FEWEST_OF_SHARD))));
+    const shards = known?.shards.length ?? Math.min(2 ** Math.ceil(Math.log2(SHARDS_OF_THREAD * threads.count)), 2 ** Math.floor(Math.log2(Math.max(1, maxCallers / FEWEST_OF_SHARD))));
     const bytes = shards * bytesOfCallers(Math.ceil(Math.max(maxCallers, FEWEST_CALLERS) / shards), windows);
-    const shared = memory(`rate limit ${key}`, bytes, known?.memory);
+    const isTooSmall = known !== undefined && known.memory.byteLength < bytes;
+    const shared = memory(nameOf(key), bytes, isTooSmall ? null : known?.memory);
+    const table = (buffer: ArrayBufferLike) => new CallerTable(secret, { memory: buffer, shards, owner: threads.id });
+    const isMain = (threads.place ?? -1) < 0;
+    const words = new Int32Array(shared);
+    if (isMain) words[FOLLOWS] = isTooSmall || known?.isSettled === false ? 1 : 0;
+    const before = words[FOLLOWS] === 1 ? memory(`${nameOf(key)}, before`, 0, known?.former) : shared;
     // Where another thread has forgotten the limiter and made it again, its memory is another one.
-    return known?.memory === shared ? known : new CallerTable(secret, { memory: shared, shards, owner: threads.id });
+    const now = known?.memory === before || known?.memory === shared ? known : table(before);
+    now.prepared = now.memory === shared ? null : table(shared);
+    return now;
   }
 
   return {
@@ -30,14 +39,25 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
       all.set(key, table);
       return new MemoryLimiter(clock, table, options);
     },
-    /** Forgets the limiters that no configuration asks for any more, once all their callers' windows have run out. */
-    retire(keysInUse: ReadonlySet<string>): void {
+    /** A configuration comes into force with this memory: what was too small for it is replaced. */
+    adopt(memory: ReadonlyMap<string, ArrayBufferLike>): void {
+      for (const [key, table] of all) if (table.prepared !== null && table.prepared.memory === memory.get(nameOf(key))) table.replace((threads.place ?? -1) >= 0);
+    },
+    /** Forgets limiters that no configuration has once their windows have run out. Returns the milliseconds until the next one has, or Infinity. */
+    retire(keysInUse: ReadonlySet<string>): number {
       const now = clock.now();
-      for (const [key, table] of all) if (!keysInUse.has(key) && table.shards.every((callers) => callers.hasRunOut(now))) all.delete(key);
+      let next = Infinity;
+      for (const [key, table] of all) {
+        if (keysInUse.has(key)) continue;
+        const rest = Math.max(...table.shards.map((callers) => callers.restMs(now)));
+        if (rest <= 0) all.delete(key);
+        else next = Math.min(next, rest);
+      }
+      return next;
     },
     /** Frees the locks of a thread that has ended, and repairs what it was about to change. */
     repair(dead: number): void {
-      for (const { shards } of all.values()) for (const callers of shards) callers.repair(dead);
+      for (const { shards, successors } of all.values()) for (const callers of [...shards, ...successors]) callers.repair(dead);
     },
     /** How much is remembered now. */
     get size(): { readonly limiters: number; readonly callers: number } {
@@ -50,6 +70,10 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
       for (const [key, { size, shared }] of all) yield [key, { callers: size, shared }] as const;
     },
   };
+}
+
+function nameOf(key: string): string {
+  return `rate limit ${key}`;
 }
 
 /** With fewer callers there are fewer shards. */
@@ -189,7 +213,13 @@ export class MemoryLimiter implements Limiter {
 
 /** The callers of one limiter in shards, independent tables that each have some of them, so that threads seldom wait for each other. */
 export class CallerTable {
-  readonly shards: readonly Callers[];
+  readonly #shards: Callers[];
+  /** In force, or about to be: every shard moves to it. */
+  memory: ArrayBufferLike;
+  /** Larger memory of a configuration that is not in force yet. */
+  prepared: CallerTable | null = null;
+  /** Larger memory to which other threads move the shards, or have moved them. */
+  successors: readonly Callers[] = [];
   readonly #secret: Secret;
   /** Of the name of the last search. */
   readonly #hash = new Int32Array(2);
@@ -200,11 +230,34 @@ export class CallerTable {
     if (words[SHARDS] === 0) words.set([shared?.shards ?? 1, ...secret], SHARDS);
     const length = words.length / words[SHARDS]!;
     this.#secret = [words[SECRET]!, words[SECRET + 1]!];
-    this.shards = Array.from({ length: words[SHARDS]! }, (_, i) => new Callers(words.subarray(i * length, (i + 1) * length), shared?.owner ?? 0));
+    this.memory = words.buffer;
+    this.#shards = Array.from({ length: words[SHARDS]! }, (_, i) => new Callers(words.subarray(i * length, (i + 1) * length), shared?.owner ?? 0));
   }
 
-  get memory(): ArrayBufferLike {
-    return this.shards[0]!.words.buffer;
+  get shards(): readonly Callers[] {
+    for (let i = 0; i < this.successors.length; i++) if (this.#shards[i]!.words[MOVED] === 1) this.#shards[i] = this.successors[i]!;
+    return this.#shards;
+  }
+
+  /** Whether all shards are in the memory in force. */
+  get isSettled(): boolean {
+    return this.shards.every(({ words }) => words.buffer === this.memory);
+  }
+
+  /** What the memory in force takes, or has taken, the place of, as long as a shard is in it; then the memory in force itself. */
+  get former(): ArrayBufferLike {
+    return (this.shards.find(({ words }) => words.buffer !== this.memory) ?? this.shards[0]!).words.buffer;
+  }
+
+  /** The prepared memory takes the place of the former. A worker moves all shards; the main thread, which takes no locks, learns of it. */
+  replace(moves: boolean): void {
+    const { memory, shards } = this.prepared!;
+    this.prepared = null;
+    // What was replaced before has moved by now: every worker moves all before it prepares another configuration.
+    this.successors.forEach((callers, i) => (this.#shards[i] = callers));
+    this.successors = shards;
+    this.memory = memory;
+    if (moves) for (const [i, callers] of this.#shards.entries()) callers.moveTo(shards[i]!);
   }
 
   /** Callers that are remembered. */
@@ -222,7 +275,15 @@ export class CallerTable {
   /** The shard of a caller, locked, for this caller. */
   enter(name: string): Callers {
     hashName(name, this.#secret, this.#hash);
-    const callers = this.shards[this.#hash[1]! & (this.shards.length - 1)]!;
+    const shard = this.#hash[1]! & (this.#shards.length - 1);
+    this.#shards[shard]!.enter(this.#hash);
+    return this.#shards[shard]!.words[MOVED] === 0 ? this.#shards[shard]! : this.#enterMoved(shard);
+  }
+
+  /** Another thread already serves under the next configuration, which this one has prepared. */
+  #enterMoved(shard: number): Callers {
+    this.#shards[shard]!.leave();
+    const callers = (this.#shards[shard] = this.prepared?.shards[shard] ?? this.successors[shard]!);
     callers.enter(this.#hash);
     return callers;
   }

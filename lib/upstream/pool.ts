@@ -161,6 +161,8 @@ export class Connection {
   isReused = false;
   /** In use, but not to be used again: the upstream no longer has its address. */
   isLeaving = false;
+  /** Parts of a request's body that wait for the end of this round of the event loop. */
+  small: Buffer[] | null = null;
   isConnected = false;
   /** The present request; null while it is unused. */
   user: ConnectionUser | null = null;

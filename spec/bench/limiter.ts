@@ -74,7 +74,7 @@ function inOwnProcess(): Promise<Figures> {
 
 async function measure(): Promise<Figures> {
   const { CallerTable, memoryCounters, MemoryLimiter } = await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
-  const { TAKEN } = await builtModule<typeof import("../../lib/store/callers.ts")>("store/callers");
+  const { TAKEN } = await builtModule<typeof import("../../lib/store/cells.ts")>("store/cells");
   const { systemClock } = await builtModule<typeof import("../../lib/base/clock.ts")>("base/clock");
   let time = 0;
   const hand: Clock = { ...systemClock, now: () => time };

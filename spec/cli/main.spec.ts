@@ -154,7 +154,7 @@ describe("validate", () => {
     const plugins = [
       { name: "jwt", config: { jwks_uri: `${url}/jwks`, algs: ["RS256"], iss: "i", aud: "s" } },
       { name: "forward_auth", config: { url: `${url}/check` } },
-      { name: "introspection", config: { url: `${url}/introspect`, client_id: "a", client_secret: "s" } },
+      { name: "introspection", config: { url: `${url}/introspect`, client_id: "a", client_secret: "s", scopes: ["read"] } },
       { name: "http_log", config: { http_endpoint: `${url}/log` } },
     ];
     const config = oneService(server.port, { plugins, health: { enabled: true, interval_ms: 1000 } }, { access_log: { file: "logs/access.log" } });

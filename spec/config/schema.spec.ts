@@ -155,8 +155,12 @@ describe("object", () => {
     ]);
   });
 
-  it("reports a field that is undefined in JavaScript as wrong, not as missing", () => {
-    expect(check(schema, { limit_min: 3, label: undefined })).toEqual(["label: expected a string, found undefined"]);
+  it("takes a field that is undefined in JavaScript as absent: optional, by its default, or missing where it is required", () => {
+    expect(check(schema, { limit_min: 3, label: undefined, hide_credentials: undefined })).toEqual(check(schema, { limit_min: 3 }));
+    expect(check(schema, { limit_min: undefined })).toEqual(["limit_min: is required (Requests per minute.)"]);
+    expect(check(s.object({}), { colour: undefined })).toEqual({});
+    expect(check(s.record(s.string()), { a: undefined, b: "c" })).toEqual({ b: "c" });
+    expect(check(s.array(s.string()), [undefined])).toEqual(["[0]: expected a string, found undefined"]);
   });
 
   it("does not accept inherited names as fields", () => {

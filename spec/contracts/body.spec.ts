@@ -146,8 +146,19 @@ describe("a body transfer that is stopped", () => {
     await turn();
   });
 
+  it("passes on a body without bytes that has ended before it is read, as one of HTTP/2 does while a connection is made", async () => {
+    const source = new Readable({ read() {} });
+    source.push(Buffer.alloc(0));
+    source.push(null);
+    // As Node's own look-ahead after a push.
+    source.read(0);
+    await turn();
+    expect([source.readableEnded, source.readableDidRead]).toEqual([true, false]);
+    expect(await moved(move, source, new PassThrough())).toBe("done");
+  });
+
   it("reports a body that was read or destroyed before as broken, because its end would never come", async () => {
-    const read = Readable.from([]);
+    const read = Readable.from([Buffer.from("a")]);
     read.resume();
     await turn();
     const destroyed = new Readable({ read() {} });

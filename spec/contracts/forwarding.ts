@@ -179,7 +179,7 @@ export function forwarding(client: "wire" | "node"): void {
 
     it("the lease of an upstream connection is returned when the request's body had been read before", async () => {
       const { send, settled } = await bench(() => {});
-      const body = Readable.from([]);
+      const body = Readable.from([Buffer.from("a")]);
       body.resume();
       await new Promise((resolve) => body.once("end", resolve));
       expect(await code(send({ method: "POST", body }).reply)).toBe("bad_request");

@@ -81,7 +81,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
     of({ protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH }, { h2c: true }),
     of(
       { hosts: ["127.0.0.1"], encoded_slashes: "allow", path_parameters: "allow", preserve_host: true, upstream_client: "node" },
-      { name: "seven", http1: "node", limits, access_log, server_timing: true, trusted_proxies: ["10.0.0.0/8"], underscore_headers: "allow", dns_ttl_ms: 200 },
+      { name: "seven", http1: "node", limits, access_log, server_timing: true, trusted_proxies: ["127.0.0.0/8"], https_redirect: { status: 307, port: 8443 }, underscore_headers: "allow", dns_ttl_ms: 200 },
     ),
     of(
       {
@@ -105,7 +105,7 @@ function load(ports: readonly number[]) {
   const statuses: (number | string)[] = [];
   let isOver = false;
   const clients = ports.flatMap((port) => [undefined, agent].map(async (kept) => {
-    while (!isOver) statuses.push(await ask(port, { path: "/a/x", headers: { apiKey: "k" }, ...(kept && { agent: kept }) }).then(({ status }) => status, String));
+    while (!isOver) statuses.push(await ask(port, { path: "/a/x", headers: { apiKey: "k", "X-Forwarded-Proto": "https" }, ...(kept && { agent: kept }) }).then(({ status }) => status, String));
   }));
   const served = async () => {
     const { length } = statuses;

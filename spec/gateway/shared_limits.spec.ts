@@ -50,6 +50,56 @@ describe("the rate limits of a program with workers", () => {
     expect(await admitted([...workers, worker(next)], 9)).toBe(4);
   });
 
+  it("a reload with windows that need more memory refuses no caller within its limits, refills none, and reaches workers that start before others take it", async () => {
+    const clock = manualClock();
+    const by = { limit_by: "header:x-name", max_callers: 1_000 };
+    const source = config({ name: "rate_limit", id: "r", config: { limit_min: 2, ...by } }, ANSWER);
+    const { main, worker } = program(clock, source, PLUGINS);
+    const workers = [worker(), worker()];
+    const all = async (gateways: Gateway[]) => {
+      let count = 0;
+      for (let i = 0; i < 900; i++) {
+        const { status } = await gateways[i % gateways.length]!.inject({ path: "/a/x", headers: { "x-name": `n${i}` } });
+        if (status === 200) count++;
+      }
+      return count;
+    };
+    expect([await all(workers), await all(workers), await all(workers)]).toEqual([900, 900, 0]);
+    const next = config(perMinute(64, { limit_second: 64, limit_hour: 64, ...by }), ANSWER);
+    await main.reload(next as never);
+    const started = worker(next);
+    for (const each of workers) await each.reload(next as never);
+    for (let i = 0; i < 62; i++) expect(await all([...workers, started])).toBe(900);
+    expect(await all([...workers, started, worker(next)])).toBe(0);
+    await main.reload(next as never);
+    expect(await all([worker(next)])).toBe(0);
+  });
+
+  it("a reload for which the system gives no memory is refused, and says so", async () => {
+    const clock = manualClock();
+    const source = config(perMinute(10), ANSWER);
+    const { main, worker, limitMemory } = program(clock, source, PLUGINS);
+    expect(await admitted([worker()], 3)).toBe(3);
+    limitMemory(1_000);
+    await expect(main.reload(config(perMinute(64, { limit_hour: 64, max_callers: 200_000 }), ANSWER) as never)).rejects.toThrow(
+      /the system gives no \d+ MB of memory for the limiter .*Array buffer allocation failed; lower "max_callers" of rate limits/,
+    );
+    expect(await admitted([worker()], 9)).toBe(7);
+  });
+
+  it("an instance that was removed gives its memory back when its windows have run out, without a further reload", async () => {
+    const clock = manualClock();
+    const { main, worker } = program(clock, config(perMinute(10), ANSWER), PLUGINS);
+    const gateways = [main, worker()];
+    expect(await admitted(gateways.slice(1), 3)).toBe(3);
+    for (const each of gateways) await each.reload(config(ANSWER) as never);
+    const limiters = () => gateways.map((each) => Gateway.partsOf(each).runtime.counters.size.limiters);
+    clock.advance(59_999);
+    expect(limiters()).toEqual([1, 1]);
+    clock.advance(1);
+    expect(limiters()).toEqual([0, 0]);
+  });
+
   it("an instance that is removed and added again keeps its counts, in the memory that the main thread has kept", async () => {
     const clock = manualClock();
     const [withIt, without] = [config(perMinute(10), ANSWER), config(ANSWER)];

@@ -182,7 +182,7 @@ describe("host names of upstreams", () => {
       { id: "unknown", host: "backend.test", port: await closedPort() },
       { id: "good", host: "127.0.0.1", port: origin.port },
     ];
-    const { port } = await running(oneService([], { upstreams, health: { passive: { max_failures: 2 } } }), {
+    const { port } = await running(oneService([], { upstreams, retries: { attempts: 0 }, health: { passive: { max_failures: 2 } } }), {
       log,
       lookup: async () => Promise.reject(new Error("ENOTFOUND")),
     });

@@ -100,7 +100,7 @@ describe("a sticky service", () => {
   });
 
   it("a sticky service sets no cookie with a reply of the gateway, and none with a later reply of the upstream that the client's cookie names", async () => {
-    const { port, backends } = await three({ health: { passive: { max_failures: 0 } } });
+    const { port, backends } = await three({ retries: { attempts: 0 }, health: { passive: { max_failures: 0 } } });
     const one = browser(port);
     expect(await one.ask()).toBe("a+");
     await backends[0].kill();

@@ -31,6 +31,7 @@ const FAMILIES = [
   "edge_gateway_plugin_requests_total counter",
   "edge_gateway_plugin_seconds_total counter",
   "edge_gateway_plugin_results_total counter",
+  "edge_gateway_plugin_faults_total counter",
   "edge_gateway_rate_limit_callers gauge",
   "edge_gateway_rate_limit_shared_total counter",
   "edge_gateway_counters_up gauge",

@@ -10,17 +10,19 @@ import type { ManualClock } from "./clock.ts";
 export function program(clock: ManualClock, source: object, plugins: readonly AnyPlugin[]) {
   const made = new Map<string, SharedArrayBuffer>();
   const errors: unknown[] = [];
+  let most = Infinity;
   const log = { ...silentLog, error: (_message: string, fields: unknown) => void errors.push(fields) };
   const options = (value: object): GatewayOptions => ({ config: value as never, plugins, modules: withAllParts(), clock, log });
   const main = new Gateway(options(source), {
     ...{ id: 1, place: -1, count: 2 },
     memory(name, bytes) {
+      if (bytes > most) throw new RangeError("Array buffer allocation failed");
       made.set(name, new SharedArrayBuffer(bytes));
       return made.get(name)!;
     },
   });
   const given = (name: string) => {
-    const memory = made.get(name);
+    const memory = Gateway.partsOf(main).configuration.bundle.memory.get(name);
     if (memory === undefined) throw new Error(`no memory ${name}`);
     return memory;
   };
@@ -32,5 +34,7 @@ export function program(clock: ManualClock, source: object, plugins: readonly An
     return gateway;
   };
   onTestFinished(async () => void (await main.close(0)));
-  return { main, worker, made, errors };
+  /** From now on the system gives no more bytes at once. */
+  const limitMemory = (bytes: number) => void (most = bytes);
+  return { main, worker, made, errors, limitMemory };
 }
