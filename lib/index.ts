@@ -35,7 +35,7 @@ export type { RouteDiff } from "./gateway/proof/route_diff.ts";
 export type { ExplainedCandidate } from "./gateway/proof/route_reasons.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport, TestResult } from "./gateway/status.ts";
 export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
-export { ConfigError } from "./gateway/config_reader.ts";
+export { ConfigError } from "./gateway/config_error.ts";
 export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, StatusCounts, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";

@@ -67,11 +67,13 @@ export class Egress {
   }
 }
 
-/** The server of an http: or https: URL. */
+/** The server of a URL, such as that of http, https, redis, or of any scheme with a port. */
 export function destinationOf({ protocol, hostname, port }: URL, why: string): Destination {
   const host = hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
-  return { host, port: port === "" ? (protocol === "https:" ? 443 : 80) : Number(port), why };
+  return { host, port: Number(port || DEFAULT_PORTS[protocol]), why };
 }
+
+export const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "https:": 443, "redis:": 6379, "rediss:": 6379 };
 
 /** A request over the connections of an `Egress`. */
 export function requestBy(agent: Agent, options: Omit<RequestOptions, "agent">): ClientRequest {

@@ -3,21 +3,22 @@
  * Nothing is started.
  */
 import type { Destination } from "../base/egress.ts";
-import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
+import type { RunCommand } from "./arguments.ts";
 import { networkPolicy, permissionFlags, systemdUnit } from "./audit_rules.ts";
 import { auditOf, type Audit, type Audited } from "./audit_sources.ts";
+import { namedFile } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
 const FORMS = { json: (audited: Audited) => `${JSON.stringify(audited.audit, null, 2)}\n`, systemd: systemdUnit, "network-policy": networkPolicy, permission: permissionFlags };
 
 export const audit: RunCommand = async (given, own) => {
-  refuseOtherFlags(given, own);
+  const config = namedFile(given, own);
   const forms = Object.keys(FORMS).filter((name) => given.flags[name] !== undefined) as (keyof typeof FORMS)[];
   const [form, second] = forms;
   if (second !== undefined) throw new Failure(`choose one of --${form} and --${second}`, 2);
   const shared = Object.fromEntries(Object.entries(given.flags).filter(([name]) => !(name in FORMS)));
-  const audited = await auditOf(shared);
+  const audited = await auditOf({ ...shared, config });
   process.stdout.write(form === undefined ? printable(textOf(audited.audit)) : FORMS[form](audited));
   return 0;
 };

@@ -6,19 +6,18 @@ import { isIP } from "node:net";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { destinationOf, nameServers, type Destination } from "../base/egress.ts";
-import { messageOf } from "../base/errors.ts";
 import { formatPath, type Json } from "../config/json.ts";
-import type { Config } from "../config/model.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { SETTINGS, type Flags } from "../config/settings_table.ts";
 import { referencesIn } from "../config/references.ts";
 import { withSignatures } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
+import { PluginError } from "../gateway/plugin_error.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
-import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, modulesOf, PACKAGE, PROGRAM, type AuditedModule } from "./audit_modules.ts";
-import { accepted, Failure } from "./failure.ts";
+import { accepted } from "./failure.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -54,10 +53,10 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   if (settings.admin !== null) await modules.parts.loadPart("adminCookie");
   const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
   const read = reader.load(reader.source());
-  const { config, kinds, tests, testFiles } = read.loaded;
+  const { config, tests, testFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
-  const dials = dialsOf(settings, destinationsIn(configPath, config, kinds));
+  const dials = dialsOf(settings, destinationsIn(read.loaded));
   const listens = listensOf(settings);
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
@@ -80,11 +79,12 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   };
 }
 
-function destinationsIn(file: string, config: Config, kinds: readonly AnyPlugin[]): readonly Destination[] {
+/** Throws a `ConfigError` for a plugin that cannot say what it asks. */
+function destinationsIn(loaded: Loaded): readonly Destination[] {
   try {
-    return destinationsOf(config, kinds);
+    return destinationsOf(loaded.config, loaded.kinds);
   } catch (error) {
-    throw new Failure(`${file}: ${messageOf(error)}`, 2);
+    throw error instanceof PluginError ? error.in(loaded) : error;
   }
 }
 

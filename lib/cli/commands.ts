@@ -88,6 +88,7 @@ export const COMMANDS = {
     load: async () => (await import("./healthcheck.ts")).healthcheck,
   },
   audit: {
+    operand: "[FILE]",
     about: "Print what a gateway with this configuration and these settings can do: modules, files, ports, servers, secrets",
     settings: SETTINGS,
     flags: {

@@ -5,7 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import { formatPath, parseJson, positionAt } from "../config/json.ts";
 import { readConfigFile, type ConfigIssue } from "../config/load.ts";
 import { readValues, SETTINGS } from "../config/settings_table.ts";
-import { ConfigError } from "../gateway/config_reader.ts";
+import { ConfigError } from "../gateway/config_error.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import { Candidate } from "../gateway/proof/candidate.ts";

@@ -2,7 +2,7 @@
  * The command line: finds the command, runs it, and turns errors into one message and an exit code.
  */
 import { version } from "../base/version.ts";
-import { ConfigError } from "../gateway/config_reader.ts";
+import { ConfigError } from "../gateway/config_error.ts";
 import { readArguments, type Command, type FlagTable } from "./arguments.ts";
 import { COMMANDS, ON_DEMAND } from "./commands.ts";
 import { Failure, type ExitCode } from "./failure.ts";

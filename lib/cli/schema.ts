@@ -2,7 +2,7 @@
  * `edge-gateway schema`: prints the JSON Schema of the configuration. It runs the code of plugin modules.
  */
 import { configJsonSchema } from "../config/model.ts";
-import { ConfigError } from "../gateway/config_reader.ts";
+import { ConfigError } from "../gateway/config_error.ts";
 import { moduleKinds } from "../gateway/plugin_modules.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { RunCommand } from "./arguments.ts";

@@ -4,7 +4,7 @@
 import type { LogFormat, LogLevel } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
-import { ConfigError } from "../gateway/config_reader.ts";
+import { ConfigError } from "../gateway/config_error.ts";
 import type { WorkerReport } from "../gateway/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamFailures } from "../upstream/shared_health.ts";

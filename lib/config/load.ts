@@ -60,6 +60,10 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly masked: () => Json;
       /** Conceals the values of references, and each literal secret, in a text that is shown. */
       readonly concealed: (text: string) => string;
+      /** Of the source; undefined: it is a value. */
+      readonly file: string | undefined;
+      /** Of the value at a path, or of what stands around it; null for a configuration that is a value. */
+      readonly positionOf: (at: Path) => ConfigIssue["position"];
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The values of references that no random text could stand for, by reference: see `Placeholders`. */
@@ -99,6 +103,8 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
     concealed: (text) => (conceal ??= concealing(new Map([...literals(root, secrets).map(({ text }) => [text, MASK] as const), ...sources.resolved])))(text),
     formed: sources.formed,
     unfilled: literals(root, secrets).flatMap(({ at, text }) => (UNFILLED.test(text) ? [at] : [])),
+    file: "file" in source ? source.file : undefined,
+    positionOf: (at) => positionAt(root, at),
     files: [...files.values()],
   };
 }

@@ -2,11 +2,12 @@
  * Reads and checks a configuration, with all files that it names: from the disk, or in a worker from what the main thread has read.
  */
 import { parseJson, positionAt } from "../config/json.ts";
-import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
+import { loadConfig, readConfigFile, type ConfigSource } from "../config/load.ts";
 import type { PlaceholderSource } from "../config/references.ts";
 import { kindProblem } from "../plugins/kit.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
+import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { KINDS } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
@@ -32,20 +33,6 @@ export interface ConfigurationOptions {
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
   readonly tests?: "run" | "skip";
-}
-
-/** A configuration that is refused; `message` lists every issue on a line of its own. */
-export class ConfigError extends Error {
-  readonly issues: readonly ConfigIssue[];
-  /** The configuration file; undefined: it is a value. */
-  readonly file: string | undefined;
-
-  constructor(issues: readonly ConfigIssue[], file: string | undefined) {
-    super(formatIssues(issues, file));
-    this.name = "ConfigError";
-    this.issues = issues;
-    this.file = file;
-  }
 }
 
 /** The inputs of a configuration other than its own text. */

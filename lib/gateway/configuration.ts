@@ -12,8 +12,9 @@ import type { Link } from "../plugins/chain.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
 import type { Bundle, Followers, Following } from "./bundle.ts";
 import { changesBetween } from "./config_diff.ts";
+import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
-import { ConfigError, ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
+import { ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
 import { countFault } from "./faults.ts";
 import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
@@ -205,8 +206,7 @@ export class Configuration {
       const fields = { tests: report.failed, first: first!.name, reason: first!.differences.join("; ") };
       return this.#tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
     }
-    const { failuresOf } = await ON_DEMAND.tests();
-    throw new ConfigError(failuresOf(loaded.tests, report), fileOf(source));
+    throw new ConfigError((await ON_DEMAND.tests()).failuresOf(loaded.tests, report), fileOf(source));
   }
 
   async #reportOn(loaded: Loaded, only?: string): Promise<TestReport> {

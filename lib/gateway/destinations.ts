@@ -1,39 +1,47 @@
 /**
  * Lists the servers that a configuration connects to: what `Egress` permits, and what `edge-gateway audit` prints.
  */
-import { destinationOf, type Destination } from "../base/egress.ts";
+import { DEFAULT_PORTS, destinationOf, type Destination } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Config, PluginInstance } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import { creating, type Place } from "./plugin_error.ts";
 
-/** May contain a destination twice. Throws an `Error` that names the plugin kind whose `dials` fails. */
+/** May contain a destination twice. Throws a `PluginError` for an instance whose `dials` fails. */
 export function destinationsOf({ global, services }: Config, kinds: readonly AnyPlugin[]): readonly Destination[] {
   const byName = new Map(kinds.map((kind) => [kind.name, kind]));
-  const ofPlugins = (instances: readonly PluginInstance[]) =>
-    instances.flatMap(({ name, enabled, config }) => {
+  const ofPlugins = (instances: readonly PluginInstance[], level: Place["level"], service: string | null = null, route: string | null = null) =>
+    instances.flatMap(({ name, enabled, config }, index) => {
       const kind = byName.get(name);
-      return enabled && kind !== undefined ? urlsOf(kind, config).map((url) => destinationOf(new URL(url), whyOf(kind))) : [];
+      if (!enabled || kind === undefined) return [];
+      const urls = creating(() => urlsOf(kind, config), name, { level, service, route }, index);
+      return urls.map((url) => destinationOf(new URL(url), whyOf(kind)));
     });
-  const ofServices = services.flatMap(({ upstreams, health, plugins, routes }) => [
+  const ofServices = services.flatMap(({ name, upstreams, health, plugins, routes }) => [
     ...upstreams.flatMap(({ host, port }) => (health.enabled ? ["upstream", "health"] : ["upstream"]).map((why) => ({ host, port, why }))),
-    ...ofPlugins(plugins),
-    ...routes.flatMap((route) => ofPlugins(route.plugins)),
+    ...ofPlugins(plugins, "service", name),
+    ...routes.flatMap((route) => ofPlugins(route.plugins, "route", name, route.name)),
   ]);
-  return [...ofServices, ...ofPlugins(global.plugins), ...destinationsOfCounters(global.counters)];
+  return [...ofServices, ...ofPlugins(global.plugins, "global"), ...destinationsOfCounters(global.counters)];
 }
 
 /** The URLs that an instance with this configuration asks. Throws an `Error` where `dials` throws, or returns anything else than a list of URLs. */
-export function urlsOf({ name, dials }: AnyPlugin, config: unknown): readonly string[] {
+export function urlsOf({ dials }: AnyPlugin, config: unknown): readonly string[] {
   if (dials === undefined) return [];
   let urls: unknown;
   try {
     urls = dials.urls(config);
   } catch (error) {
-    throw new Error(`plugin ${name}: urls of its "dials" has thrown: ${messageOf(error)}`, { cause: error });
+    throw new Error(`urls of its "dials" has thrown: ${messageOf(error)}`, { cause: error });
   }
-  const isList = Array.isArray(urls) && urls.every((url) => typeof url === "string" && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol));
-  if (!isList) throw new Error(`plugin ${name}: urls of its "dials" has to return a list of http and https URLs`);
-  return urls as readonly string[];
+  if (!Array.isArray(urls) || !urls.every(namesServer)) throw new Error('urls of its "dials" has to return a list of URLs, each with a host, and a port unless it is http, https, redis or rediss');
+  return urls;
+}
+
+function namesServer(url: unknown): url is string {
+  if (typeof url !== "string" || !URL.canParse(url)) return false;
+  const { protocol, hostname, port } = new URL(url);
+  return hostname !== "" && (port !== "" || Object.hasOwn(DEFAULT_PORTS, protocol));
 }
 
 export function whyOf({ name, dials }: AnyPlugin): string {

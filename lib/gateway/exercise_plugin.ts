@@ -25,7 +25,7 @@ import { readTarget } from "../route/path.ts";
 import { statedLength } from "../server/client_reply.ts";
 import type { Inbound } from "../server/receive.ts";
 import { memoryCounters } from "../store/memory.ts";
-import { ConfigError } from "./config_reader.ts";
+import { ConfigError } from "./config_error.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
 import { serversOf, type Answer } from "./proof/stand_ins.ts";
 import { collected, headerListOf, injected, type InjectRequest, type InjectResponse } from "./inject.ts";

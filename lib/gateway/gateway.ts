@@ -41,7 +41,7 @@ import { Shutdown } from "./shutdown.ts";
 import { WorkerReports } from "./worker_reports.ts";
 import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
-export { ConfigError } from "./config_reader.ts";
+export { ConfigError } from "./config_error.ts";
 export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
@@ -266,7 +266,7 @@ export class Gateway {
 
   /**
    * Applies a new configuration: `config`, else the file read again, once all of its tests pass. All or nothing: on failure it rejects with a
-   * `ConfigError` (or the error that a plugin threw at its creation) and keeps the old configuration. Requests in progress finish with the
+   * `ConfigError` and keeps the old configuration. Requests in progress finish with the
    * configuration they started with. Reloads run one after another; one without `config` that waits stands for all that follow it.
    * `status.lastReload` reports both outcomes, with `by` as the cause. Rejects if the gateway is closed.
    */

@@ -17,6 +17,7 @@ import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
+import { creating, type Place } from "./plugin_error.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
 /** The parts of a gateway that a configuration is compiled with. */
@@ -50,8 +51,6 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
   readonly kinds: readonly AnyPlugin[];
-  /** A text with the secrets of the configuration masked. */
-  readonly concealed: (text: string) => string;
   readonly egress: Egress;
   readonly inUse: InUse;
   readonly plan: MetricsPlan;
@@ -67,28 +66,28 @@ export interface PluginLink extends Link {
   readonly ownHeaders: readonly string[];
 }
 
-type Place = Pick<Scope, "level" | "service" | "route">;
-
-/** Creates the enabled instances of one list of plugins. Throws when one of them cannot be created. */
+/** Creates the enabled instances of one list of plugins. Throws a `PluginError` when one of them cannot be created. */
 export function createLinks(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[] {
   const links: PluginLink[] = [];
   const seen = new Map<string, number>();
-  for (const instance of instances) {
+  instances.forEach((instance, index) => {
     // Instances without an id are identified by their place among their kind. Disabled ones count, so that disabling one does not
     // give its counters to the next.
     const nth = seen.get(instance.name) ?? 0;
     seen.set(instance.name, nth + 1);
-    if (!instance.enabled) continue;
-    try {
-      links.push(createLink(instance, nth, place, context));
-    } catch (error) {
-      const message = `plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`;
-      // It may quote the configuration, and so may its cause.
-      const told = context.concealed(message);
-      throw new Error(told, told === message ? { cause: error } : {});
-    }
-  }
+    if (!instance.enabled) return;
+    const inPlace = <T>(run: () => T) => creating(run, instance.name, place, index);
+    const link = inPlace(() => createLink(instance, nth, place, context));
+    links.push({ ...link, middleware: (next) => inPlace(() => handlerBy(link.middleware, next)) });
+  });
   return links;
+}
+
+/** Throws a TypeError for a middleware that makes no handler. */
+function handlerBy(middleware: Middleware, next: Handler): Handler {
+  const handler: unknown = middleware(next);
+  if (typeof handler === "function") return handler as Handler;
+  throw new TypeError('what "create" returns has to give a handler: (next) => (exchange) => next(exchange)');
 }
 
 function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
@@ -187,20 +186,10 @@ export function chain(written: readonly PluginLink[], innermost: Handler, servic
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
-  try {
-    return {
-      handler: composeChain(links, innermost, runtime.clock, onFault),
-      audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
-      ownHeaders: own.length === 0 ? undefined : new Set(own),
-      takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
-    };
-  } catch (error) {
-    throw new Error(`the plugins of ${describePlace({ service, route })} cannot be put together: ${messageOf(error)}`, { cause: error });
-  }
-}
-
-/** For messages: where a plugin is configured. */
-export function describePlace({ service, route }: Pick<Place, "service" | "route">): string {
-  if (service === null) return "the global level";
-  return route === null ? `service "${service}"` : `route "${route}" of service "${service}"`;
+  return {
+    handler: composeChain(links, innermost, runtime.clock, onFault),
+    audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
+    ownHeaders: own.length === 0 ? undefined : new Set(own),
+    takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
+  };
 }

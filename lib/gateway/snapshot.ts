@@ -18,6 +18,7 @@ import { destinationsOf } from "./destinations.ts";
 import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink, type RouteChain } from "./plugin_instances.ts";
 import type { HttpsRedirect } from "./https_redirect.ts";
 import type { Parts } from "./parts.ts";
+import { PluginError } from "./plugin_error.ts";
 import type { InUse } from "./runtime.ts";
 import { sharedCounters } from "./shared_counters.ts";
 import type { ShownCertificate } from "./status.ts";
@@ -52,14 +53,14 @@ export interface RouteTarget {
   readonly takesPreflights: boolean;
 }
 
-/** Throws when a plugin cannot be created; the snapshot in force is not touched. */
+/** Throws a `ConfigError` when a plugin cannot be created; the snapshot in force is not touched. */
 export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
   const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs);
   try {
     return compileInto(inUse, loaded, tools);
   } catch (error) {
     tools.runtime.abandon(inUse);
-    throw error;
+    throw error instanceof PluginError ? error.in(loaded) : error;
   }
 }
 
@@ -70,7 +71,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, concealed: loaded.concealed, egress, inUse, plan, instances };
+  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, context));
   return Object.freeze({

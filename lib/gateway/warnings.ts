@@ -4,7 +4,7 @@
  */
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
-import { describePlace } from "./plugin_instances.ts";
+import { describePlace } from "./plugin_error.ts";
 import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"> {

@@ -118,7 +118,10 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
 export interface Dials<S extends Schema<unknown> = Schema<any>> {
   /** For `edge-gateway audit`: "jwks". */
   readonly why: string;
-  /** The http: or https: URLs of an instance with this configuration; of each, scheme, host and port count. */
+  /**
+   * The URLs of the servers of an instance with this configuration, such as `https://…` and `redis://…`, others with a port; of each, scheme,
+   * host and port count.
+   */
   urls(config: Infer<S>): readonly string[];
 }
 

@@ -13,7 +13,7 @@ export function sendingValid(middleware: Middleware): Middleware {
   return (next) => {
     const given = new WeakMap<object, HeaderList>();
     const handler = middleware(withoutOverlaid(next, given));
-    // The chain names the plugin.
+    // Reported where plugins are created.
     if (typeof handler !== "function") return handler;
     return (exchange) => {
       if (exchange.body !== null) given.set(exchange.call, exchange.headers);

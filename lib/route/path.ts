@@ -98,7 +98,7 @@ const CONTROL = refusal("path_ambiguous", "the path has a control character, raw
 const BROKEN_ENCODING = refusal("path_ambiguous", "the path has a “%” that two hexadecimal digits do not follow");
 const RAW_BYTE = refusal("bad_request", "the path has a byte outside ASCII that is not percent-encoded");
 const FRAGMENT = refusal("bad_request", "the request target has a “#”");
-const BAD_QUERY = refusal("bad_request", "the query has a space or a control character that is not percent-encoded");
+const BAD_QUERY = refusal("bad_request", "the query has a space, a control character or a byte outside ASCII that is not percent-encoded");
 const BAD_FORM = refusal("bad_request", "the request target is neither a path nor an http or https URL");
 const BAD_AUTHORITY = refusal("bad_request", "the request target names no valid host");
 
@@ -140,7 +140,7 @@ function queryFault(target: string, start: number): Refusal | null {
   for (let i = start; i < target.length; i++) {
     const code = target.charCodeAt(i);
     if (code === HASH) return FRAGMENT;
-    if (code <= 0x20 || code === 0x7f || code > 0xff) return BAD_QUERY;
+    if (code <= 0x20 || code >= 0x7f) return BAD_QUERY;
   }
   return null;
 }

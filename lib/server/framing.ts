@@ -139,7 +139,7 @@ function refuseFraming(
   if (host === undefined && httpVersion !== "1.0") return malformed("The request has no Host header.");
   if (host !== undefined && !isHost(host)) return malformed("The Host header is not a host name with an optional port.");
   if (length === TWO) return malformed("The request has more than one Content-Length header.");
-  if (length !== undefined && !PLAIN_LENGTH.test(length)) return malformed("The Content-Length is not a plain number below 10^15.");
+  if (length !== undefined && !PLAIN_LENGTH.test(length)) return BAD_LENGTH;
   if (coding === undefined) return null;
   if (length !== undefined) return malformed("The request has both Content-Length and Transfer-Encoding.");
   if (httpVersion === "1.0") return malformed("An HTTP/1.0 request cannot have a Transfer-Encoding.");
@@ -148,12 +148,13 @@ function refuseFraming(
 }
 
 /** Digits that every parser reads as the same number: some read `0010` as eight, and 2^64 as no number. */
-const PLAIN_LENGTH = /^(?:0|[1-9]\d{0,14})$/;
+export const PLAIN_LENGTH = /^(?:0|[1-9]\d{0,14})$/;
 
 export function malformed(detail: string): Refusal {
   return { code: "bad_request", detail };
 }
 
+export const BAD_LENGTH = malformed("The Content-Length is not a plain number below 10^15.");
 const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
 
 export function tooManyLines(maxHeaders: number): Refusal {
@@ -162,7 +163,8 @@ export function tooManyLines(maxHeaders: number): Refusal {
 
 /**
  * Whether this is a host with an optional port (RFC 3986 §3.2.2, §3.2.3): a name, or an IPv6 address in brackets, then perhaps ":" and
- * up to 65535. An empty one is allowed (RFC 9110 §7.2).
+ * up to 65535. An empty one is allowed (RFC 9110 §7.2). RFC 3986 also allows `!$&'()*+,;=`, which no name in DNS has: a list such as
+ * `evil.com,a.example.com` would match `*.example.com`.
  */
 export function isHost(host: string): boolean {
   if (!HOST.test(host)) return false;
@@ -173,7 +175,7 @@ export function isHost(host: string): boolean {
 
 const BRACKET = 0x5b;
 /** Without "%": no host that is matched or forwarded to contains it. */
-const HOST = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]*|\[[^\]]*\])(?::[0-9]*)?$/;
+const HOST = /^(?:[A-Za-z0-9\-._~]*|\[[^\]]*\])(?::[0-9]*)?$/;
 
 /**
  * Whether a header or trailer line of a client is dropped on arrival, in every protocol: names with "_", unless the configuration allows

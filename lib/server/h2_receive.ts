@@ -9,8 +9,8 @@ import { METHODS } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { detectTruncatedBody } from "../http/h2_streams.ts";
-import { hasHeader, headerValues, type HeaderList } from "../http/headers.ts";
-import { isDropped, isHost, malformed, withoutDropped, type Refusal } from "./framing.ts";
+import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
+import { BAD_LENGTH, isDropped, isHost, malformed, PLAIN_LENGTH, withoutDropped, type Refusal } from "./framing.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
 import { boundBody, connectionOf, receiveParts, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
@@ -66,6 +66,7 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
       refuseConnect(pseudo, headers, endOfStream) ??
       refuseTarget(pseudo) ??
       refuseAuthority(pseudo, hosts) ??
+      refuseLength(headers) ??
       refuseSize(pseudo[":path"], headers, options.limits) ??
       refuseList(listBytes, options.limits) ??
       refuseExpectation(headers),
@@ -98,13 +99,17 @@ function refuseList(bytes: number, { maxHeaderBytes }: Limits): Refusal | null {
   return { code: "headers_too_large", detail: `The header list of a request may have at most ${maxHeaderBytes} bytes, ${FIELD_BYTES} for each line included.` };
 }
 
-/** The same test as node's for HTTP/1.1. */
+/** As in HTTP/1.1. */
 function refuseExpectation(headers: HeaderList): Refusal | null {
   const expected = headerValues(headers, "expect");
-  return expected.length === 0 || CONTINUE.test(expected.join(", ")) ? null : UNKNOWN_EXPECTATION;
+  return expected.length === 0 || expected.join().toLowerCase() === "100-continue" ? null : UNKNOWN_EXPECTATION;
 }
 
-const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
+/** As in HTTP/1.1: nghttp2 reads `010` as ten, another reader as eight. */
+function refuseLength(headers: HeaderList): Refusal | null {
+  const length = headerValue(headers, "content-length");
+  return length === undefined || PLAIN_LENGTH.test(length) ? null : BAD_LENGTH;
+}
 
 function refuseConnect({ ":method": method, ":protocol": protocol }: Pseudo, headers: HeaderList, endOfStream: boolean): Refusal | null {
   if (protocol === undefined) return method === "CONNECT" ? malformed("The gateway is no forward proxy: CONNECT is not served.") : null;

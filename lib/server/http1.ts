@@ -104,7 +104,7 @@ export function refuseBare(socket: Duplex, code: ErrorCode, options: { requestId
   const { requestId, clock, detail } = options;
   const { status, title } = ERRORS[code];
   const body = problemDocument({ code, status, title }, requestId, detail);
-  const headers = ["Content-Type", "application/problem+json", "Content-Length", String(body.length)];
+  const headers = ["Content-Type", "application/problem+json", "Content-Length", String(body.length), "Date", new Date(clock.wall()).toUTCString()];
   headers.push("X-Request-Id", requestId, "Connection", "close");
   socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
   socket.write(body);

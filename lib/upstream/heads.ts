@@ -68,7 +68,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
       if (framing === "none" && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
       length = Number(value);
     }
-    if ((kind & dropped) === 0) headers.push(name, value);
+    if ((kind & dropped) === 0) headers.push(name, kind === LENGTH ? String(length) : value);
     else if (kind === TE && hasToken(value, "trailers")) takesTrailers = true;
   }
   pushForwarded(headers, exchange);
@@ -99,7 +99,7 @@ function framingOf({ body, headers }: Exchange): "length" | "chunked" {
   if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
   const lengths = headerValues(headers, "content-length");
   if (lengths.length === 0) return "chunked";
-  if (lengths.length > 1 || !/^\d+$/.test(lengths[0]!)) throw new TypeError("the Content-Length of the request is no plain number");
+  if (lengths.length > 1 || !/^\d{1,15}$/.test(lengths[0]!)) throw new TypeError("the Content-Length of the request is no plain number");
   return "length";
 }
 

@@ -208,7 +208,7 @@ describe("audit refuses", () => {
     ["a flag that is not its own", ["--strict"], "--strict is not a known flag"],
     ["a wrong setting", ["--http-port", "x"], "--http-port: expected an integer 0–65535"],
     ["a value for a form", ["--json=1"], "--json takes no value"],
-    ["an operand", ["gw.json"], 'too many arguments for "audit": name the configuration with --config FILE'],
+    ["two operands", ["gw.json", "other.json"], 'too many arguments for "audit"'],
     ["a missing file", ["--config", "/nowhere/gw.json"], "cannot read /nowhere/gw.json: no such file"],
   ])("%s", async (_title, words, message) => {
     const { code, stdout, stderr } = await program(["audit", ...words]).ended;
@@ -217,12 +217,23 @@ describe("audit refuses", () => {
   });
 
   it.each([
-    ["nonsense", '["nonsense"]', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
-    ["another scheme", '["redis://store.example"]', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
-    ["an error", '(() => { throw new Error("no URL") })()', 'plugin own: urls of its "dials" has thrown: no URL'],
-  ])("a plugin module whose dials give no URLs, in one line: %s", async (_title, urls, message) => {
+    ["nonsense", '["nonsense"]', 'urls of its "dials" has to return a list of URLs'],
+    ["a scheme without a port", '["amqp://store.example"]', 'urls of its "dials" has to return a list of URLs'],
+    ["an error", '(() => { throw new Error("no URL") })()', 'urls of its "dials" has thrown: no URL'],
+  ])("a plugin module whose dials give no URLs, at the place of the plugin: %s", async (_title, urls, message) => {
     const file = fileWithKind(`dials: { why: "own", urls: () => ${urls} }, create: () => (next) => next`);
-    expect(await program(["audit", "--config", file]).ended).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${file}: ${message}\n` });
+    const { code, stdout, stderr } = await program(["audit", "--config", file]).ended;
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/gw\.json:\d+:\d+  .*plugins\[0\]  plugin own of .* cannot be created: /);
+    expect(stderr).toContain(message);
+  });
+
+  it("audit FILE prints the same as audit --config FILE, and both at once are refused; exit 2", async () => {
+    const file = fileWith({ services: [service()] });
+    const [operand, flag] = await Promise.all([program(["audit", file]).ended, program(["audit", "--config", file]).ended]);
+    expect([operand.code, operand.stderr, operand.stdout]).toEqual([0, "", flag.stdout]);
+    expect(operand.stdout).toContain(file);
+    expect(await program(["audit", file, "--config", file]).ended).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("name one file, as --config FILE or as FILE") });
   });
 
   it("a configuration with an error, and a path that no flag of Node can have", async () => {

@@ -108,11 +108,12 @@ Upstreams, weighted, asked for /items/7?x=1
   });
 
   it.each([
-    ['dials: { why: "own", urls: () => { throw new TypeError("no URL"); } }, create: () => (next) => next', 'plugin own: urls of its "dials" has thrown: no URL'],
+    ['dials: { why: "own", urls: () => { throw new TypeError("no URL"); } }, create: () => (next) => next', 'plugin own of service "s" cannot be created: urls of its "dials" has thrown: no URL'],
     ['create: () => { throw new TypeError("no store"); }', 'plugin own of service "s" cannot be created: no store'],
-  ])("explain exits 2 with one line if a plugin cannot be used: %s", async (members, message) => {
+  ])("explain exits 2 with the place if a plugin cannot be used: %s", async (members, message) => {
     const file = fileWithKind(members);
-    expect(await explained(["GET", "/x", "--config", file])).toMatchObject({ code: 2, stdout: "", stderr: `edge-gateway: ${file}: ${message}\n` });
+    expect(await explained(["GET", "/x", "--config", file])).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^\S+gw\.json:1:\d+  services\[0\]\.plugins\[0\]  /) });
+    expect((await explained(["GET", "/x", "--config", file])).stderr).toContain(message);
   });
 
   it("explain takes the file from CONFIG_FILE_PATH, or gw.json of the working directory; ADMIN_URL alone asks no gateway", async () => {

@@ -32,12 +32,13 @@ describe("a start that fails", () => {
   });
 
   it.each([
-    ["dials throw", 'dials: { why: "own", urls: () => { throw new TypeError("no URL"); } }, create: () => (next) => next', 'plugin own: urls of its "dials" has thrown: no URL'],
-    ["dials give a text", 'dials: { why: "own", urls: () => "http://store.example" }, create: () => (next) => next', 'plugin own: urls of its "dials" has to return a list of http and https URLs'],
+    ["dials throw", 'dials: { why: "own", urls: () => { throw new TypeError("no URL"); } }, create: () => (next) => next', 'plugin own of service "s" cannot be created: urls of its "dials" has thrown: no URL'],
+    ["dials give a text", 'dials: { why: "own", urls: () => "http://store.example" }, create: () => (next) => next', 'plugin own of service "s" cannot be created: urls of its "dials" has to return a list of URLs, each with a host, and a port unless it is http, https, redis or rediss'],
     ["create throws", 'create: () => { throw new TypeError("no store"); }', 'plugin own of service "s" cannot be created: no store'],
-  ])("a start that fails exits 1 if %s, with one line that names the plugin kind and what is wrong", async (_what, members, message) => {
+  ])("a start that fails exits 2 if %s, with the place of the plugin and what is wrong", async (_what, members, message) => {
     const file = fileWithKind(members);
-    expect(await program(["--config", file, "--http-port", "0"]).ended).toMatchObject({ code: 1, stdout: "", stderr: `edge-gateway: ${file}: ${message}\n` });
+    expect(await program(["--config", file, "--http-port", "0"]).ended).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/gw\.json:1:\d+  services\[0\]\.plugins\[0\]  /) });
+    expect((await program(["--config", file, "--http-port", "0"]).ended).stderr).toContain(message);
   });
 
   it("a start that fails exits 1 if HTTP_PORT is in use, and names port and setting", async () => {

@@ -110,7 +110,12 @@ describe("custom plugins", () => {
   it("createGateway throws when a plugin cannot be created, and names its place in the configuration", () => {
     const config = oneService(9, { routes: [{ name: "r", path: "/", plugins: [{ name: "fragile", config: { broken: true } }] }] });
     const message = 'plugin fragile of route "r" of service "s" cannot be created: the fragile thing broke';
-    expect(thrown(() => createGateway({ config, plugins: [fragile] }))).toMatchObject({ message });
+    const issue = { at: ["services", 0, "routes", 0, "plugins", 0], message, position: null };
+    const error = thrown(() => createGateway({ config, plugins: [fragile] }));
+    expect(error).toBeInstanceOf(ConfigError);
+    expect(error).toMatchObject({ issues: [issue], message: `services[0].routes[0].plugins[0]  ${message}`, cause: { message: "the fragile thing broke" } });
+    const file = fileWith({ global: { plugins: [{ name: "fragile", config: { broken: true } }] }, services: [] });
+    expect(thrown(() => createGateway({ configFile: file, plugins: [fragile] }))).toMatchObject({ file, message: expect.stringMatching(/gw\.json:1:\d+  global\.plugins\[0\]  plugin fragile of the global level cannot be created: the fragile thing broke$/) });
   });
 });
 

@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { definePlugin, type Plugin } from "../../lib/plugins/plugin.ts";
 import * as schema from "../../lib/config/schema.ts";
+import { destinationsOf } from "../../lib/gateway/destinations.ts";
 import { Candidate } from "../../lib/gateway/proof/candidate.ts";
 import { kindProblem } from "../../lib/plugins/kit.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -45,16 +46,28 @@ describe("tools.client", () => {
 
   it.each<[string, () => never, string]>([
     ["throw", () => { throw new TypeError("no store"); }, 'urls of its "dials" has thrown: no store'],
-    ["return a text", () => "http://127.0.0.1:1/" as never, 'urls of its "dials" has to return a list of http and https URLs'],
-    ["return another scheme", () => ["redis://127.0.0.1"] as never, 'urls of its "dials" has to return a list of http and https URLs'],
+    ["return a text", () => "http://127.0.0.1:1/" as never, 'urls of its "dials" has to return a list of URLs'],
+    ["return a scheme without a known port", () => ["smtp://127.0.0.1"] as never, 'urls of its "dials" has to return a list of URLs'],
+    ["return no host", () => ["redis:store"] as never, 'urls of its "dials" has to return a list of URLs'],
   ])("a configuration with a kind whose dials %s is refused, also by a reload, and the kind is named", async (_what, urls, message) => {
     const { port } = await backend();
     const broken = { ...asking({ dials: { why: "asking", urls } }), name: "broken" };
     const [good, bad] = [oneService(port), oneService(port, { plugins: [{ name: "broken", config: { url: "http://127.0.0.1:1/" } }] })];
-    await expect(running(bad, { plugins: [broken] })).rejects.toThrow(`plugin broken: ${message}`);
+    const whole = `services[0].plugins[0]  plugin broken of service "s" cannot be created: ${message}`;
+    await expect(running(bad, { plugins: [broken] })).rejects.toThrow(whole);
     const { gateway } = await running(good, { plugins: [broken] });
-    await expect(gateway.reload(bad)).rejects.toThrow(`plugin broken: ${message}`);
-    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [`plugin broken: ${message}`] });
+    await expect(gateway.reload(bad)).rejects.toThrow(whole);
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringContaining(whole)] });
+  });
+
+  it("a kind whose dials are redis URLs, or others with a port, names these servers", () => {
+    const urls = ["redis://store", "rediss://[::1]:6380/0", "tcp://log.example:5170", "https://a.example"];
+    const kind = { ...asking({ dials: { why: "stores", urls: () => urls } }), name: "stores" };
+    const candidate = new Candidate({ config: oneService(9, { plugins: [{ name: "stores", config: { url: "http://127.0.0.1:1/" } }] }), plugins: [kind] });
+    const { config, kinds } = candidate.configuration.snapshot;
+    const named = destinationsOf(config, kinds).filter(({ why }) => why === "stores");
+    expect(named.map(({ host, port }) => `${host} ${port}`)).toEqual(["store 6379", "::1 6380", "log.example 5170", "a.example 443"]);
+    return candidate.close();
   });
 
   it.each([[{ why: 1, urls: () => [] }], [{ why: "x" }], ["x"]])("a kind whose dials are %j is refused", (dials) => {

@@ -1,7 +1,7 @@
 /** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/journeys/loaded_modules.spec.ts`. */
 import { describe, expect, it } from "vitest";
 import type { ConfigSource } from "../../lib/config/load.ts";
-import { ConfigError } from "../../lib/gateway/config_reader.ts";
+import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/gateway/gateway.ts";
 import { KINDS, Parts } from "../../lib/gateway/parts.ts";
 import { loadPluginModules } from "../../lib/gateway/plugin_modules.ts";

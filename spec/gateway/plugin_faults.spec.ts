@@ -168,8 +168,8 @@ describe("plugin faults", () => {
     ["throws", () => lost(), /plugin odd of service "s" cannot be created: lost$/],
     ["throws a text", () => { throw "lost"; }, /plugin odd of service "s" cannot be created: lost$/],
     ["gives nothing", () => undefined, /plugin odd of service "s" cannot be created: "create" gave no function$/],
-    ["gives what makes no handler", () => () => undefined, /route "root" of service "s" cannot be put together: plugin odd: what "create" returns has to give a handler/],
-    ["gives what throws", () => () => lost(), /cannot be put together: lost$/],
+    ["gives what makes no handler", () => () => undefined, /plugin odd of service "s" cannot be created: what "create" returns has to give a handler/],
+    ["gives what throws", () => () => lost(), /plugin odd of service "s" cannot be created: lost$/],
   ])("plugin faults stop the start with the plugin's name if create %s, and keep the old configuration in force at a reload", async (_what, create, message) => {
     const odd = definePlugin({ name: "odd", schema: schema.object({}), create: create as never });
     const wrong = oneService(9, { plugins: [{ name: "odd" }], routes: [{ path: "/", name: "root" }] });

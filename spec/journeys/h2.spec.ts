@@ -98,6 +98,9 @@ describe("an HTTP/2 request that is not valid", () => {
     ["an unknown method", changed(":method", "GETS"), "bad_request"],
     ["a method in lower case", changed(":method", "get"), "bad_request"],
     ["an expectation other than 100-continue", [...GET, ["expect", "200-ok"]], "expectation_failed"],
+    ["a byte outside ASCII in the query", changed(":path", "/a/x?q=caf\xe9"), "bad_request"],
+    ["two hosts in :authority", changed(":authority", "evil.com,a.example.com"), "bad_request"],
+    ["another expectation before 100-continue", [...GET, ["expect", "x 100-continue"]], "expectation_failed"],
     ["a target longer than max_uri_bytes", changed(":path", `/a/${"x".repeat(9000)}`), "uri_too_long"],
     ["more headers than max_headers", [...GET, ...Array.from({ length: 220 }, (_, i) => ["x", String(i)] as const)], "headers_too_large"],
   ])("answers with a problem document for %s, and forwards nothing", async (_what, fields, code) => {
@@ -107,6 +110,16 @@ describe("an HTTP/2 request that is not valid", () => {
     connection.headers(1, fields);
     const { payload } = await connection.until(({ type, stream }) => type === DATA && stream === 1);
     expect(JSON.parse(payload.toString())).toMatchObject({ code });
+    expect(origin.seen).toEqual([]);
+  });
+
+  it.each(["010", "00", "1".repeat(16)])("answers with a problem document for the Content-Length %s, which HTTP/1.1 refuses too, and forwards nothing", async (length) => {
+    const origin = await backend();
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const connection = await raw(port);
+    connection.headers(1, [...POST, ["content-length", length]], 0);
+    const { payload } = await connection.until(({ type, stream }) => type === DATA && stream === 1);
+    expect(JSON.parse(payload.toString())).toMatchObject({ code: "bad_request", detail: expect.stringContaining("Content-Length") as string });
     expect(origin.seen).toEqual([]);
   });
 

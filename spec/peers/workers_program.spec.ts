@@ -108,7 +108,7 @@ describe("a program with workers starts", () => {
     const exits = oneService(9, { plugins: [{ name: "exiting", config: { set: 1, threads: [2] } }] }, { plugin_modules: [exitingModule()] });
     const start = (config: unknown) => program(["--config", fileWith(config), "--http-port", "0", "--listen-host", "127.0.0.1", "--workers", "2"], { node: nodeOf(24) }).ended;
     const [refused, exited] = await Promise.all([start(probe(2)), start(exits)]);
-    expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/^edge-gateway: a worker cannot start: plugin probe of service "s" cannot be created: thread 2 refuses 0\n$/) });
+    expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/^edge-gateway: a worker cannot start: \S+gw\.json:\d+:\d+  services\[0\]\.plugins\[0\]  plugin probe of service "s" cannot be created: thread 2 refuses 0\n$/) });
     expect(exited).toMatchObject({ code: 1, stderr: "edge-gateway: a worker cannot start: it exited with code 5\n" });
   });
 });

@@ -3,7 +3,7 @@
  */
 import { MOST_TAKERS, type BypassReason, type Proof, type Taker } from "../../route/overlaps.ts";
 import type { SampleRequest } from "../../route/sample_requests.ts";
-import { describePlace } from "../plugin_instances.ts";
+import { describePlace } from "../plugin_error.ts";
 import type { ConfigWarning } from "../status.ts";
 import { exampleOf, type WrittenRoute } from "./written.ts";
 

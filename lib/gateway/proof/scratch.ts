@@ -83,8 +83,6 @@ export class Scratch {
       tracer: null,
       gatewayName: tried.config.global.name,
       kinds: tried.kinds,
-      // Its callers conceal what they report.
-      concealed: (text) => text,
       egress: new Egress([]),
       onFault: () => {},
       standIns: {

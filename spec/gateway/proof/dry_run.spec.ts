@@ -135,7 +135,7 @@ describe("a dry run", () => {
     const fragile = definePlugin({ name: "fragile", schema: schema.object({}), create: () => { throw new Error("no luck"); } });
     const gateway = createGateway({ config: base, plugins: [fragile] });
     const { outcome, issues } = await gateway.dryRun(textOf(oneService(9, { plugins: [{ name: "fragile" }] })));
-    expect([outcome, issues]).toEqual(["refused", ['plugin fragile of service "s" cannot be created: no luck']]);
+    expect([outcome, issues]).toEqual(["refused", [expect.stringMatching(/^\(posted\):1:\d+ +services\[0\]\.plugins\[0\] +plugin fragile of service "s" cannot be created: no luck$/)]]);
     await gateway.close(0);
   });
 

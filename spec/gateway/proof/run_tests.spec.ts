@@ -342,7 +342,7 @@ describe("a plugin that is at fault in a test", () => {
     ["throw", ["status: expected 200, found 500", "the gateway logs: it is broken"]],
     ["nothing", ["status: expected 200, found 500", "the gateway logs: a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"]],
     ["create", ['plugin bad of service "create" cannot be created: it cannot be created']],
-    ["handler", ['the plugins of route "/" of service "handler" cannot be put together: plugin bad: what "create" returns has to give a handler: (next) => (exchange) => next(exchange)']],
+    ["handler", ['plugin bad of service "handler" cannot be created: what "create" returns has to give a handler: (next) => (exchange) => next(exchange)']],
     ["hang", ["no reply within 0.03 s: plugin bad did not answer (timers of plugins stand still in a test)"]],
     ["hold", ["no reply within 0.03 s: a plugin did not return the upstream's reply"]],
   ])("fails its test, and the other tests go on: %s", async (how, differences) => {

@@ -1,0 +1,19 @@
+/**
+ * The error of a configuration that is refused.
+ */
+import { formatIssues, type ConfigIssue } from "../config/load.ts";
+
+/** A configuration that is refused; `message` lists every issue on a line of its own. */
+export class ConfigError extends Error {
+  readonly issues: readonly ConfigIssue[];
+  /** The configuration file; undefined: it is a value. */
+  readonly file: string | undefined;
+
+  /** `cause`: what a plugin threw when it was created. */
+  constructor(issues: readonly ConfigIssue[], file: string | undefined, cause?: unknown) {
+    super(formatIssues(issues, file), cause === undefined ? {} : { cause });
+    this.name = "ConfigError";
+    this.issues = issues;
+    this.file = file;
+  }
+}
