@@ -1,15 +1,24 @@
 /**
  * The interface for embedding: everything that a host program may import.
  */
+import { checkNames, type Names } from "./base/suggest.ts";
 import { withAllParts } from "./gateway/all_parts.ts";
 import type { ConfigInput } from "./gateway/config_input.ts";
 import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
 
+const OPTIONS: Names<GatewayOptions> = {
+  ...{ config: true, configFile: true, configKeyFile: true, kinds: true, plugins: true, modules: true, environment: true, tests: true },
+  ...{ log: true, accessLog: true, tracing: true, adminCookie: true, clock: true, lookup: true },
+};
+
 /**
- * Creates a gateway from a configuration value or file. Throws a `ConfigError` that lists every issue when the configuration is refused.
- * Nothing listens until `listen` is called, or `handler` is mounted in a server of the host program.
+ * Creates a gateway from a configuration value or file. Throws a `ConfigError` that lists every issue when the configuration is refused,
+ * a `TypeError` for options that are unknown or contradict each other. Nothing listens until `listen` is called, or `handler` is mounted
+ * in a server of the host program.
  */
 export function createGateway(options: GatewayOptions): Gateway {
+  checkNames("createGateway", options, OPTIONS);
+  if (options.config !== undefined && options.configFile !== undefined) throw new TypeError("createGateway has both config and configFile: leave one out");
   return new Gateway({ ...options, modules: withAllParts(options.modules) });
 }
 

@@ -8,6 +8,7 @@ import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import { verifyPassword } from "../base/password.ts";
 import { SharedCount } from "../base/shared_counts.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
+import type { Names } from "../base/suggest.ts";
 import { ALONE } from "../base/threads.ts";
 import { loadConfig } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
@@ -28,7 +29,7 @@ import { memoryCounters } from "../store/memory.ts";
 import { ConfigError } from "./config_error.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
 import { serversOf, type Answer } from "./proof/stand_ins.ts";
-import { collected, headerListOf, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import { checkRequest, collected, headerListOf, injected, REQUEST_NAMES, type InjectRequest, type InjectResponse } from "./inject.ts";
 
 export interface ExerciseOptions {
   /** The upstream behind the plugin. Default: 200 with the text "from upstream", once the body of the request has been read. */
@@ -57,6 +58,8 @@ export interface ExerciseRequest extends Omit<InjectRequest, "path"> {
   readonly claims?: Readonly<Record<string, unknown>>;
   readonly upgrade?: "websocket";
 }
+
+const SENT_NAMES: Names<ExerciseRequest> = { ...REQUEST_NAMES, params: true, identity: true, claims: true, upgrade: true };
 
 export interface LogLine {
   readonly level: "debug" | "info" | "warn" | "error";
@@ -110,7 +113,9 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
     clock,
     lines,
     async send(request = {}) {
-      const inbound = injected({ ...request, path: request.path ?? "/" }, { clock, isTrusted: null, limits });
+      const asked = { ...request, path: request.path ?? "/" };
+      checkRequest("send", asked, SENT_NAMES);
+      const inbound = injected(asked, { clock, isTrusted: null, limits });
       const { call } = inbound;
       const track: Track = { forwarded: null, forwardedBody: Buffer.alloc(0) };
       tracks.set(call, track);

@@ -25,7 +25,7 @@ import type { Following } from "./bundle.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
 import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
-import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import { checkRequest, collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import type { DryRuns } from "./dry_runs.ts";
 import { families } from "./metrics.ts";
 import { mounted, type Mounted } from "./mounted.ts";
@@ -333,6 +333,7 @@ export class Gateway {
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   async inject(request: InjectRequest): Promise<InjectResponse> {
+    checkRequest("inject", request);
     const inbound = injected(request, this.#configuration.receiving);
     // No client's connection keeps the process alive, as for other requests.
     const held = setInterval(ignore, LONGEST_TIMER_MS);

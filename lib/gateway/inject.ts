@@ -4,6 +4,7 @@
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
 import { TOKEN } from "../base/http_grammar.ts";
+import { checkNames, type Names } from "../base/suggest.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
@@ -38,6 +39,20 @@ export interface InjectResponse {
   text(): string;
   /** The body parsed as JSON; throws a SyntaxError when it is none. */
   json(): unknown;
+}
+
+export const REQUEST_NAMES: Names<InjectRequest> = { method: true, path: true, headers: true, body: true, remoteAddress: true, certificate: true, encrypted: true };
+
+/** Throws a `TypeError` for unknown names and for values of the wrong kind. */
+export function checkRequest<Request extends InjectRequest>(what: string, given: Request, names: Names<Request> = REQUEST_NAMES as Names<Request>): void {
+  checkNames(what, given, names);
+  const { path, method, body, headers }: InjectRequest = given;
+  const problem =
+    (typeof path !== "string" && "path must be a string") ||
+    (method !== undefined && typeof method !== "string" && "method must be a string") ||
+    (body !== undefined && typeof body !== "string" && !(body instanceof Uint8Array) && "body must be a string or a Buffer") ||
+    (headers !== undefined && (typeof headers !== "object" || headers === null) && "headers must be an object or a flat list");
+  if (problem !== false) throw new TypeError(`${what}: ${problem}`);
 }
 
 export function injected(request: InjectRequest, options: ReceiveOptions): Inbound {

@@ -38,6 +38,21 @@ describe("createGateway", () => {
     expect(thrown(() => createGateway({ configFile: "/nowhere/gw.json" }))).toBeInstanceOf(ConfigError);
   });
 
+  it.each<[what: string, options: unknown, message: RegExp]>([
+    ["nothing", undefined, /^createGateway takes an object with options$/],
+    ["both config and configFile", { config: { services: [] }, configFile: "gw.json" }, /^createGateway has both config and configFile: leave one out$/],
+    ["an unknown option", { config: { services: [] }, configfile: "gw.json" }, /^createGateway has no option "configfile": did you mean "configFile"\?$/],
+    ["an option like no other", { config: { services: [] }, zebra: 1 }, /^createGateway has no option "zebra": it has config, configFile, /],
+  ])("createGateway throws a TypeError that says what is wrong for %s", (_what, options, message) => {
+    const error = thrown(() => createGateway(options as never));
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toMatch(message);
+  });
+
+  it("createGateway takes an unknown option that is undefined as absent", async () => {
+    await createGateway({ config: { services: [] }, zebra: undefined } as never).close(0);
+  });
+
   it("createGateway throws a TypeError without config and configFile", () => {
     expect(thrown(() => createGateway({}))).toBeInstanceOf(TypeError);
   });

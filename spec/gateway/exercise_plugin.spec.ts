@@ -14,6 +14,13 @@ const greeting = definePlugin({
 });
 
 describe("exercisePlugin", () => {
+  it("exercisePlugin refuses to send a request with a name that it does not know, or a body that is none", async () => {
+    const { send } = exercisePlugin(greeting, { word: "hi" });
+    await expect(send({ pth: "/b" } as never)).rejects.toThrow(/^send has no option "pth": did you mean "path"\?$/);
+    await expect(send({ scheme: "https" } as never)).rejects.toThrow(/^send has no option "scheme": it has method, path, .* identity/);
+    await expect(send({ body: 1 } as never)).rejects.toThrow(/^send: body must be a string or a Buffer$/);
+  });
+
   it("exercisePlugin returns the reply, the forwarded request and the log lines", async () => {
     const { send, lines } = exercisePlugin(greeting, { word: "hi", loud: true }, { id: "one", level: "service", gatewayName: "gw" });
     const done = await send({ method: "POST", path: "/b?c", headers: { "X-Own": "d" }, body: "text", identity: "alice", params: { e: "f" } });

@@ -11,6 +11,22 @@ function mounted(config: ConfigInput, options: Partial<GatewayOptions> = {}): Ga
 }
 
 describe("inject", () => {
+  it.each<[what: string, request: unknown, message: RegExp]>([
+    ["nothing", undefined, /^inject takes an object with options$/],
+    ["no path", {}, /^inject: path must be a string$/],
+    ["an unknown name", { path: "/a/x", header: {} }, /^inject has no option "header": did you mean "headers"\?$/],
+    ["a name of another interface", { path: "/a/x", scheme: "https" }, /^inject has no option "scheme": it has method, path, headers, /],
+    ["a body that is an object", { path: "/a/x", body: {} }, /^inject: body must be a string or a Buffer$/],
+    ["headers that are a string", { path: "/a/x", headers: "A: b" }, /^inject: headers must be an object or a flat list$/],
+    ["a method that is a number", { path: "/a/x", method: 1 }, /^inject: method must be a string$/],
+  ])("inject rejects with a TypeError that says what is wrong for %s, and sends nothing", async (_what, request, message) => {
+    const { port, seen } = await backend();
+    const error: unknown = await mounted(oneService(port)).inject(request as never).catch((caught: unknown) => caught);
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toMatch(message);
+    expect(seen).toHaveLength(0);
+  });
+
   it("inject sends a request to the upstream and returns its reply without a listener", async () => {
     const { port, seen } = await backend((request, response, body) => {
       response.writeHead(201, { "Content-Type": "text/plain", "X-Own": "yes" });

@@ -18,10 +18,11 @@ describe.each([
   it(`${name} with on_error allow answers 503 to requests that have waited for a connection of its own pool, and forwards none of them`, async () => {
     const [origin, clock] = [await backend(), manualClock()];
     const server = await rawBackend(() => {});
-    const { port } = await running(oneService(origin.port, { plugins: [{ name, config: config(`http://127.0.0.1:${server.port}/`) }] }), { clock });
+    const { gateway, port } = await running(oneService(origin.port, { plugins: [{ name, config: config(`http://127.0.0.1:${server.port}/`) }] }), { clock });
     const all = Array.from({ length: MANY }, (_, i) => ask(port, { path: "/a/x", headers: { authorization: `Bearer t${i}` } }));
     await eventually(() => server.connections.open === MOST_CONNECTIONS, "all connections of the pool");
-    // In small steps: the last requests may still be on their way to the gateway.
+    // A request that came after the first time-outs would get one of their connections, and wait for the server itself.
+    await eventually(() => gateway.inFlight === MANY, "all requests");
     const ticking = setInterval(() => clock.advance(100), 2);
     const statuses = (await Promise.all(all).finally(() => clearInterval(ticking))).map(({ status }) => status);
     expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(MOST_CONNECTIONS);

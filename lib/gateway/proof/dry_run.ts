@@ -161,8 +161,12 @@ function linesOf(error: unknown): string[] {
 
 /** Nobody can tell whether a plugin accepts the values that placeholders stand for. */
 function lenient(kind: AnyPlugin, unsure: WeakSet<object>): AnyPlugin {
+  const { ownHeaders, secretParameters } = kind;
   return {
     ...kind,
+    // The members that a placeholder stands for are missing.
+    ...(ownHeaders && { ownHeaders: (config) => (unsure.has(config as object) ? [] : ownHeaders(config)) }),
+    ...(secretParameters && { secretParameters: (config) => (unsure.has(config as object) ? [] : secretParameters(config)) }),
     create(config, tools) {
       try {
         return kind.create(config, tools);
