@@ -131,7 +131,7 @@ it("hands over a body of stated length with the head if all of it has arrived wi
   const wholes: (string | null)[] = [];
   for (const pieces of [[head("Content-Length: 2") + "ok"], [head("Content-Length: 2") + "o", "k"], [head("Content-Length: 2"), "ok"], [head("Content-Length: 0")], [`${CHUNKED}0\r\n\r\n`]]) {
     const parser = new ResponseParser();
-    parser.begin("GET", { informed: expect.unreachable, switched: expect.unreachable, answered: (_head, whole) => void wholes.push(whole && whole.toString()), body() {}, ended() {} });
+    parser.begin("GET", { informed: () => expect.unreachable(), switched: () => expect.unreachable(), answered: (_head, whole) => void wholes.push(whole && whole.toString()), body() {}, ended() {} });
     for (const piece of pieces) parser.feed(Buffer.from(piece));
   }
   expect(wholes).toEqual(["ok", null, null, null, null]);
