@@ -61,6 +61,11 @@ const PARTS = {
     named: ["global.certificates[]", "services[].tls"],
     load: () => import("../config/tls_fields.ts"),
   },
+  /** The tests of a configuration, which `ON_DEMAND.tests` runs. */
+  tests: {
+    named: ["tests", "test_files"],
+    load: () => import("../config/read_tests.ts"),
+  },
   /** Counters that gateways share. */
   redis: {
     named: ["global.counters"],
@@ -136,11 +141,16 @@ export class Parts {
     Object.assign(this.#parts, parts);
   }
 
+  /** Null: it has not been loaded. */
+  partIfLoaded<Name extends PartName>(name: Name): PartsByName[Name] | null {
+    return (this.#parts[name] as PartsByName[Name] | undefined) ?? null;
+  }
+
   /** Throws when it has not been loaded. */
   part<Name extends PartName>(name: Name): PartsByName[Name] {
-    const part = this.#parts[name];
-    if (part === undefined) throw new Error(`the part "${name}" ${NOT_LOADED}`);
-    return part as PartsByName[Name];
+    const part = this.partIfLoaded(name);
+    if (part === null) throw new Error(`the part "${name}" ${NOT_LOADED}`);
+    return part;
   }
 }
 
