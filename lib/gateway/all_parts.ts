@@ -11,10 +11,11 @@ import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsRedirect from "./https_redirect.ts";
+import * as misdirected from "./misdirected.ts";
 import type { LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
-const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, redis, tracing: { ...tracer, ...exporter }, adminCookie };
+const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, redis, tracing: { ...tracer, ...exporter }, adminCookie };
 
 /** `modules`, with all parts. */
 export function withAllParts(modules = new PluginModules()): PluginModules {

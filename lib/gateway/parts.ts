@@ -40,6 +40,7 @@ const PARTS = {
   split: () => import("../upstream/split.ts"),
   sticky: () => import("../upstream/sticky.ts"),
   httpsRedirect: () => import("./https_redirect.ts"),
+  misdirected: () => import("./misdirected.ts"),
   /** Counters that gateways share. */
   redis: () => import("../store/redis.ts"),
   tracing: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }),
@@ -47,7 +48,7 @@ const PARTS = {
 };
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
-export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), PARTS.http2, PARTS.split, PARTS.sticky, PARTS.httpsRedirect, PARTS.redis];
+export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), PARTS.http2, PARTS.split, PARTS.sticky, PARTS.httpsRedirect, PARTS.misdirected, PARTS.redis];
 
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
@@ -58,7 +59,7 @@ export const ON_DEMAND = {
 };
 
 /** The texts by which a configuration names a part: values of `protocol`, keys of a service, the key in `global`. The others are named by settings. */
-const NAMED_BY = { http2: ["h2", "h2c"], split: ["split"], sticky: ["sticky"], httpsRedirect: ["https_redirect"], redis: ["counters"] } as const;
+const NAMED_BY = { http2: ["h2", "h2c"], split: ["split"], sticky: ["sticky"], httpsRedirect: ["https_redirect"], misdirected: ["certificates"], redis: ["counters"] } as const;
 
 type PartName = keyof typeof PARTS;
 type PartsByName = { readonly [Name in PartName]: Awaited<ReturnType<(typeof PARTS)[Name]>> };

@@ -104,7 +104,7 @@ export class Scratch {
       },
     };
     this.found = null;
-    return serve(inbound, { table, redirect: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
+    return serve(inbound, { table, early: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
   }
 
   /** Closes what the plugins hold. */
