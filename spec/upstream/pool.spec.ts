@@ -34,22 +34,22 @@ function outcome(waiting: Promise<true>): Promise<string> {
 describe("leases", () => {
   it("leases grow in number up to max_connections", () => {
     const { pool } = made(2);
-    expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
+    expect([pool.tryLease(""), pool.tryLease(""), pool.tryLease("")]).toEqual([true, true, null]);
     expect(pool.leased).toBe(2);
   });
 
   it("leases go to the request that has waited longest when they are released", async () => {
     const { pool, clock } = made(1);
-    pool.tryLease();
+    pool.tryLease("");
     const order: number[] = [];
-    const waits = [1, 2, 3].map((n) => pool.waitForLease(100, never).then(() => order.push(n)));
-    pool.release();
+    const waits = [1, 2, 3].map((n) => pool.waitForLease("", 100, never).then(() => order.push(n)));
+    pool.release("");
     await waits[0];
     expect(order).toEqual([1]);
     expect(pool).toMatchObject({ leased: 1, waiting: 2 });
-    pool.release();
+    pool.release("");
     await waits[1];
-    pool.release();
+    pool.release("");
     await waits[2];
     expect(order).toEqual([1, 2, 3]);
     expect(clock.pending).toBe(0);
@@ -57,36 +57,36 @@ describe("leases", () => {
 
   it("never go to a new request between a release and its grant", async () => {
     const { pool } = made(1);
-    pool.tryLease();
-    const waiting = pool.waitForLease(100, never);
-    pool.release();
-    expect(pool.tryLease()).toBe(false);
+    pool.tryLease("");
+    const waiting = pool.waitForLease("", 100, never);
+    pool.release("");
+    expect(pool.tryLease("")).toBeNull();
     await waiting;
     expect(pool.leased).toBe(1);
   });
 
   it("leases end in upstream_saturated after the wait, and the request leaves the queue", async () => {
     const { pool, clock } = made(1);
-    pool.tryLease();
-    const waiting = outcome(pool.waitForLease(100, never));
+    pool.tryLease("");
+    const waiting = outcome(pool.waitForLease("", 100, never));
     clock.advance(99);
     expect(pool.waiting).toBe(1);
     clock.advance(1);
     expect(await waiting).toBe("upstream_saturated");
-    pool.release();
+    pool.release("");
     expect(pool).toMatchObject({ leased: 0, waiting: 0 });
-    expect(pool.tryLease()).toBe(true);
+    expect(pool.tryLease("")).toBe(true);
   });
 
   it("leases leave nothing behind, timers included, for a client that disconnects while it waits", async () => {
     const { pool, clock } = made(1);
-    pool.tryLease();
+    pool.tryLease("");
     let goAway = never;
-    const gone = outcome(pool.waitForLease(100, (run) => (goAway = run)));
-    const next = outcome(pool.waitForLease(100, never));
+    const gone = outcome(pool.waitForLease("", 100, (run) => (goAway = run)));
+    const next = outcome(pool.waitForLease("", 100, never));
     goAway();
     expect(await gone).toBe("upstream_saturated");
-    pool.release();
+    pool.release("");
     expect(await next).toBe("granted");
     expect(pool).toMatchObject({ leased: 1, waiting: 0 });
     expect(clock.pending).toBe(0);
@@ -94,18 +94,18 @@ describe("leases", () => {
 
   it("leases fail at once for a client that has disconnected", async () => {
     const { pool, clock } = made(1);
-    pool.tryLease();
-    expect(await outcome(pool.waitForLease(100, (run) => run()))).toBe("upstream_saturated");
+    pool.tryLease("");
+    expect(await outcome(pool.waitForLease("", 100, (run) => run()))).toBe("upstream_saturated");
     expect(pool.waiting).toBe(0);
     expect(clock.pending).toBe(0);
   });
 
   it("leases stay granted when the client disconnects afterwards", async () => {
     const { pool } = made(1);
-    pool.tryLease();
+    pool.tryLease("");
     let goAway = never;
-    const waiting = outcome(pool.waitForLease(100, (run) => (goAway = run)));
-    pool.release();
+    const waiting = outcome(pool.waitForLease("", 100, (run) => (goAway = run)));
+    pool.release("");
     expect(await waiting).toBe("granted");
     goAway();
     expect(pool.leased).toBe(1);
@@ -113,29 +113,29 @@ describe("leases", () => {
 
   it("leases start at once under a higher max_connections, and stay under a lower one", async () => {
     const { pool } = made(1);
-    pool.tryLease();
-    const waits = [pool.waitForLease(100, never), pool.waitForLease(100, never)];
+    pool.tryLease("");
+    const waits = [pool.waitForLease("", 100, never), pool.waitForLease("", 100, never)];
     pool.maxConnections = 3;
     await Promise.all(waits);
     expect(pool.leased).toBe(3);
     pool.maxConnections = 1;
     expect(pool.leased).toBe(3);
-    pool.release();
-    pool.release();
-    expect(pool.tryLease()).toBe(false);
-    pool.release();
-    expect(pool.tryLease()).toBe(true);
+    pool.release("");
+    pool.release("");
+    expect(pool.tryLease("")).toBeNull();
+    pool.release("");
+    expect(pool.tryLease("")).toBe(true);
   });
 
   it("leases fail for all requests, including waiting requests, when the pool is destroyed", async () => {
     const { pool, clock } = made(1);
-    pool.tryLease();
-    const waiting = outcome(pool.waitForLease(100, never));
+    pool.tryLease("");
+    const waiting = outcome(pool.waitForLease("", 100, never));
     pool.destroy();
     expect(await waiting).toBe("upstream_unavailable");
-    pool.release();
-    expect(pool.tryLease()).toBe(false);
-    expect(await outcome(pool.waitForLease(100, never))).toBe("upstream_unavailable");
+    pool.release("");
+    expect(pool.tryLease("")).toBeNull();
+    expect(await outcome(pool.waitForLease("", 100, never))).toBe("upstream_unavailable");
     expect(clock.pending).toBe(0);
   });
 });
@@ -170,7 +170,7 @@ describe("the addresses of a name", () => {
   it("the addresses of a name share the leases", async () => {
     const { pool } = await bench(LOOPBACK, LOOPBACK);
     pool.maxConnections = 2;
-    expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
+    expect([pool.tryLease(""), pool.tryLease(""), pool.tryLease("")]).toEqual([true, true, null]);
   });
 
   it("the addresses of a name give way to the next address if they refuse", async () => {
