@@ -42,11 +42,6 @@ export class BodyReader {
     return this.fault === LONG_TRAILERS;
   }
 
-  /** True while `sink.body` receives the last bytes of a body of known length. */
-  get isAtEnd(): boolean {
-    return this.#state === "length" && this.#left === 0;
-  }
-
   /** True when the body ends with the connection. */
   get isUntilClose(): boolean {
     return this.#state === "until close";
@@ -78,7 +73,6 @@ export class BodyReader {
     this.#from = this.#to = 0;
     const end = this.#readParts(chunk, at);
     if (this.#to > 0) sink.body(this.#to - this.#from === chunk.length ? chunk : chunk.subarray(this.#from, this.#to));
-    if (this.#left === 0 && this.#state === "length") this.#state = "over";
     return end;
   }
 
@@ -103,7 +97,7 @@ export class BodyReader {
     if (this.#to === 0) this.#from = this.#to = at;
     if (this.#to === at) this.#to = end;
     else this.#append(chunk, at, end);
-    if (this.#left === 0 && this.#state === "chunk") this.#state = "chunk end";
+    if (this.#left === 0) this.#state = this.#state === "chunk" ? "chunk end" : "over";
     return end;
   }
 

@@ -308,20 +308,17 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     });
   }
 
-  answered(head: ResponseHead): void {
+  answered(head: ResponseHead, whole: Buffer | null): void {
     if (this.phase === "over") return;
     this.#response = head;
     this.receive();
+    if (whole === null || !this.#connection.lendsBytes) this.#first = whole;
+    else this.#first = whole.length >= LENT_BYTES ? this.attempt.to.pool.readBuffer.lend(whole) : Buffer.from(whole);
   }
 
   body(part: Buffer): void {
     if (this.phase === "over") return;
-    const { lendsBytes, parser } = this.#connection;
-    if (lendsBytes && part.length >= LENT_BYTES && parser.isAtEnd && this.#body === null && this.#first === null) {
-      this.#first = this.attempt.to.pool.readBuffer.lend(part);
-      return;
-    }
-    const bytes = lendsBytes ? Buffer.from(part) : part;
+    const bytes = this.#connection.lendsBytes ? Buffer.from(part) : part;
     if (this.#body === null && this.#first === null) {
       this.#first = bytes;
       return;

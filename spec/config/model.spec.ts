@@ -1,9 +1,9 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { loadConfig } from "../../lib/config/load.ts";
-import { configJsonSchema, type Config, type ConfigInput } from "../../lib/config/model.ts";
+import type { Config, ConfigInput } from "../../lib/config/model.ts";
 import * as s from "../../lib/config/schema.ts";
 import { EXPIRED } from "../support/certs.ts";
 import { OTHER_CA, SHOP, WILDCARD } from "../support/more_certs.ts";
+import { configJsonSchema, loadConfig } from "../support/schema.ts";
 
 const kinds = [
   { name: "key_auth", schema: s.object({ key: s.string({ min: 1 }), hide_credentials: s.withDefault(s.boolean(), false) }) },

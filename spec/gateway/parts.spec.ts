@@ -44,9 +44,14 @@ describe("what a configuration has loaded", () => {
     expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "\\u006awt" }] }] }'))).toEqual(["jwt"]);
   });
 
-  it("is nothing for a file that is no JSON, and what it names for one that breaks off", async () => {
+  it("is nothing for a file that is no JSON, or that breaks off: nothing but the error of its text is reported", async () => {
     expect(await kindsLoadedFor(text("\\u0000 nothing"))).toEqual([]);
-    expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "jwt", '))).toEqual(["jwt"]);
+    expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "jwt", '))).toEqual([]);
+  });
+
+  it("is nothing for a text that only equals the name of a kind or of a field", async () => {
+    const named = { ...service, name: "jwt", hosts: ["split"], routes: [{ path: "/", name: "acl", plugins: [{ name: "request_headers", config: { set: { name: "cors" } } }] }] };
+    expect(await kindsLoadedFor({ value: { services: [named] } })).toEqual(["request_headers"]);
   });
 
   it("is nothing for a value that is no configuration", async () => {

@@ -5,7 +5,7 @@ import https from "node:https";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { configJsonSchema, type ConfigInput } from "../../lib/config/model.ts";
+import type { ConfigInput } from "../../lib/config/model.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllParts } from "../../lib/gateway/all_parts.ts";
 import type { Gateway } from "../../lib/index.ts";
@@ -17,6 +17,7 @@ import { backend, running } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
 import { fileWith } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
+import { configJsonSchema } from "../support/schema.ts";
 
 /** The port of a server of this kind that answers every request with 200, closed with the test. */
 async function answering(server: https.Server | http2.Http2Server): Promise<number> {

@@ -49,16 +49,6 @@ it("reads one body after another with one reader, and keeps nothing of the previ
   expect(bodies).toEqual(["x", "yz"]);
 });
 
-it("reports the end of a body of known length together with its last bytes", () => {
-  const reader = new BodyReader();
-  const ends: boolean[] = [];
-  const sink = { body: () => void ends.push(reader.isAtEnd) };
-  reader.begin(4);
-  reader.read(Buffer.from("ab"), 0, sink);
-  reader.read(Buffer.from("cd"), 0, sink);
-  expect([ends, reader.isOver]).toEqual([[false, true], true]);
-});
-
 it("ends a body without a length when end() is called", () => {
   const reader = new BodyReader();
   const bodies: string[] = [];
