@@ -143,7 +143,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
         refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${limit}, ${leased} requests in progress${own})`));
       });
       const waiter: Waiter<Lease> = { client, grant: resolve, refuse, timer };
-      if (this.#hasShare(client)) this.#park(waiter);
+      if (this.#parked.has(client) || this.#hasShare(client)) this.#park(waiter);
       else this.waiters.add(waiter);
       onAbort(() => refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection")));
     });

@@ -12,6 +12,7 @@ import { madeUpExchange } from "../support/exercise.ts";
 import { OTHER_CA, SHOP } from "../support/more_certs.ts";
 import { socketOrigin } from "../support/origin.ts";
 import { madeUpPeer } from "../support/peer.ts";
+import { random } from "../support/random.ts";
 import { eventually } from "../support/raw_client.ts";
 
 const never = () => {};
@@ -512,5 +513,82 @@ describe("connections", () => {
     pool.destroy();
     await broken;
     await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "no connection at the upstream and no lease in use");
+  });
+});
+
+describe("the share of one client", () => {
+  it("says in the fault of a wait that the client held its share", async () => {
+    const { pool, clock } = made(4);
+    pool.clientShare = 0.5;
+    for (const client of ["a", "a", "b"]) pool.tryLease(client);
+    const waiting = pool.waitForLease("a", 100, never).catch((fault: Fault) => fault.message);
+    expect(pool.tryLease("b")).toBe(true);
+    clock.advance(100);
+    expect(await waiting).toBe(
+      "no connection became free within 100 ms (max_connections 4, 4 requests in progress, 2 of this client, which are its share)",
+    );
+    expect(clock.pending).toBe(0);
+  });
+
+  it("is refused with all other waits when the pool is destroyed", async () => {
+    const { pool, clock } = made(2);
+    pool.clientShare = 0.5;
+    pool.tryLease("a");
+    const waits = [1, 2, 3].map(() => outcome(pool.waitForLease("a", 100, never)));
+    pool.destroy();
+    expect(await Promise.all(waits)).toEqual(["upstream_unavailable", "upstream_unavailable", "upstream_unavailable"]);
+    expect([pool.waiting, clock.pending]).toEqual([0, 0]);
+  });
+
+  it.each([1, 2, 3, 4, 5, 6])("is never exceeded, leaves no place unused that somebody may have, and no trace at the end (random run %i)", async (seed) => {
+    const dice = random(seed);
+    const { pool, clock } = made(4);
+    let [limit, share] = [4, 0.5];
+    pool.clientShare = share;
+    const leases: string[] = [];
+    const waits = new Set<{ readonly client: string; goAway: () => void }>();
+    const count = (client: string) => leases.filter((each) => each === client).length;
+    const most = (client: string) => (client === "" || share === 1 ? Infinity : Math.max(1, Math.floor(limit * share)));
+    const granted = (client: string) => {
+      expect(leases.length).toBeLessThan(limit);
+      expect(count(client)).toBeLessThan(most(client));
+      leases.push(client);
+    };
+    const arrive = (client: string) => {
+      if (pool.tryLease(client) !== null) return granted(client);
+      const wait = { client, goAway: never };
+      waits.add(wait);
+      pool.waitForLease(client, dice.pick([5, 50, 500]), (run) => (wait.goAway = run)).then(
+        () => {
+          waits.delete(wait);
+          granted(client);
+        },
+        () => waits.delete(wait),
+      );
+    };
+    const release = (at: number) => pool.release(leases.splice(at, 1)[0]!);
+    let isQuiet = true;
+    for (let step = 0; step < 1500; step++) {
+      const roll = dice.int(0, isQuiet ? 19 : 17);
+      isQuiet = dice.chance(0.75);
+      if (roll < 9) arrive(dice.pick(["", "a", "a", "a", "b", "c"]));
+      else if (roll < 15 && leases.length > 0) release(dice.int(0, leases.length - 1));
+      else if (roll < 17 && waits.size > 0) dice.pick([...waits]).goAway();
+      else if (roll === 17) clock.advance(dice.int(0, 59));
+      else if (roll === 18) pool.maxConnections = limit = dice.int(1, 8);
+      else if (roll === 19) pool.clientShare = share = dice.pick([0.001, 0.25, 0.5, 1]);
+      // Grants come some microtasks later; sometimes more happens before, but not a change of the limits, by which the grants are judged.
+      if (!isQuiet) continue;
+      await new Promise((resolve) => setImmediate(resolve));
+      expect([pool.leased, pool.waiting]).toEqual([leases.length, waits.size]);
+      expect(Object.fromEntries(pool.held)).toEqual(Object.fromEntries([...new Set(leases)].map((client) => [client, count(client)])));
+      const needless = [...waits].filter(({ client }) => leases.length < limit && count(client) < most(client));
+      expect(needless, `step ${step}`).toEqual([]);
+    }
+    while (leases.length > 0 || waits.size > 0) {
+      if (leases.length > 0) release(0);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect([pool.leased, pool.waiting, pool.held.size, clock.pending]).toEqual([0, 0, 0, 0]);
   });
 });
