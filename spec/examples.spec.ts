@@ -160,7 +160,7 @@ describe("examples", () => {
     const text = shown.replace("DIGEST", sha256).replace("plugin_module.mjs", `${root}/examples/plugin_module.mjs`);
     const config = { ...JSON.parse(text), services: [service] };
     const gateway = createGateway({ config, modules: await loadPluginModules(config) });
-    const refused = await gateway.inject({ path: "/" });
+    const refused = await gateway.inject({ url: "/" });
     await gateway.close(0);
     expect([refused.status, (refused.json() as { code: string }).code]).toEqual([400, "deadline_missing"]);
   });

@@ -77,7 +77,7 @@ describe("a gateway whose parts are loaded on demand", () => {
   it("serves with the parts that loadPluginModules has loaded", async () => {
     const configFile = fileWith(terminating);
     const gateway = new Gateway({ configFile, modules: await loadPluginModules(configFile) });
-    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.close(0);
   });
 
@@ -97,9 +97,9 @@ describe("a gateway whose parts are loaded on demand", () => {
   it("loads what a reload needs, a value or a file, without a further call", async () => {
     const gateway = new Gateway({ config: { services: [service] } });
     await gateway.reload(terminating);
-    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.reload({ services: [{ ...service, protocol: "h2c" }] });
-    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 502 });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 502 });
     await gateway.close(0);
   });
 
@@ -123,7 +123,7 @@ describe("a gateway whose parts are loaded on demand", () => {
 describe("createGateway, for embedding", () => {
   it("has all parts at once, whatever was loaded before", async () => {
     const gateway = createGateway({ config: terminating, modules: await loadPluginModules({}) });
-    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.close(0);
   });
 
