@@ -57,7 +57,7 @@ export interface RouteTarget {
 
 /** Throws a `ConfigError` when a plugin cannot be created; the snapshot in force is not touched. */
 export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
-  const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs);
+  const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs, loaded.config.global.limits.maxClientShare);
   try {
     return compileInto(inUse, loaded, tools);
   } catch (error) {
@@ -73,7 +73,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
+  const context: PluginContext = { ...tools, gatewayName: global.name, isTrusted: trustedBy(global), kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, context));
   const redirect = redirectOf(global, runtime.parts);
@@ -130,9 +130,12 @@ export function entryOf<T>(service: Service, { path, methods, match }: Route, ta
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock): ReceiveOptions {
-  const isTrusted = trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
-  return { clock, isTrusted, limits, underscores: underscoreHeaders };
+export function receivingBy(global: Config["global"], clock: Clock): ReceiveOptions {
+  return { clock, isTrusted: trustedBy(global), limits: global.limits, underscores: global.underscoreHeaders };
+}
+
+function trustedBy({ trustedProxies }: Config["global"]): ReceiveOptions["isTrusted"] {
+  return trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
 }
 
 /** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as clients ask for it. */
