@@ -56,6 +56,10 @@ const PARTS = {
     named: ["global.https_redirect"],
     load: () => import("./https_redirect.ts"),
   },
+  misdirected: {
+    named: ["global.certificates[]"],
+    load: () => import("./misdirected.ts"),
+  },
   /** The fields of certificates and TLS. */
   tls: {
     named: ["global.certificates[]", "services[].tls"],

@@ -197,7 +197,7 @@ function writeLine(bytes: Buffer, at: number, text: string): number {
 }
 
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
-export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "redirect">>, tools: ServeTools): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "early">>, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse requests that two parsers could read in two ways.
@@ -210,8 +210,8 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
 
   // 2. Find the route by host, path and method.
   const authority = target.authority ?? inbound.authority;
-  const redirected = snapshot.redirect?.(inbound, authority);
-  if (redirected) return redirected;
+  const early = snapshot.early?.(inbound, authority);
+  if (early) return early;
   const { path, query } = target;
   tools.recent?.add(method, authority, path);
   const found = findRoute(inbound, authority, target, snapshot.table);
