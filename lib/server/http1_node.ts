@@ -35,7 +35,7 @@ interface Current {
 
 export class NodeHttp1 implements Http1 {
   readonly #options: Http1Options;
-  readonly #serveUpgrade: (socket: Socket) => void;
+  readonly #upgrades: Pick<Http1, "serve">;
   #own: http.Server | null = null;
   /** Connections without a request so far: before Node 26, node does not count them as idle. */
   readonly #fresh = new Set<Socket>();
@@ -52,10 +52,10 @@ export class NodeHttp1 implements Http1 {
   /** Requests after which node loses the bytes that have arrived. */
   readonly #losesRest = new WeakSet<IncomingMessage>();
 
-  /** `serveUpgrade` serves a connection that begins with a request for a WebSocket. */
-  constructor(options: Http1Options, serveUpgrade: (socket: Socket) => void) {
+  /** `upgrades` serves a connection that begins with a request for a WebSocket. */
+  constructor(options: Http1Options, upgrades: Pick<Http1, "serve">) {
     this.#options = options;
-    this.#serveUpgrade = serveUpgrade;
+    this.#upgrades = upgrades;
     this.#drain = new Drain(options.clock, () => this.#endIdle());
   }
 
@@ -137,7 +137,7 @@ export class NodeHttp1 implements Http1 {
       const isUpgrade = readFraming(request.method!, request.rawHeaders, request.httpVersion).upgrade !== null;
       putBack(request, behind, isUpgrade ? request.rawHeaders : withoutUpgrade(request.rawHeaders));
       this.#queue.over(request.socket);
-      if (isUpgrade) this.#serveUpgrade(request.socket);
+      if (isUpgrade) this.#upgrades.serve(request.socket);
       else serveAgain();
     });
   }

@@ -91,7 +91,7 @@ export class Listener {
     const sweep = new Sweep(clock);
     const shared = { clock, log, writeBatch, sweep, delivery, receiving, answer: this.#answer, ended, join };
     const wire = createWireHttp1(shared);
-    this.#http1 = { wire, node: new NodeHttp1(shared, wire.serve) };
+    this.#http1 = { wire, node: new NodeHttp1(shared, wire) };
     this.onRequest = this.#http1.node.onRequest;
     this.onUpgrade = this.#http1.node.onUpgrade;
     this.#http2 = new H2Sessions({

@@ -3,7 +3,6 @@ import http, { type IncomingMessage, type RequestListener } from "node:http";
 import type { Duplex } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { createGateway, type Gateway, type GatewayOptions } from "../../lib/index.ts";
-import { codec } from "../support/codec.ts";
 import { manualClock } from "../support/clock.ts";
 import { hosted, oneService } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
@@ -28,10 +27,6 @@ const ownUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => {
   socket.write(head);
   socket.pipe(socket);
 };
-
-// A host's own server is Node's in any case, and hands upgrades to our codec. The project that puts Node's codec in the place of ours would hand
-// them from one server of Node's to another, which no program does.
-const itUpgrades = it.skipIf(codec === "node");
 
 describe("a gateway in a host's own server", () => {
   it("handler passes a request that no route takes to next, untouched, and answers 404 without next", async () => {
@@ -60,7 +55,7 @@ describe("a gateway in a host's own server", () => {
     expect(seen).toEqual([true, true, false, false, true, false, true, false]);
   });
 
-  itUpgrades("upgrade passes an upgrade that no route takes to next with every byte, and serves those that a route takes", async () => {
+  it("upgrade passes an upgrade that no route takes to next with every byte, and serves those that a route takes", async () => {
     const gateway = gatewayFor((await echo()).port);
     const host = http.createServer(gateway.handler).on("upgrade", (request, socket, head) => gateway.upgrade(request, socket, head, () => ownUpgrade(request, socket, head)));
     const port = await hosted(gateway, host);
@@ -74,7 +69,7 @@ describe("a gateway in a host's own server", () => {
     expect(await ours.until("early")).toMatch(/^HTTP\/1\.1 101 [^]*\r\n\r\nearly$/);
   });
 
-  itUpgrades("upgrade leaves an upgrade that no route takes to the other listeners of the host, and its bytes in place", async () => {
+  it("upgrade leaves an upgrade that no route takes to the other listeners of the host, and its bytes in place", async () => {
     const gateway = gatewayFor((await echo()).port);
     const host = http.createServer(gateway.handler).on("upgrade", gateway.upgrade);
     host.on("upgrade", (request, socket, head) => void (request.url === "/own" && ownUpgrade(request, socket, head)));
@@ -87,7 +82,7 @@ describe("a gateway in a host's own server", () => {
     expect(statusesIn(await ours.until("\r\n\r\n"))).toEqual([101]);
   });
 
-  itUpgrades("upgrade answers 404 for an upgrade that neither a route nor another listener of the host has answered in 10 seconds", async () => {
+  it("upgrade answers 404 for an upgrade that neither a route nor another listener of the host has answered in 10 seconds", async () => {
     const clock = manualClock();
     const gateway = gatewayFor(9, { clock });
     const host = http.createServer(gateway.handler).on("upgrade", gateway.upgrade);

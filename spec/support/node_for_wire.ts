@@ -5,7 +5,7 @@ import { NodeHttp1 } from "../../lib/server/http1_node.ts";
 import { createWireHttp1 as createOwnHttp1 } from "../../lib/server/http1_wire.js";
 
 function createNodeForWire(options: Http1Options) {
-  return new NodeHttp1(options, createOwnHttp1(options).serve);
+  return new NodeHttp1(options, createOwnHttp1(options));
 }
 
 export { createNodeForWire as createWireHttp1 };
