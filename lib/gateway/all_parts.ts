@@ -16,10 +16,14 @@ import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsRedirect from "./https_redirect.ts";
+import * as misdirected from "./misdirected.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
-const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, tls, tests, counters: memory, client, redis: { ...redis, ...countersFields }, tracing: { ...tracer, ...exporter }, adminCookie };
+const ALL: LoadedParts = {
+  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
+  ...{ redis: { ...redis, ...countersFields }, tracing: { ...tracer, ...exporter }, adminCookie },
+};
 
 /** What all parts add to the schema of a configuration. */
 export const ALL_FIELDS = fieldsOfParts(ALL);

@@ -63,6 +63,10 @@ const PARTS = {
     named: ["global.https_redirect"],
     load: () => import("./https_redirect.ts"),
   },
+  misdirected: {
+    named: ["global.certificates[]"],
+    load: () => import("./misdirected.ts"),
+  },
   /** The fields of certificates and TLS. */
   tls: {
     named: ["global.certificates[]", "services[].tls"],
@@ -144,9 +148,14 @@ export class Parts {
     this.#parts[name] ??= (await this.#call<PartsByName[PartName]>(PARTS[name].load)) as PartsByName[Name];
   }
 
-  #call<T>(load: () => Promise<T>): Promise<T> {
+  async #call<T>(load: () => Promise<T>): Promise<T> {
     this.called.add(load);
-    return load();
+    try {
+      return await load();
+    } catch (error) {
+      const { message } = error as Error;
+      throw new Error(`a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`, { cause: error });
+    }
   }
 
   /** Takes over parts that are there already. */
