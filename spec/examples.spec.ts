@@ -4,13 +4,14 @@ import { createHash } from "node:crypto";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts";
+import { formatIssues, type LoadResult } from "../lib/config/load.ts";
 import { SETTINGS, type Setting } from "../lib/config/settings_table.ts";
 import { createGateway, loadPluginModules, version, type ConfigInput } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { blocksOf, document, documents, found, read, root, tableUnder } from "./support/documents.ts";
 import { emptyFolder, program } from "./support/process.ts";
 import { checkRoutes } from "../lib/route/checks.ts";
+import { loadConfig } from "./support/schema.ts";
 
 const changelog = read("CHANGELOG.md");
 const jsonExamples = readdirSync(`${root}/examples`).filter((name) => name.endsWith(".json"));
@@ -159,7 +160,7 @@ describe("examples", () => {
     const text = shown.replace("DIGEST", sha256).replace("plugin_module.mjs", `${root}/examples/plugin_module.mjs`);
     const config = { ...JSON.parse(text), services: [service] };
     const gateway = createGateway({ config, modules: await loadPluginModules(config) });
-    const refused = await gateway.inject({ path: "/" });
+    const refused = await gateway.inject({ url: "/" });
     await gateway.close(0);
     expect([refused.status, (refused.json() as { code: string }).code]).toEqual([400, "deadline_missing"]);
   });

@@ -88,6 +88,7 @@ export class ConfigReader {
     const read = this.#readFile;
     const loaded = loadConfig(source, {
       kinds: this.#kinds(),
+      parts: this.#modules.parts.fields,
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
       placeholders,

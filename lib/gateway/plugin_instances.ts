@@ -15,6 +15,7 @@ import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
 import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
+import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
 import type { Watch } from "./bundle.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
@@ -32,6 +33,8 @@ export interface CompileTools {
   readonly onFault: OnFault;
   /** See `Following`. */
   readonly watched?: Watch | undefined;
+  /** Of the HTTPS listeners; null, the default: there are none. */
+  readonly defaultCertificate?: () => DefaultCertificate | null;
   /** Default: plugins send requests of their own over the network, and verify tokens. */
   readonly standIns?: StandIns;
 }
@@ -53,6 +56,8 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 /** The objects shared by the plugin instances of one configuration. */
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
+  /** See `ForwardOptions`. */
+  readonly isTrusted: ((address: string) => boolean) | null;
   readonly kinds: readonly AnyPlugin[];
   readonly egress: Egress;
   readonly inUse: InUse;

@@ -40,6 +40,7 @@ export interface InUse {
   /** What all threads of the program share, by name. */
   readonly memory: Map<string, ArrayBufferLike>;
   readonly dnsTtlMs: number;
+  readonly maxClientShare: number;
 }
 
 interface Kept {
@@ -131,8 +132,8 @@ export class Runtime {
   }
 
   /** For one snapshot, to be filled while it is compiled. */
-  inUse(dnsTtlMs: number): InUse {
-    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), shared: null, kept: new Map(), memory: new Map(), dnsTtlMs };
+  inUse(dnsTtlMs: number, maxClientShare = 1): InUse {
+    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), shared: null, kept: new Map(), memory: new Map(), dnsTtlMs, maxClientShare };
   }
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
@@ -231,7 +232,7 @@ export class Runtime {
     this.#inUse = inUse;
     for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
     for (const [key, { pool }] of before?.pools ?? []) if (!inUse.pools.has(key)) this.#retire(pool);
-    for (const { pool, maxConnections } of inUse.pools.values()) pool.maxConnections = maxConnections;
+    for (const { pool, maxConnections } of inUse.pools.values()) Object.assign(pool, { maxConnections, clientShare: inUse.maxClientShare });
     for (const [service, { upstreamSet, breaker }] of before?.upstreamSets ?? []) {
       const now = inUse.upstreamSets.get(service);
       if (now === undefined) upstreamSet.close();

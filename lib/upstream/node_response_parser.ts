@@ -15,7 +15,6 @@ import { keepAliveMs, MAX_RESPONSE_HEAD_BYTES, type ResponseSink } from "./respo
  */
 export class NodeResponseParser {
   keepsFor = Infinity;
-  readonly isAtEnd = false;
   #stream: Duplex | null = null;
   #sink: ResponseSink | null = null;
   #response: IncomingMessage | null = null;
@@ -69,7 +68,7 @@ export class NodeResponseParser {
     this.#response = response;
     response.on("error", ignore);
     this.#invalidHead = invalidity(response);
-    if (this.#invalidHead === null) sink.answered(response);
+    if (this.#invalidHead === null) sink.answered(response, null);
   }
 
   #deliver(connection: "kept" | "spent"): string | null {

@@ -3,8 +3,8 @@
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
 import { FIELD_LINE } from "../base/http_grammar.ts";
-import { BodyReader, NO_TRAILERS, trimmed, type BodySink } from "../http/body_reader.ts";
-import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, nameSet } from "../http/headers.ts";
+import { BodyReader, NO_TRAILERS, type BodySink } from "../http/body_reader.ts";
+import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, nameSet, trimmed } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 
 /** Receives the parsed parts in order. */
@@ -13,7 +13,8 @@ export interface ResponseSink extends BodySink {
   informed(head: ResponseHead): void;
   /** A 101 that names a protocol; `behind` are the first bytes of that protocol. */
   switched(head: ResponseHead, behind: Buffer): void;
-  answered(head: ResponseHead): void;
+  /** `whole` is the body where its length is known and all of it has arrived with the head: `body` is not called then. */
+  answered(head: ResponseHead, whole: Buffer | null): void;
   /** The response is complete. "kept": the connection can have another one; "spent": it cannot, or surplus bytes have arrived. */
   ended(trailers: readonly string[], connection: "kept" | "spent"): void;
 }
@@ -40,11 +41,6 @@ export class ResponseParser {
   #connection: string | null = null;
   #keepAlive = Infinity;
   #upgrades = false;
-
-  /** True while the sink receives the last bytes of a body of known length. */
-  get isAtEnd(): boolean {
-    return this.#body.isAtEnd;
-  }
 
   /** The response to a request with `method` comes next. */
   begin(method: string, sink: ResponseSink): void {
@@ -119,7 +115,7 @@ export class ResponseParser {
     const status = (text.charCodeAt(9) - 48) * 100 + (text.charCodeAt(10) - 48) * 10 + text.charCodeAt(11) - 48;
     const statusMessage = firstEnd > 12 ? text.slice(13, firstEnd) : "";
     const head: ResponseHead = { statusCode: status, statusMessage, httpVersion: isOld ? "1.0" : "1.1", rawHeaders: headers };
-    if (status >= 200) return this.#beginBody(head, chunk.length);
+    if (status >= 200) return this.#beginBody(head, chunk);
     return status === 101 ? this.#switch(head, chunk) : this.#inform(head);
   }
 
@@ -185,7 +181,7 @@ export class ResponseParser {
     return null;
   }
 
-  #beginBody(head: ResponseHead, chunkEnd: number): null {
+  #beginBody(head: ResponseHead, chunk: Buffer): null {
     const status = head.statusCode!;
     const length = this.#length === null ? null : Number(this.#length);
     const isChunked = this.#coding !== null;
@@ -194,10 +190,17 @@ export class ResponseParser {
     // A 204 must not announce a body (RFC 9112 §6.1, §6.2). A body that arrives all the same would begin the next response.
     if (status === 204 && (isChunked || (length !== null && length > 0))) this.#isReusable = false;
     const isBare = this.#isHead || status === 204 || status === 304 || (!isChunked && length === 0);
-    this.#state = isBare ? "idle" : "body";
-    if (!isBare) this.#body.begin(isChunked ? "chunked" : (length ?? "until close"));
-    this.#sink!.answered(head);
-    if (isBare) this.#end(this.#at < chunkEnd, NO_TRAILERS);
+    const from = this.#at;
+    const end = isBare ? from : isChunked || length === null ? Infinity : from + length;
+    if (end <= chunk.length) {
+      this.#at = end;
+      this.#sink!.answered(head, isBare ? null : chunk.subarray(from, end));
+      this.#end(end < chunk.length, NO_TRAILERS);
+    } else {
+      this.#state = "body";
+      this.#body.begin(isChunked ? "chunked" : (length ?? "until close"));
+      this.#sink!.answered(head, null);
+    }
     return null;
   }
 

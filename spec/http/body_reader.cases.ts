@@ -7,7 +7,7 @@ export interface BodyCase {
   readonly title: string;
   readonly framing: Framing;
   readonly bytes: string;
-  /** The body (with a dot where the reader tells that these are its last bytes), ` <trailers>`, and ` +N` for bytes behind it; ends with `…` where it has not ended. */
+  /** The body, ` <trailers>`, and ` +N` for bytes behind it; ends with `…` where it has not ended. */
   readonly read: string;
   readonly fault: string | null;
 }
@@ -25,7 +25,7 @@ export function readBody(framing: Framing, pieces: Iterable<Buffer>, before: Buf
       behind = rest.length;
       continue;
     }
-    const used = reader.read(Buffer.concat([before, rest]), before.length, { body: (bytes) => void (body += bytes.toString("latin1") + (reader.isAtEnd ? "." : "")) });
+    const used = reader.read(Buffer.concat([before, rest]), before.length, { body: (bytes) => void (body += bytes.toString("latin1")) });
     if (used < 0) return { read: body, fault: reader.fault };
     rest = rest.subarray(used - before.length);
     if (reader.isOver) behind = rest.length;
@@ -44,7 +44,7 @@ const accepted = (title: string, framing: Framing, bytes: string, read: string):
 const refused = (title: string, bytes: string, read: string, fault: string): BodyCase => ({ title, framing: "chunked", bytes, read, fault });
 
 export const BODY_CASES: readonly BodyCase[] = [
-  accepted("a body of known length with something behind it", 4, "goodmore", "good. +4"),
+  accepted("a body of known length with something behind it", 4, "goodmore", "good +4"),
   accepted("a body of known length that has not ended", 4, "goo", "goo…"),
   accepted("a body until the connection ends", "until close", "all of it", "all of it"),
   accepted("no chunks", "chunked", "0\r\n\r\n", ""),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { BODY_CASES, readBody } from "./body_reader.cases.ts";
-import { BodyReader, trimmed } from "../../lib/http/body_reader.ts";
+import { BodyReader } from "../../lib/http/body_reader.ts";
 
 describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
   const all = Buffer.from(bytes, "latin1");
@@ -49,16 +49,6 @@ it("reads one body after another with one reader, and keeps nothing of the previ
   expect(bodies).toEqual(["x", "yz"]);
 });
 
-it("reports the end of a body of known length together with its last bytes", () => {
-  const reader = new BodyReader();
-  const ends: boolean[] = [];
-  const sink = { body: () => void ends.push(reader.isAtEnd) };
-  reader.begin(4);
-  reader.read(Buffer.from("ab"), 0, sink);
-  reader.read(Buffer.from("cd"), 0, sink);
-  expect([ends, reader.isOver]).toEqual([[false, true], true]);
-});
-
 it("ends a body without a length when end() is called", () => {
   const reader = new BodyReader();
   const bodies: string[] = [];
@@ -87,8 +77,4 @@ it("distinguishes trailers that are too long from malformed trailers", () => {
   other.begin("chunked");
   expect(other.read(Buffer.from("0\r\nA\r\n"), 0, { body() {} })).toBe(-1);
   expect(other.isTooLong).toBe(false);
-});
-
-it.each([["  a b\t ", "a b"], ["", ""], [" \t", ""], ["a", "a"]])("trims %j to %j", (text, bare) => {
-  expect(trimmed(text, 0, text.length)).toBe(bare);
 });

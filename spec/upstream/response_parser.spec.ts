@@ -18,7 +18,10 @@ function read(text: string, { size = Infinity, method = "GET", closes = false } 
   const sink: ResponseSink = {
     informed: ({ statusCode }) => events.push(`informed ${statusCode}`),
     switched: ({ statusCode }, behind) => events.push(`switched ${statusCode} ${behind}`),
-    answered: ({ statusCode, statusMessage, httpVersion, rawHeaders }) => events.push(`answered ${httpVersion} ${statusCode} ${statusMessage} ${rawHeaders.join("|")}`),
+    answered({ statusCode, statusMessage, httpVersion, rawHeaders }, whole) {
+      events.push(`answered ${httpVersion} ${statusCode} ${statusMessage} ${rawHeaders.join("|")}`);
+      body = whole?.toString("latin1") ?? "";
+    },
     body: (bytes) => void (body += bytes.toString("latin1")),
     ended(trailers, connection) {
       flush();
@@ -67,9 +70,9 @@ describe.each([Infinity, 7, 1])("the parser of responses in pieces of %d bytes",
   });
 });
 
-describe("the refusals of the parser", () => {
-  const head = (...lines: string[]) => `HTTP/1.1 200 OK\r\n${lines.map((line) => `${line}\r\n`).join("")}\r\n`;
+const head = (...lines: string[]) => `HTTP/1.1 200 OK\r\n${lines.map((line) => `${line}\r\n`).join("")}\r\n`;
 
+describe("the refusals of the parser", () => {
   it.each<[string, string]>([
     ["another protocol", "SSH-2.0-x"],
     ["another version", "HTTP/2.0 200 OK\r\n\r\n"],
@@ -122,6 +125,16 @@ describe("the refusals of the parser", () => {
     expect(events.filter((event) => event.startsWith("ended"))).toEqual([]);
     expect(read(text, { size: 13 }).invalid).not.toBeNull();
   });
+});
+
+it("hands over a body of stated length with the head if all of it has arrived with the head", () => {
+  const wholes: (string | null)[] = [];
+  for (const pieces of [[head("Content-Length: 2") + "ok"], [head("Content-Length: 2") + "o", "k"], [head("Content-Length: 2"), "ok"], [head("Content-Length: 0")], [`${CHUNKED}0\r\n\r\n`]]) {
+    const parser = new ResponseParser();
+    parser.begin("GET", { informed: () => expect.unreachable(), switched: () => expect.unreachable(), answered: (_head, whole) => void wholes.push(whole && whole.toString()), body() {}, ended() {} });
+    for (const piece of pieces) parser.feed(Buffer.from(piece));
+  }
+  expect(wholes).toEqual(["ok", null, null, null, null]);
 });
 
 describe("the bytes behind a response", () => {

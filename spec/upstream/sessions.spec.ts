@@ -155,8 +155,8 @@ describe("sessions", () => {
     const { send, pool } = bench(upstream.port, {}, 2);
     await read(await send());
     await eventually(() => pool.leased === 0, "no lease in use");
-    const session = pool.tryLease()!;
-    session.release();
+    const session = pool.tryLease("")!;
+    session.release("");
     session.http2!.destroy();
     expect(await read(await send({ method: "POST", body: Readable.from([Buffer.from("hello")]) }))).toBe("ok");
     expect(upstream.connections).toBe(2);
@@ -284,11 +284,11 @@ describe("sessions", () => {
 it.each([1, 2])("replaces a connection that has no stream numbers left (max_connections %i)", async (maxConnections) => {
   const upstream = await framePeer((peer, stream) => peer.answer(stream));
   const { send, pool } = bench(upstream.port, {}, maxConnections);
-  const first = pool.tryLease()!;
+  const first = pool.tryLease("")!;
   const session = (await first.settled, first.http2) as ClientHttp2Session & { setNextStreamID(id: number): void };
   await first.settled;
   session.setNextStreamID(0x7fffffff);
-  first.release();
+  first.release("");
   for (let i = 0; i < 4; i++) expect(await read(await send())).toBe("ok");
   expect(upstream.streams).toEqual([0x7fffffff, 1, 3, 5]);
   await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0, "one connection open at the upstream, one open connection in the pool and no lease in use");
@@ -684,17 +684,17 @@ describe("the addresses of a name", () => {
     const [one, two] = [await framePeer(() => {}, maxStreams(1)), ["127.0.0.1", "127.0.0.2"]];
     const { pool } = bench(one.port, { host: "upstream.invalid", name: await madeUpNames(two).named("upstream.invalid") }, 4);
     const lease = async () => {
-      const session = pool.tryLease()!;
+      const session = pool.tryLease("")!;
       await session.settled;
       await eventually(() => !session.hasRoom, "the peer's settings");
       return session;
     };
     const sessions = [await lease(), await lease(), await lease()];
-    sessions[1]!.release();
+    sessions[1]!.release("");
     sessions.push(await lease(), await lease());
     expect(sessions.map(({ address }) => address!.address)).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2", "127.0.0.2"]);
     expect(pool.open).toBe(4);
-    expect(pool.tryLease()).toBeNull();
+    expect(pool.tryLease("")).toBeNull();
   });
 
   it("the addresses of a name follow each look-up: a new address gets streams, a removed address gets none, a remaining address keeps its session", async () => {

@@ -82,6 +82,7 @@ export class Scratch {
       log: silentLog,
       tracer: null,
       gatewayName: tried.config.global.name,
+      isTrusted: null,
       kinds: tried.kinds,
       egress: new Egress([]),
       onFault: () => {},
@@ -104,7 +105,7 @@ export class Scratch {
       },
     };
     this.found = null;
-    return serve(inbound, { table, redirect: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
+    return serve(inbound, { table, early: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
   }
 
   /** Closes what the plugins hold. */
