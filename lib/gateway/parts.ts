@@ -129,9 +129,14 @@ export class Parts {
     this.#parts[name] ??= (await this.#call<PartsByName[PartName]>(PARTS[name].load)) as PartsByName[Name];
   }
 
-  #call<T>(load: () => Promise<T>): Promise<T> {
+  async #call<T>(load: () => Promise<T>): Promise<T> {
     this.called.add(load);
-    return load();
+    try {
+      return await load();
+    } catch (error) {
+      const { message } = error as Error;
+      throw new Error(`a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`, { cause: error });
+    }
   }
 
   /** Takes over parts that are there already. */
