@@ -17,6 +17,7 @@ import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
+import type { Watch } from "./bundle.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
 import { creating, type Place } from "./plugin_error.ts";
 import type { InUse, Runtime } from "./runtime.ts";
@@ -30,6 +31,8 @@ export interface CompileTools {
   readonly tracer: Tracer | null;
   /** Called for every plugin that is at fault for a request. */
   readonly onFault: OnFault;
+  /** See `Following`. */
+  readonly watched?: Watch | undefined;
   /** Of the HTTPS listeners; null, the default: there are none. */
   readonly defaultCertificate?: () => DefaultCertificate | null;
   /** Default: plugins send requests of their own over the network, and verify tokens. */
@@ -186,13 +189,15 @@ export interface RouteChain {
 }
 
 /** Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the upstreams. */
-export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault }: PluginContext): RouteChain {
+export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault, watched }: PluginContext): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
+  const handler = composeChain(links, innermost, runtime.clock, onFault);
+  const modules = () => [...new Set(links.filter(({ kind }) => !runtime.parts.kinds.includes(kind)).map(({ name }) => name))];
   return {
-    handler: composeChain(links, innermost, runtime.clock, onFault),
+    handler: watched?.(handler, { service, route, plugins: modules() }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
     ownHeaders: own.length === 0 ? undefined : new Set(own),
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
