@@ -18,6 +18,7 @@ import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
 import { ON_DEMAND } from "./commands.ts";
 import { Failure, listenFailure } from "./failure.ts";
+import { partsNamedBy } from "./named_parts.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 import { readTlsFiles } from "./tls_files.ts";
 import { openWorkers } from "./workers.ts";
@@ -56,8 +57,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
-  if (tracing !== null) await modules.parts.loadPart("tracing");
-  if (adminCookie !== undefined) await modules.parts.loadPart("adminCookie");
+  for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
   const supervisor = await openWorkers(settings, log);
   const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) }, supervisor?.threads);
   const { configuration } = Gateway.partsOf(gateway);

@@ -7,8 +7,11 @@ import { Fault } from "../base/errors.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import type { Pair } from "./certificates.ts";
 import type { Limits } from "./limits.ts";
-import { Listener, type ListenerOptions } from "./listener.ts";
+import * as http2Server from "./http2.ts";
+import * as nodeHttp1 from "./http1_node.ts";
+import { Listener, type ListenerOptions, type ListenerParts } from "./listener.ts";
 import type { Inbound } from "./receive.ts";
+import * as tlsServer from "./tls.ts";
 
 export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "clock" | "log" | "dualStack"> {
   /** PEM. Null: plain HTTP. */
@@ -33,7 +36,7 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
   if (tls !== null) createSecureContext(tls);
   const { clock } = options;
   const receiving = { clock, isTrusted: null, limits: { ...LIMITS, maxBodyBytes } };
-  const listener = new Listener({ ...options, receiving: () => receiving });
+  const listener = new Listener({ ...options, receiving: () => receiving, part });
   let closing: Promise<void> | null = null;
 
   async function close(): Promise<void> {
@@ -53,6 +56,11 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
     close: () => (closing ??= close()),
   };
 }
+
+const PARTS: ListenerParts = { http2Server, nodeHttp1, tlsServer };
+
+/** All parts of a listener. */
+export const part: ListenerOptions["part"] = (name) => PARTS[name];
 
 const CLOSE_GRACE_MS = 2000;
 

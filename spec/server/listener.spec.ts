@@ -9,6 +9,7 @@ import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Listener, type ListenerOptions } from "../../lib/server/listener.ts";
+import { part } from "../../lib/server/operator_server.ts";
 import type { Inbound } from "../../lib/server/receive.ts";
 import { client, get, statusesIn } from "../journeys/harness.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -24,6 +25,7 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, 
   const errors: string[] = [];
   const log = { debug() {}, info() {}, warn() {}, error: (message: string) => void errors.push(message) };
   const listener = new Listener({
+    part,
     clock,
     log,
     serve,
@@ -45,7 +47,7 @@ const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") }
 it("takes a port only to give it back where others are to listen on it: over TLS too, a port in use is an error, and clients are refused", async () => {
   const clock = manualClock();
   const [log, receiving] = [{ debug() {}, info() {}, warn() {}, error() {} }, () => ({ clock, isTrusted: () => false, limits: defaultLimits })];
-  const listener = new Listener({ clock, log, serve: fine, receiving, ports: "taken" });
+  const listener = new Listener({ part, clock, log, serve: fine, receiving, ports: "taken" });
   onTestFinished(() => listener.destroy());
   const addresses = [await listener.listenPlain("127.0.0.1", 0), await listener.listenSecure("127.0.0.1", 0, FILES)];
   for (const { port } of addresses) await expect(client(port)).rejects.toThrow("ECONNREFUSED");
@@ -390,6 +392,7 @@ it("a listener with TLS alone serves HTTP/1.1, ends incomplete heads, and drains
   const limits = { ...defaultLimits, headersTimeoutMs: 1 };
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const listener = new Listener({
+    part,
     clock,
     log,
     serve: fine,
