@@ -4,10 +4,12 @@
 import type { Settings } from "../config/settings.ts";
 import type { PartName } from "../gateway/parts.ts";
 
+export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
+
 export function partsNamedBy({ tracing, admin, serverCertPath, serverKeyPath }: Settings): readonly PartName[] {
   return [
     ...(tracing === null ? [] : (["tracing"] as const)),
     ...(admin === null ? [] : (["adminCookie"] as const)),
-    ...(serverCertPath === null || serverKeyPath === null ? [] : (["tlsServer", "http2Server"] as const)),
+    ...(serverCertPath === null || serverKeyPath === null ? [] : TLS_PARTS),
   ];
 }

@@ -7,15 +7,17 @@ import { Fault } from "../base/errors.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import type { Pair } from "./certificates.ts";
 import type { Limits } from "./limits.ts";
-import * as http2Server from "./http2.ts";
-import * as nodeHttp1 from "./http1_node.ts";
-import { Listener, type ListenerOptions, type ListenerParts } from "./listener.ts";
+import { Listener, type ListenerOptions } from "./listener.ts";
 import type { Inbound } from "./receive.ts";
-import * as tlsServer from "./tls.ts";
+
+/** A certificate, and the parts of a listener for TLS. */
+export interface OperatorTls extends Pair {
+  readonly part: ListenerOptions["part"];
+}
 
 export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "clock" | "log" | "dualStack"> {
   /** PEM. Null: plain HTTP. */
-  readonly tls: Pair | null;
+  readonly tls: OperatorTls | null;
   /** Bytes of a request body; 0: `serve` checks it. */
   readonly maxBodyBytes: number;
   /** Called when the server closes: ends event streams, which would never end by themselves. */
@@ -36,7 +38,7 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
   if (tls !== null) createSecureContext(tls);
   const { clock } = options;
   const receiving = { clock, isTrusted: null, limits: { ...LIMITS, maxBodyBytes } };
-  const listener = new Listener({ ...options, receiving: () => receiving, part });
+  const listener = new Listener({ ...options, receiving: () => receiving, part: tls?.part ?? noPart });
   let closing: Promise<void> | null = null;
 
   async function close(): Promise<void> {
@@ -57,10 +59,10 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
   };
 }
 
-const PARTS: ListenerParts = { http2Server, nodeHttp1, tlsServer };
-
-/** All parts of a listener. */
-export const part: ListenerOptions["part"] = (name) => PARTS[name];
+/** Plain HTTP/1.1 needs none. */
+function noPart(): never {
+  throw new Error("a server without TLS has no parts");
+}
 
 const CLOSE_GRACE_MS = 2000;
 

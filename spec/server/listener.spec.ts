@@ -9,7 +9,6 @@ import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Listener, type ListenerOptions } from "../../lib/server/listener.ts";
-import { part } from "../../lib/server/operator_server.ts";
 import type { Inbound } from "../../lib/server/receive.ts";
 import { client, get, statusesIn } from "../journeys/harness.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -17,6 +16,7 @@ import { CA, SERVER } from "../support/certs.ts";
 import { backend, hosted, oneService } from "../support/gateway.ts";
 import { codec } from "../support/codec.ts";
 import { defaultLimits } from "../support/limits.ts";
+import { part } from "../support/listener_parts.ts";
 import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
 async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, h2c = false, writeBatch = new WriteBatch()) {
