@@ -187,7 +187,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
         this.#isContinued && (this.#phase === "waiting" || !isLive(headers)) && body.readableFlowing === true && !this.#socket.isPaused(),
       tooSlow: () => this.#tooLate("the body arrives too slowly"),
     };
-    this.#endUpload = watchUpload(this.#server.sweep, upload, minBodyBytesPerS);
+    this.#endUpload = watchUpload(this.#server.deadlines, upload, minBodyBytesPerS);
   }
 
   // Replying.

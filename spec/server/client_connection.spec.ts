@@ -6,7 +6,6 @@ import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
-import { Sweep } from "../../lib/server/sweep.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import type { Inbound } from "../../lib/server/receive.ts";
 import { client, codeIn, get, statusesIn } from "../journeys/harness.ts";
@@ -28,7 +27,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     clock,
     log,
     writeBatch: new WriteBatch(),
-    sweep: new Sweep(clock),
+    deadlines: new DeadlineTimer(clock),
     delivery: { clock, watch: new DeadlineTimer(clock), idleMs: 60_000 },
     receiving: () => ({ clock, isTrusted: () => false, limits: { ...defaultLimits, ...limits } }),
     answer(inbound, responder) {
