@@ -32,6 +32,8 @@ export interface Snapshot extends Loaded {
   readonly table: RouteTable<RouteTarget>;
   /** Null: plain HTTP is not redirected. */
   readonly redirect: HttpsRedirect | null;
+  /** Answers requests before a route is looked up: the redirect, and the refusal of misdirected requests. Null: there is neither. */
+  readonly early: HttpsRedirect | null;
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
   readonly shownCertificates: readonly (ShownCertificate & { readonly path: string; readonly hosts: readonly string[] })[];
@@ -74,12 +76,15 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const context: PluginContext = { ...tools, gatewayName: global.name, isTrusted: trustedBy(global), kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, context));
+  const redirect = redirectOf(global, runtime.parts);
+  const certificates = hostCertificates(global.certificates, log, runtime.clock);
   return Object.freeze({
     ...loaded,
     global,
     table: compileTable(entries),
-    redirect: redirectOf(global, runtime.parts),
-    certificates: hostCertificates(global.certificates, log, runtime.clock),
+    redirect,
+    early: global.certificates.length === 0 ? redirect : earlyOf(redirect, runtime.parts.part("misdirected").misdirected(certificates, tools.defaultCertificate ?? (() => null))),
+    certificates,
     shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
       return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };
     }),
@@ -92,6 +97,11 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
 
 export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): HttpsRedirect | null {
   return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
+}
+
+/** The one is for plain HTTP, the other for TLS. */
+function earlyOf(redirect: HttpsRedirect | null, misdirected: HttpsRedirect): HttpsRedirect {
+  return redirect === null ? misdirected : (inbound, authority) => redirect(inbound, authority) ?? misdirected(inbound, authority);
 }
 
 function compileService(service: Service, globals: readonly PluginLink[], context: PluginContext): TableEntry<RouteTarget>[] {

@@ -219,11 +219,13 @@ export class Session {
 
   /**
    * After a violation of the protocol nghttp2 sends a GOAWAY and neither reads nor writes any more, and Node up to 20 reports nothing: no
-   * stream ends, and requests would wait for ever. Called a turn after output: all that can be sent has been sent by then.
+   * stream ends, and requests would wait for ever. Called a turn after output: all that can be sent has been sent by then. It also holds
+   * requests back that are more than the upstream allows at this moment, as it may.
    */
   readonly checkOutput = entry("a check of a session", () => {
     const { http2, socket } = this;
-    if (http2 !== null && !http2.destroyed && holdsOutputBack(http2, socket)) this.#giveUp(new Fault("upstream_reset", VIOLATION));
+    const mayHold = this.#streams > this.#mostStreams;
+    if (http2 !== null && !http2.destroyed && !mayHold && holdsOutputBack(http2, socket)) this.#giveUp(new Fault("upstream_reset", VIOLATION));
   });
 
   /**

@@ -40,7 +40,7 @@ interface Peer {
  * nothing of itself; while it is `deaf` it answers no PING.
  */
 async function framePeer(talk: (peer: Peer, stream: number) => void, settings: Buffer | null = Buffer.alloc(0)) {
-  const self = { port: 0, connections: 0, open: 0, sockets: [] as Socket[], streams: [] as number[], resets: [] as number[], pings: 0, deaf: false };
+  const self = { port: 0, connections: 0, open: 0, sockets: [] as Socket[], streams: [] as number[], resets: [] as number[], acks: 0, pings: 0, deaf: false };
   const server = net.createServer((socket) => {
     self.connections++;
     self.open++;
@@ -66,6 +66,7 @@ async function framePeer(talk: (peer: Peer, stream: number) => void, settings: B
       for (let size = 0; received.length >= 9 && received.length >= (size = 9 + received.readUIntBE(0, 3)); received = received.subarray(size)) {
         const [type, flags, stream] = [received[3]!, received[4]!, received.readUInt32BE(5)];
         if (type === SETTINGS && (flags & 1) === 0 && settings !== null) peer.send(SETTINGS, 1, 0);
+        if (type === SETTINGS && (flags & 1) === 1) self.acks++;
         if (type === PING && (flags & 1) === 0) {
           self.pings++;
           if (!self.deaf) peer.send(PING, 1, 0, Buffer.from(received.subarray(9, size)));
@@ -198,6 +199,23 @@ describe("sessions", () => {
     for (const [peer, streams] of held) for (const stream of streams.slice(2)) peer.answer(stream);
     expect(await Promise.all(texts)).toEqual(Array(7).fill("ok"));
     await eventually(() => pool.leased === 0, "no lease in use");
+  });
+
+  it("sessions hold a request back as long as the upstream allows no stream, which is no violation of the protocol", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream), maxStreams(0));
+    const { send, pool, clock, options } = bench(upstream.port);
+    options.responseMs = 60_000;
+    const reply = send();
+    await eventually(() => upstream.acks === 1, "an acknowledged SETTINGS");
+    // The request is sent in one of these rounds, and its session looked at in the next ones.
+    for (let round = 0; round < 20; round++) {
+      await new Promise(setImmediate);
+      clock.advance(1_000);
+    }
+    expect(pool.leased).toBe(1);
+    upstream.sockets[0]!.write(frame(SETTINGS, 0, 0, maxStreams(1)));
+    expect(await read(await reply)).toBe("ok");
+    expect(upstream.connections).toBe(1);
   });
 
   it("sessions get no new requests if they are not ready within connect_ms, and end with the requests that wait", async () => {
