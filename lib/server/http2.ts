@@ -9,11 +9,11 @@ import { H2Sessions } from "./h2_sessions.ts";
 export { detectProtocol } from "./h2c.ts";
 
 export function createHttp2(shared: Http1Options): H2Sessions {
-  const { clock, log, sweep, receiving } = shared;
+  const { clock, log, deadlines, receiving } = shared;
   return new H2Sessions({
     clock,
     log,
-    sweep,
+    deadlines,
     limits: () => receiving().limits,
     keepAliveMs: KEEP_ALIVE_MS,
     onStream: (stream, block, endOfStream, onReset) => void new H2Request(stream, block, endOfStream, onReset, shared),

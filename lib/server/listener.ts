@@ -22,7 +22,6 @@ import type { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
 import { ConnectionLimit, guard } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
-import { Sweep } from "./sweep.ts";
 import type * as tlsServer from "./tls.ts";
 import type { TlsFiles, TlsServers } from "./tls.ts";
 
@@ -101,9 +100,9 @@ export class Listener {
     this.#options = options;
     this.#connectionLimit = new ConnectionLimit(receiving, log, clock, options.connections);
     this.connections = this.#connectionLimit;
-    const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
-    const sweep = new Sweep(clock);
-    this.#shared = { clock, log, writeBatch, sweep, delivery, receiving, answer: this.#answer, ended, join };
+    const deadlines = new DeadlineTimer(clock);
+    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS };
+    this.#shared = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended, join };
     this.#wire = createWireHttp1(this.#shared);
   }
 
