@@ -62,7 +62,7 @@ const configFor = (config: PluginConfig<typeof tenant>): ConfigInput => ({
 });
 
 const gateway = createGateway({ config: configFor({ plans: { acme: "paid", initech: "free" } }), plugins: [tenant] });
-const ask = (headers: Record<string, string>) => gateway.inject({ path: "/reports/today", headers });
+const ask = (headers: Record<string, string>) => gateway.inject({ url: "/reports/today", headers });
 
 const unknown = await ask({ "X-Tenant": "hooli" });
 assert.equal(unknown.status, 403);

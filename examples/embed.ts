@@ -34,10 +34,10 @@ const gateway = createGateway({
 });
 
 // 2. Without a socket: for tests of a configuration.
-const refused = await gateway.inject({ path: "/shop/orders" });
+const refused = await gateway.inject({ url: "/shop/orders" });
 assert.equal(refused.status, 401);
 assert.equal((refused.json() as { code: string }).code, "key_missing");
-const ordered = await gateway.inject({ method: "POST", path: "/shop/orders", headers: { apiKey: "an example key" }, body: "1 lamp" });
+const ordered = await gateway.inject({ method: "POST", url: "/shop/orders", headers: { apiKey: "an example key" }, body: "1 lamp" });
 assert.equal(ordered.text(), "backend saw POST /orders\n");
 console.log("injected:", refused.status, ordered.status);
 

@@ -24,12 +24,12 @@ const office = definePlugin({
 
 // The clock stands at midnight, UTC, until it is moved.
 const exercise = exercisePlugin(office, { from: 8, to: 18 });
-const early = await exercise.send({ path: "/orders?new", method: "POST", body: "two, please" });
+const early = await exercise.send({ url: "/orders?new", method: "POST", body: "two, please" });
 assert.deepEqual([early.status, early.code, early.header("retry-after"), early.forwarded], [503, "closed", "3600", null]);
 assert.deepEqual(exercise.lines, [{ level: "info", message: "closed", fields: { hour: 0 } }]);
 
 exercise.clock.advance(9 * 3_600_000);
-const open = await exercise.send({ path: "/orders?new", method: "POST", body: "two, please", headers: { "X-A": "b" } });
+const open = await exercise.send({ url: "/orders?new", method: "POST", body: "two, please", headers: { "X-A": "b" } });
 assert.equal(open.text(), "from upstream");
 assert.equal(headerValue(open.forwarded!.headers, "x-a"), "b");
 assert.equal(open.forwardedBody.toString(), "two, please");
@@ -52,7 +52,7 @@ const config: ConfigInput = {
   services: [{ name: "orders", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/{rest*}" }] }],
 };
 const gateway = createGateway({ config, modules: await loadPluginModules(config) });
-const late = await gateway.inject({ path: "/orders", headers: { "X-Deadline": "1000" } });
+const late = await gateway.inject({ url: "/orders", headers: { "X-Deadline": "1000" } });
 assert.equal((late.json() as { code: string }).code, "deadline_passed");
 console.log(`from a module: ${late.status}`);
 await gateway.close();

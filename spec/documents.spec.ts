@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { ERRORS } from "../lib/base/errors.ts";
-import { configJsonSchema, type ConfigInput } from "../lib/config/model.ts";
+import type { ConfigInput } from "../lib/config/model.ts";
 import type { JsonSchema } from "../lib/config/schema.ts";
 import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings_table.ts";
 import type { Followers } from "../lib/gateway/bundle.ts";
@@ -12,6 +12,7 @@ import { Gateway } from "../lib/gateway/gateway.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { document, documents, found, read, root, tableUnder } from "./support/documents.ts";
+import { configJsonSchema } from "./support/schema.ts";
 
 const sources = readdirSync(`${root}/lib`, { recursive: true, encoding: "utf8" })
   .filter((name) => name.endsWith(".ts"))

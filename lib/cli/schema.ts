@@ -4,6 +4,7 @@
 import { configJsonSchema } from "../config/model.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { moduleKinds } from "../gateway/plugin_modules.ts";
+import { ALL_FIELDS } from "../gateway/all_parts.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { RunCommand } from "./arguments.ts";
 import { configFlag, configKeyFile } from "./config_file.ts";
@@ -13,6 +14,6 @@ export const schema: RunCommand = async (given, own) => {
   const file = configFlag(given, own);
   const { kinds, issues } = file === undefined ? { kinds: builtinPlugins, issues: [] } : await moduleKinds(file, builtinPlugins, configKeyFile(given));
   if (issues.length > 0) throw new ConfigError(issues, file);
-  process.stdout.write(`${JSON.stringify(configJsonSchema(kinds), null, 2)}\n`);
+  process.stdout.write(`${JSON.stringify(configJsonSchema(kinds, ALL_FIELDS), null, 2)}\n`);
   return 0;
 };

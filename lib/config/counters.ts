@@ -2,8 +2,10 @@
  * The schema of `global.counters`: the Redis or Valkey server that keeps the counts of rate limits, and its URL.
  */
 import { hostProblem, integer } from "./fields.ts";
+import type { PartFields } from "./part_fields.ts";
 import { maskLiterals } from "./references.ts";
 import * as s from "./schema.ts";
+import { CLIENT_TLS } from "./tls_fields.ts";
 
 /** The parts of `redis://user:password@host:6379/0`. */
 export interface RedisUrl {
@@ -82,35 +84,34 @@ function maskUrl(written: string): string {
   return scheme + maskLiterals(rest.slice(0, end)) + rest.slice(end);
 }
 
-/** `tls` is the schema of its TLS settings. */
-export function countersSchema<T extends s.AnySchema>(tls: T) {
-  return s.object(
-    {
-      store: s.oneOf(["redis"], { describe: "Redis 6 or later, or Valkey." }),
-      url: s.anyOf([REDIS_URL, s.array(REDIS_URL, { min: 1 })], { describe: "The server; for a Cluster an array of some of its servers." }),
-      tls: s.optional(tls),
-      timeout_ms: integer(1, 60_000, 50, "Longest wait for a decision, in milliseconds."),
-      on_error: s.withDefault(s.oneOf(["local", "allow", "deny"], { describe: "Without an answer: count in memory, admit, or refuse with 503." }), "local"),
-      prefix: s.withDefault(
-        s.string({ references: "none", max: 100, pattern: /^[!-z|~]*$/, hint: "at most 100 printable ASCII characters without spaces and braces", describe: "Start of all keys." }),
-        "edge-gateway:",
-      ),
+export const COUNTERS = s.object(
+  {
+    store: s.oneOf(["redis"], { describe: "Redis 6 or later, or Valkey." }),
+    url: s.anyOf([REDIS_URL, s.array(REDIS_URL, { min: 1 })], { describe: "The server; for a Cluster an array of some of its servers." }),
+    tls: s.optional(CLIENT_TLS),
+    timeout_ms: integer(1, 60_000, 50, "Longest wait for a decision, in milliseconds."),
+    on_error: s.withDefault(s.oneOf(["local", "allow", "deny"], { describe: "Without an answer: count in memory, admit, or refuse with 503." }), "local"),
+    prefix: s.withDefault(
+      s.string({ references: "none", max: 100, pattern: /^[!-z|~]*$/, hint: "at most 100 printable ASCII characters without spaces and braces", describe: "Start of all keys." }),
+      "edge-gateway:",
+    ),
+  },
+  {
+    describe: "Keeps the counts of rate limits in Redis or Valkey, so that several gateways share them.",
+    refine({ url, tls: settings }, report) {
+      const urls: readonly RedisUrl[] = [url].flat();
+      const [first] = urls;
+      if (settings !== undefined && !first!.secure) report("applies to rediss:// URLs; this one starts with redis://", "tls");
+      if (!Array.isArray(url)) return;
+      urls.forEach((each, i) => {
+        if (each.database !== 0) report("names a database: a Cluster has database 0 only", "url", i);
+        if (each.secure !== first!.secure) report("differs from the first URL in its scheme: all servers of a Cluster use TLS, or none", "url", i);
+        if (each.user !== first!.user || each.password !== first!.password) report("differs from the first URL in user or password, which all servers of a Cluster share", "url", i);
+        const same = urls.findIndex(({ host, port }) => host === each.host && port === each.port);
+        if (same < i) report(`is the same server as url[${same}]`, "url", i);
+      });
     },
-    {
-      describe: "Keeps the counts of rate limits in Redis or Valkey, so that several gateways share them.",
-      refine({ url, tls: settings }, report) {
-        const urls: readonly RedisUrl[] = [url].flat();
-        const [first] = urls;
-        if (settings !== undefined && !first!.secure) report("applies to rediss:// URLs; this one starts with redis://", "tls");
-        if (!Array.isArray(url)) return;
-        urls.forEach((each, i) => {
-          if (each.database !== 0) report("names a database: a Cluster has database 0 only", "url", i);
-          if (each.secure !== first!.secure) report("differs from the first URL in its scheme: all servers of a Cluster use TLS, or none", "url", i);
-          if (each.user !== first!.user || each.password !== first!.password) report("differs from the first URL in user or password, which all servers of a Cluster share", "url", i);
-          const same = urls.findIndex(({ host, port }) => host === each.host && port === each.port);
-          if (same < i) report(`is the same server as url[${same}]`, "url", i);
-        });
-      },
-    },
-  );
-}
+  },
+);
+
+export const fields: PartFields = { schemas: { counters: COUNTERS } };

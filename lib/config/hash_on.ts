@@ -1,9 +1,8 @@
 /**
- * The schemas of what sends equal requests to the same upstream: `hash_on`, and cookies (`sticky`).
+ * The schema of `hash_on`: which part of a request sends equal ones to the same upstream.
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { suggest } from "../base/suggest.ts";
-import { integer } from "./fields.ts";
 import type { Path } from "./json.ts";
 import * as s from "./schema.ts";
 
@@ -35,27 +34,6 @@ const PARAMETER = /^[A-Za-z_]\w*$/;
 
 export const HASH_BALANCE_FACTOR = s.integer({ min: 0, max: 1000, describe: "Most load of an upstream in percent of the mean, 101–1000; 0, the default: no bound. For hash and ip_hash." });
 
-export const STICKY = s.object(
-  {
-    cookie: s.withDefault(
-      s.string({
-        references: "none",
-        max: 200,
-        hint: "the name of a cookie",
-        describe: "Name of the cookie.",
-        check(text) {
-          if (!TOKEN.test(text)) return "";
-          return /^__Host-/i.test(text) ? "browsers refuse it with the path of a service; leave __Host- out" : undefined;
-        },
-      }),
-      "route",
-    ),
-    ttl_s: integer(0, 31_536_000, 0, "How long a client stays with its upstream, in seconds; 0: until its browser is closed."),
-    secret: s.optional(s.string({ min: 32, max: 1000, secret: true, describe: "Signs the cookies; default: random, for as long as the gateway runs." })),
-  },
-  { describe: "A cookie leads each client back to the upstream that answered it." },
-);
-
 interface Hashing {
   readonly basePath: string;
   readonly routes: readonly { readonly path: string }[];
@@ -76,27 +54,6 @@ export function checkHashing({ basePath, routes, loadBalancingStrategy, hashOn, 
   if (!isHash && loadBalancingStrategy !== "ip_hash") {
     report(`is for load_balancing_strategy "hash" and "ip_hash"; this service has "${loadBalancingStrategy}"`, "hash_balance_factor");
   }
-}
-
-interface Cookied {
-  readonly name: string;
-  readonly basePath: string;
-  readonly hosts: readonly string[];
-  readonly sticky?: { readonly cookie: string };
-}
-
-/** Reports services whose cookies a browser would take for one: each would replace the other's. */
-export function checkCookies(services: readonly Cookied[], report: (message: string, ...under: Path) => void): void {
-  services.forEach(({ basePath, hosts, sticky }, i) => {
-    if (sticky === undefined) return;
-    const isSame = (other: Cookied) =>
-      other.sticky?.cookie === sticky.cookie &&
-      other.basePath === basePath &&
-      (hosts.length === 0 ? other.hosts.length === 0 : hosts.some((host) => other.hosts.includes(host)));
-    const first = services.slice(0, i).find(isSame);
-    if (first === undefined) return;
-    report(`replaces the cookie of service "${first.name}", which has the same name and base_path: set another "cookie"`, "services", i, "sticky");
-  });
 }
 
 /** Undefined unless `hashOn` names a path parameter that none of the patterns has. */

@@ -102,6 +102,19 @@ export function nodeAt(node: JsonNode, path: Path): JsonNode | undefined {
   return found;
 }
 
+/** The values at a place such as `services[].protocol`, as far as the document has them; `=h2` behind it: those that are this text. */
+export function valuesAt(node: JsonNode, place: string): readonly JsonNode[] {
+  const [path, text] = place.split("=") as [string, string | undefined];
+  let found: readonly JsonNode[] = [node];
+  for (const step of path.replaceAll("[]", ".[]").split(".")) {
+    found = found.flatMap((each) => {
+      if (step === "[]") return each.kind === "array" ? each.items : [];
+      return (each.kind === "object" && each.members.get(step)?.value) || [];
+    });
+  }
+  return text === undefined ? found : found.filter((each) => each.kind === "string" && each.value === text);
+}
+
 /** The position of the value at the path, or of its nearest ancestor that exists. */
 export function positionAt(node: JsonNode, path: Path): Position | null {
   return path.length === 0 ? node.position : (nodeAt(node, path)?.position ?? positionAt(node, path.slice(0, -1)));

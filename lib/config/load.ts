@@ -9,7 +9,8 @@ import { CONDITIONS } from "./conditions.ts";
 import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
 import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
-import { readTests, type RouteNames } from "./read_tests.ts";
+import { unloaded, type PartFields } from "./part_fields.ts";
+import type { readTests, RouteNames } from "./read_tests.ts";
 import { hasReference, MASK, nameIn, whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
 import { checkSignature } from "./signed.ts";
@@ -29,6 +30,10 @@ interface ReadFile {
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
   readonly kinds: readonly K[];
+  /** The fields of the parts that have been loaded. */
+  readonly parts?: readonly PartFields[];
+  /** Reads the tests, once the part has been loaded. */
+  readonly readTests?: typeof readTests | undefined;
   /** Returns the kinds of a module, or its error. Default: modules cannot be used. */
   readonly moduleKinds?: (module: PluginModule) => readonly K[] | string;
   /** Finds wrong path patterns and routes that conflict. */
@@ -78,20 +83,21 @@ export type LoadResult<K extends PluginKind = PluginKind> =
   | { readonly ok: false; readonly issues: readonly ConfigIssue[] };
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>): LoadResult<K> {
-  const parsed = parsedFrom(source);
-  const issues: Issue[] = [...parsed.issues];
-  if (parsed.node === null) return { ok: false, issues };
-  const root = withoutTests(parsed.node);
+  const { node, issues: found } = parsedFrom(source);
+  parsed.delete(source); // sources are kept
+  const issues: Issue[] = [...found];
+  if (node === null) return { ok: false, issues };
+  const root = withoutTests(node);
   const sources = sourcesFor(source, options);
   const files = new Map<string, NamedFile>();
   const secrets: Secret[] = [];
   const context: CheckContext = { issues, sources, root, files, secrets };
   const kinds = kindsOf(root, options, context);
-  const schema = configSchema(kinds);
+  const schema = configSchema(kinds, options.parts);
   const config = schema.check(root, [], context);
   const { list, names } = declarations(root, sources);
   for (const { at, message } of options.checkRoutes?.(list) ?? []) issues.push({ at, message, position: positionAt(root, at) });
-  const { tests, testFiles, issues: inTestFiles } = readTests(parsed.node, names, context, options.configKeyFile);
+  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, names, context, options.configKeyFile);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
@@ -134,27 +140,10 @@ function masked(shown: Json, secrets: readonly Secret[]): Json {
 
 /** The plugin modules of a configuration whose digest is right; other errors are ignored. */
 export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
-  // Most configurations name none and need not be parsed twice. Only an escape could hide the name.
-  if ("text" in source && !source.text.includes(MODULES_AT[1]) && !source.text.includes("\\u")) return [];
   const { node } = parsedFrom(source);
   if (node === null) return [];
   const found = readModules(node, { issues: [], sources: sourcesFor(source, options) });
   return found.flatMap(({ module }) => (module === INVALID ? [] : [module]));
-}
-
-/** Returns a function that says whether a configuration has a text as a value or a key, as far as it can be read. */
-export function quotesIn(source: ConfigSource): (text: string) => boolean {
-  // The text itself is searched, and not parsed twice. Only an escape could hide a name.
-  if ("text" in source && !source.text.includes("\\u")) return (text) => source.text.includes(`"${text}"`);
-  const found = new Set<string>();
-  const visit = (node: JsonNode) => {
-    if (node.kind === "string") found.add(node.value);
-    else if (node.kind === "array") node.items.forEach(visit);
-    else if (node.kind === "object") for (const [key, { value }] of node.members) visit((found.add(key), value));
-  };
-  const { node } = parsedFrom(source);
-  if (node !== null) visit(node);
-  return (text) => found.has(text);
 }
 
 /** All kinds that a configuration can use; its errors are ignored. */
@@ -205,14 +194,31 @@ export function formatIssues(issues: readonly ConfigIssue[], file?: string): str
   return rows.map((row) => `${column(row.place, placeWidth)}${column(row.path, pathWidth)}${row.message}`).join("\n");
 }
 
+/** The part that reads tests has not been loaded: the document must have none. */
+const noTests: typeof readTests = (root, _names, context) => {
+  for (const name of ["tests", "test_files"]) {
+    const found = nodeAt(root, [name]);
+    if (found !== undefined) unloaded(`the field "${name}"`).check(found, [name], context);
+  }
+  return { tests: [], testFiles: [], issues: [] };
+};
+
 /** What the gateway does, without what is expected of it. */
 function withoutTests(root: JsonNode): JsonNode {
   if (root.kind !== "object") return root;
   return { ...root, members: new Map([...root.members].filter(([key]) => key !== "tests" && key !== "test_files")) };
 }
 
-function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
-  return "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
+/** A source is read for its parts and modules before it is read as a whole, and parsed once. */
+const parsed = new WeakMap<ConfigSource, ReturnType<typeof parseJson>>();
+
+/** The document of a source. */
+export function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
+  const known = parsed.get(source);
+  if (known !== undefined) return known;
+  const found = "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
+  parsed.set(source, found);
+  return found;
 }
 
 /** Each file is read once, so that one load sees one state of it. */

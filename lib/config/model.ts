@@ -2,18 +2,21 @@
  * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their defaults.
  */
 import { hash } from "node:crypto";
-import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
 import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
 import { CONDITIONS, type Conditions } from "./conditions.ts";
-import { countersSchema } from "./counters.ts";
+import type { COUNTERS } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
-import { checkCookies, checkHashing, HASH_BALANCE_FACTOR, HASH_ON, STICKY } from "./hash_on.ts";
+import { checkHashing, HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
+import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
-import { checkSplit, SPLIT } from "./split.ts";
-import { TEST_FILES, TESTS } from "./tests.ts";
+import { fieldsOf, type PartFields } from "./part_fields.ts";
+import type { SPLIT } from "./split.ts";
+import type { STICKY } from "./sticky.ts";
+import type { TEST_FILES, TESTS } from "./tests.ts";
+import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
 
 /** The part of a plugin kind that the configuration needs. */
 export interface PluginKind {
@@ -100,18 +103,32 @@ const MODULE_UNKNOWN = "is not a module of the configuration in force: a text th
 
 const PLUGIN_MODULES = s.array(PLUGIN_MODULE, { describe: "Plugin kinds from files; a file is loaded only if its digest is right." });
 
+/** The fields that parts bring, see `fieldsOf`. */
+export interface PartSchemas {
+  readonly https_redirect: typeof HTTPS_REDIRECT;
+  readonly counters: typeof COUNTERS;
+  /** An item of `certificates`. */
+  readonly certificate: typeof CERTIFICATE;
+  readonly tls: typeof UPSTREAM_TLS;
+  readonly split: typeof SPLIT;
+  readonly sticky: typeof STICKY;
+  readonly tests: typeof TESTS;
+  readonly test_files: typeof TEST_FILES;
+}
+
 /** `P` types the instances; what they may be is decided by the schemas of `kinds`. */
-export function configSchema<P extends PluginInput = PluginInput>(kinds: readonly PluginKind[]) {
+export function configSchema<P extends PluginInput = PluginInput>(kinds: readonly PluginKind[], parts: readonly PartFields[] = []) {
+  const field = fieldsOf<PartSchemas>(parts);
   const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds)), { unique: "id", describe: "Plugin instances, in the order they run." });
-  const service = s.named("Service", serviceSchema(plugins));
+  const service = s.named("Service", serviceSchema(plugins, parts));
   return s.object(
     {
-      global: s.withDefault(globalSchema(plugins), {}),
+      global: s.withDefault(globalSchema(plugins, parts), {}),
       services: s.array(service, { unique: "name", describe: "The configured services." }),
-      tests: s.optional(TESTS),
-      test_files: s.optional(TEST_FILES),
+      tests: s.optional(field("tests")),
+      test_files: s.optional(field("test_files")),
     },
-    { ignoreKeys: ["$schema"], refine: ({ services }, report) => checkCookies(services, report) },
+    { ignoreKeys: ["$schema"], refine: ({ services }, report) => parts.forEach((part) => part.checkServices?.(services, report)) },
   );
 }
 
@@ -119,15 +136,8 @@ export const STRATEGIES = ["round_robin", "weighted", "least_connections", "rand
 
 type Plugins<P extends PluginInput> = s.Schema<readonly PluginInstance[], readonly P[]>;
 
-const HTTPS_REDIRECT = s.object(
-  {
-    status: s.withDefault(s.oneOf([301, 302, 307, 308], { describe: "Status; with 307 and 308 clients keep method and body." }), 308),
-    port: integer(1, 65_535, 443, "The port of HTTPS as clients reach it."),
-  },
-  { describe: "Redirects requests over plain HTTP to HTTPS, before a route is looked up." },
-);
-
-function globalSchema<P extends PluginInput>(plugins: Plugins<P>) {
+function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonly PartFields[]) {
+  const field = fieldsOf<PartSchemas>(parts);
   return s.object(
     {
       name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
@@ -136,33 +146,25 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>) {
       trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are trusted." }), []),
       access_log: s.withDefault(ACCESS_LOG, {}),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
-      certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), besides the default one." }), []),
+      certificates: s.withDefault(s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }), []),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
-      https_redirect: s.optional(HTTPS_REDIRECT),
+      https_redirect: s.optional(field("https_redirect")),
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
       limits: s.withDefault(LIMITS, {}),
-      counters: s.optional(countersSchema(CLIENT_TLS)),
+      counters: s.optional(field("counters")),
       accept_warnings: s.withDefault(ACCEPT_WARNINGS, []),
       underscore_headers: choice(["drop", "allow"], "What becomes of request headers with an underscore in their names."),
     },
     {
       describe: "Gateway-level settings.",
-      refine({ certificates }, report) {
-        const places = new Map<string, string>();
-        certificates.forEach(({ hosts }, i) =>
-          hosts.forEach((host, j) => {
-            const first = places.get(host);
-            if (first !== undefined) report(`is the same host as ${first}`, "certificates", i, "hosts", j);
-            else places.set(host, `global.certificates[${i}].hosts[${j}]`);
-          }),
-        );
-      },
+      refine: (global, report) => parts.forEach((part) => part.checkGlobal?.(global, report)),
     },
   );
 }
 
-function serviceSchema<P extends PluginInput>(plugins: Plugins<P>) {
+function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonly PartFields[]) {
+  const field = fieldsOf<PartSchemas>(parts);
   const route = s.object({
     name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
     path: PATH,
@@ -178,8 +180,8 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>) {
       load_balancing_strategy: choice(STRATEGIES, "Upstream selection strategy."),
       hash_on: s.optional(HASH_ON),
       hash_balance_factor: s.optional(HASH_BALANCE_FACTOR),
-      sticky: s.optional(STICKY),
-      split: s.optional(SPLIT),
+      sticky: s.optional(field("sticky")),
+      split: s.optional(field("split")),
       upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
       routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
       plugins: s.withDefault(plugins, []),
@@ -193,22 +195,21 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>) {
       health: s.withDefault(HEALTH, {}),
       circuit_breaker: s.optional(CIRCUIT_BREAKER),
       retries: s.optional(RETRIES),
-      tls: s.optional(UPSTREAM_TLS),
+      tls: s.optional(field("tls")),
     },
     {
-      refine({ protocol, tls, ...service }, report) {
+      refine(service, report) {
         checkHashing(service, report);
-        if (tls !== undefined && protocol !== "https" && protocol !== "h2") report(`is for protocol "https" and "h2"; this service has "${protocol}"`, "tls");
-        checkSplit(service, report);
+        for (const part of parts) part.checkService?.(service, report);
       },
     },
   );
 }
 
 /** For editors: the whole configuration as one JSON Schema document. */
-export function configJsonSchema(kinds: readonly PluginKind[]): s.JsonSchema {
+export function configJsonSchema(kinds: readonly PluginKind[], parts: readonly PartFields[]): s.JsonSchema {
   const definitions: Record<string, s.JsonSchema> = {};
-  const root = configSchema(kinds).jsonSchema(definitions);
+  const root = configSchema(kinds, parts).jsonSchema(definitions);
   return { $schema: "https://json-schema.org/draft/2020-12/schema", title: "edge-gateway configuration", ...root, $defs: definitions };
 }
 
@@ -261,54 +262,6 @@ const ACCESS_LOG = s.object(
   { describe: "One line for each request." },
 );
 
-const CERTIFICATE = s.object(
-  {
-    hosts: s.array(HOST_PATTERN, { min: 1, describe: "Host names for which it is used; *. matches one label." }),
-    cert: s.file({ describe: "Certificate chain, a PEM file.", check: certificatesProblem }),
-    key: s.file({ describe: "Its private key, a PEM file.", check: keyProblem }),
-  },
-  { refine: ({ cert, key }, report) => checkPair(cert, key, report) },
-);
-
-type Report = (message: string, ...under: Path) => void;
-
-/** Reports why a certificate and a key cannot be used together. */
-function checkPair(cert: s.NamedFile, key: s.NamedFile, report: Report): void {
-  const problem = pairProblem(cert.content, key.content);
-  if (problem === "mismatch") report(`${key.path}: the key does not belong to the certificate ${cert.path}`, "key");
-  else if (problem !== undefined) report(`${cert.path}: the certificate cannot be used for TLS: ${problem.unusable}`, "cert");
-}
-
-const TLS_FIELDS = {
-  ca: s.optional(s.file({ describe: "CA certificates that sign the server's certificate, a PEM file; default: the system's.", check: certificatesProblem })),
-  cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
-  key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
-  servername: s.optional(s.string({ references: "value", describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
-};
-
-/** How a plugin reaches a server over TLS, which it always verifies. */
-export const CLIENT_TLS = s.object(TLS_FIELDS, {
-  describe: "TLS settings for https:// URLs.",
-  refine: checkClientCertificate,
-});
-
-function checkClientCertificate({ cert, key }: { readonly cert?: s.NamedFile; readonly key?: s.NamedFile }, report: Report): void {
-  if (cert !== undefined && key === undefined) report('needs "key" beside "cert"');
-  if (key !== undefined && cert === undefined) report('needs "cert" beside "key"');
-  if (cert !== undefined && key !== undefined) checkPair(cert, key, report);
-}
-
-const UPSTREAM_TLS = s.object(
-  { ...TLS_FIELDS, verify: flag("Whether the upstreams' certificates are verified.", true) },
-  {
-    describe: 'TLS settings for upstreams; for protocol "https" and "h2".',
-    refine(value, report) {
-      checkClientCertificate(value, report);
-      if (!value.verify && value.ca !== undefined) report('"ca" verifies nothing while "verify" is false: leave one of them out');
-    },
-  },
-);
-
 /** Limits for one client, one message, and all of them together. 0 switches a limit off where 0 is allowed. */
 const LIMITS = s.object(
   {
@@ -323,6 +276,7 @@ const LIMITS = s.object(
     max_connections: integer(0, 1_000_000, 10_000, "Most client connections; 0: no limit."),
     max_connections_per_ip: integer(0, 1_000_000, 0, "Most connections of one client address; 0: no limit."),
     max_requests_in_flight: integer(0, 1_000_000, 10_000, "Most requests at one time; 0: no limit."),
+    max_client_share: share(0.001, 0.5, "Most places at an upstream that the requests of one client address hold, as a share of its pool; 1: all."),
   },
   { describe: "Limits for clients." },
 );

@@ -6,6 +6,7 @@ import { CONDITIONS } from "./conditions.ts";
 import { NAME } from "./fields.ts";
 import { HASH_ON, parameterProblem } from "./hash_on.ts";
 import type { Path } from "./json.ts";
+import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
 const SHARE = s.object({
@@ -27,7 +28,7 @@ interface Divided {
 }
 
 /** Reports what is wrong with the shares of a service together, and beside its upstreams and routes. */
-export function checkSplit({ basePath, routes, upstreams, split = [] }: Divided, report: (message: string, ...under: Path) => void): void {
+function checkSplit({ basePath, routes, upstreams, split = [] }: Divided, report: (message: string, ...under: Path) => void): void {
   const groups = [...new Set(upstreams.flatMap(({ group }) => group ?? []))];
   const patterns = [basePath, ...routes.map(({ path }) => path)];
   const first = split.findIndex(isCommon);
@@ -61,3 +62,5 @@ function otherHash(place: number, hashOn: string | undefined): string {
   const has = hashOn === undefined ? 'has no "hash_on"' : `has "hash_on": "${hashOn}"`;
   return `"hash_on" has to be the same in all entries without "match", so that no caller changes sides: split[${place}] ${has}`;
 }
+
+export const fields: PartFields = { schemas: { split: SPLIT }, checkService: checkSplit };

@@ -88,6 +88,8 @@ export class ConfigReader {
     const read = this.#readFile;
     const loaded = loadConfig(source, {
       kinds: this.#kinds(),
+      parts: this.#modules.parts.fields,
+      readTests: this.#modules.parts.partIfLoaded("tests")?.readTests,
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
       placeholders,

@@ -33,7 +33,7 @@ import { checkRequest, collected, headerListOf, injected, REQUEST_NAMES, type In
 
 export interface ExerciseOptions {
   /** The upstream behind the plugin. Default: 200 with the text "from upstream", once the body of the request has been read. */
-  readonly upstream?: Handler | { readonly status?: number; readonly headers?: Readonly<Record<string, string>> | HeaderList; readonly body?: string | Buffer };
+  readonly upstream?: Handler | { readonly status?: number; readonly headers?: InjectRequest["headers"]; readonly body?: string | Buffer };
   /** The instance's `id`. */
   readonly id?: string;
   /** The level of the instance. Default "route". */
@@ -50,9 +50,9 @@ export interface ExerciseOptions {
 }
 
 /** As for `gateway.inject`, with what a route and plugins before this one would have added. The service's base_path is "". */
-export interface ExerciseRequest extends Omit<InjectRequest, "path"> {
+export interface ExerciseRequest extends Omit<InjectRequest, "url"> {
   /** Default "/". */
-  readonly path?: string;
+  readonly url?: string;
   readonly params?: Readonly<Record<string, string>>;
   readonly identity?: string;
   readonly claims?: Readonly<Record<string, unknown>>;
@@ -113,7 +113,7 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
     clock,
     lines,
     async send(request = {}) {
-      const asked = { ...request, path: request.path ?? "/" };
+      const asked = { ...request, url: request.url ?? "/" };
       checkRequest("send", asked, SENT_NAMES);
       const inbound = injected(asked, { clock, isTrusted: null, limits });
       const { call } = inbound;

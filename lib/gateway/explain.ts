@@ -3,6 +3,7 @@
  * The answer comes from the data path itself (`serve.ts`), run with a handler that sends nothing; only the sentences are written here.
  */
 import { METHODS } from "node:http";
+import type { Names } from "../base/suggest.ts";
 import type { Json } from "../config/json.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
@@ -17,7 +18,7 @@ import type { Destination } from "../upstream/split.ts";
 import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "./displayed_config.ts";
-import { injected, refuseBytes } from "./inject.ts";
+import { checkRequest, injected, refuseBytes } from "./inject.ts";
 import { NOT_REACHED, tryRequest, type Step } from "./proof/plugin_verdicts.ts";
 import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./proof/route_reasons.ts";
 import type { ReportSource } from "./reports.ts";
@@ -36,6 +37,8 @@ export interface Question {
   /** Default: none, whatever a Content-Length says. */
   readonly body?: string;
 }
+
+const QUESTION_NAMES: Names<Question> = { method: true, url: true, headers: true, clientIp: true, body: true };
 
 export interface Explanation {
   readonly outcome: "matched" | "refused";
@@ -79,10 +82,11 @@ type ExplainSource = ServeTools & Pick<ReportSource, "runtime"> & { readonly con
 
 /** `displayed` is the configuration of the snapshot, with secrets masked or not. Takes 2 s at most. */
 export async function explain(question: Question, displayed: Json, source: ExplainSource): Promise<Explanation> {
-  const { method, url } = question;
+  checkRequest("explain", question, QUESTION_NAMES);
+  const { method } = question;
   const { snapshot, receiving } = source.configuration;
   const inbound = received(question, receiving, snapshot.redirect === null ? "http" : "https");
-  const target = readTarget(url);
+  const target = readTarget(inbound.target);
   const shown = displayed as unknown as DisplayedConfig;
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
   // A reload may replace them while the plugins run.
@@ -136,10 +140,12 @@ function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Q
   const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((each) => [name, each] as const));
   const framing = lines.filter(([name]) => body === undefined && FRAMING.test(name)).flat();
   const others = lines.filter(([name]) => body !== undefined || !FRAMING.test(name)).flat();
-  const given = { method, path: url, headers: others, remoteAddress: clientIp, encrypted: (/^https?(?=:)/i.exec(url)?.[0] ?? scheme).toLowerCase() === "https", ...(body === undefined ? {} : { body }) };
-  const inbound = injected(given, receiving);
+  const given = { method, url, headers: others, clientIp };
+  const inbound = injected(body === undefined ? given : { ...given, body }, receiving, scheme);
+  const { target } = inbound;
+  const { limits } = receiving;
   const all = [...inbound.headers, ...framing];
-  const refusal = refuseBytes(url, all, receiving.limits) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
+  const refusal = refuseBytes(target, all, limits) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(target, all, limits);
   return { ...inbound, refusal };
 }
 

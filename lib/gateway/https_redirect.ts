@@ -5,6 +5,8 @@ import type { Config } from "../config/model.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/receive.ts";
 
+export { fields } from "../config/https_redirect.ts";
+
 /** Returns null for a request that goes on to its route. `authority`: the host that it names, which has been checked. */
 export type HttpsRedirect = (inbound: Inbound, authority: string) => Reply | null;
 

@@ -1,7 +1,9 @@
 /**
  * Makes a request without a socket, and collects its reply: for tests of a configuration, and for hosts that have a request as values.
  */
+import { hash } from "node:crypto";
 import { validateHeaderName, validateHeaderValue } from "node:http";
+import { isIP } from "node:net";
 import { Readable } from "node:stream";
 import { TOKEN } from "../base/http_grammar.ts";
 import { checkNames, type Names } from "../base/suggest.ts";
@@ -12,20 +14,29 @@ import { replyHeaders } from "../server/client_reply.ts";
 import { withoutDropped, type Refusal } from "../server/framing.ts";
 import { receiveParts, refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 
+/** A request, by the names that the tests of a configuration use. */
 export interface InjectRequest {
   /** Default "GET". */
   readonly method?: string;
-  /** Path with query, or an absolute http(s) URL. */
-  readonly path: string;
-  /** An object, or a flat list `[name, value, …]` where order and duplicates matter. `Host` defaults to "localhost". */
-  readonly headers?: Readonly<Record<string, string>> | HeaderList;
+  /** Path with query; or an http(s) URL, which also names the host, and whether the client speaks TLS. A path: if it has a certificate. */
+  readonly url: string;
+  /** An object, with a list for several lines; or a flat list `[name, value, …]` where order matters. `Host` defaults to "localhost". */
+  readonly headers?: Headers;
   readonly body?: string | Buffer;
   /** Address of the client. Default "127.0.0.1". */
-  readonly remoteAddress?: string;
+  readonly clientIp?: string;
   /** The client's certificate, as over TLS. Default: none. */
-  readonly certificate?: ClientCertificate;
-  /** Whether the client speaks TLS. Default: if it has a certificate. */
-  readonly encrypted?: boolean;
+  readonly certificate?: GivenCertificate | undefined;
+}
+
+type Headers = Readonly<Record<string, string | readonly string[]>> | HeaderList;
+
+/** Unless `verified` is false, a certificate that was verified. */
+export interface GivenCertificate extends Partial<Pick<ClientCertificate, "verified" | "reason" | "fingerprint" | "keyUses">> {
+  /** In the form of RFC 4514: "CN=billing,O=Example". */
+  readonly subject: string;
+  /** Subject alternative names with their types: "DNS:billing.example.com". Default: none. */
+  readonly san?: readonly string[];
 }
 
 export interface InjectResponse {
@@ -41,37 +52,56 @@ export interface InjectResponse {
   json(): unknown;
 }
 
-export const REQUEST_NAMES: Names<InjectRequest> = { method: true, path: true, headers: true, body: true, remoteAddress: true, certificate: true, encrypted: true };
+export const REQUEST_NAMES: Names<InjectRequest> = { method: true, url: true, headers: true, body: true, clientIp: true, certificate: true };
+const CERTIFICATE_NAMES: Names<GivenCertificate> = { subject: true, san: true, verified: true, reason: true, fingerprint: true, keyUses: true };
+
+const BY_URL = 'the url says it, such as "https://localhost/"';
+const HINTS: ReadonlyMap<string, string> = new Map([
+  ["path", 'write "url"'],
+  ["remoteAddress", 'write "clientIp"'],
+  ["names", 'write "san"'],
+  ...["encrypted", "scheme", "host", "authority"].map((name) => [name, BY_URL] as const),
+]);
 
 /** Throws a `TypeError` for unknown names and for values of the wrong kind. */
 export function checkRequest<Request extends InjectRequest>(what: string, given: Request, names: Names<Request> = REQUEST_NAMES as Names<Request>): void {
-  checkNames(what, given, names);
-  const { path, method, body, headers }: InjectRequest = given;
+  checkNames(what, given, names, HINTS);
+  const { url, method, body, headers, clientIp, certificate }: InjectRequest = given;
+  if (certificate !== undefined) checkNames(`certificate of ${what}`, certificate, CERTIFICATE_NAMES, HINTS);
   const problem =
-    (typeof path !== "string" && "path must be a string") ||
+    (typeof url !== "string" && "url must be a string") ||
+    (clientIp !== undefined && (typeof clientIp !== "string" || isIP(clientIp) === 0) && "clientIp must be an IP address") ||
+    (certificate !== undefined && typeof certificate.subject !== "string" && "certificate.subject must be a string") ||
     (method !== undefined && typeof method !== "string" && "method must be a string") ||
     (body !== undefined && typeof body !== "string" && !(body instanceof Uint8Array) && "body must be a string or a Buffer") ||
     (headers !== undefined && (typeof headers !== "object" || headers === null) && "headers must be an object or a flat list");
   if (problem !== false) throw new TypeError(`${what}: ${problem}`);
 }
 
-export function injected(request: InjectRequest, options: ReceiveOptions): Inbound {
+/** `defaultScheme`: of a URL that is a path. A certificate is always over TLS. */
+export function injected(request: InjectRequest, options: ReceiveOptions, defaultScheme: "http" | "https" = "http"): Inbound {
+  const { method = "GET", url, clientIp = "127.0.0.1", certificate = null } = request;
+  const { scheme, host: named, path } = readUrl(url);
   const received = [...withoutDropped(headerListOf(request.headers ?? []), options.underscores)];
-  if (!hasHeader(received, "host")) received.unshift("Host", "localhost");
+  // With a Host beside it, a URL is sent whole, as to a proxy (RFC 9112 §3.2.2).
+  const target = hasHeader(received, "host") ? url : path;
+  if (!hasHeader(received, "host")) received.unshift("Host", named);
   const body = request.body === undefined ? null : Buffer.from(request.body);
   if (body !== null && !hasHeader(received, "content-length")) received.push("Content-Length", String(body.length));
-  const { path } = request;
   const { limits } = options;
   const refusal =
-    refuseBytes(path, received, limits) ?? refuseMalformed(request, received, body?.length ?? 0) ?? refuseSize(path, received, limits) ?? refuseExpectation(received);
+    refuseBytes(target, received, limits) ??
+    refuseMalformed({ method, target }, received, body?.length ?? 0) ??
+    refuseSize(target, received, limits) ??
+    refuseExpectation(received);
   const headers = refusal === null ? withoutNamed(received) : received;
   const host = headerValue(headers, "host")!;
-  const { remoteAddress = "127.0.0.1", certificate = null, encrypted = certificate !== null } = request;
-  const connection = { remoteAddress, encrypted, certificate: () => certificate, tlsVersion: null };
+  const shown = certificate && certificateOf(certificate);
+  const connection = { remoteAddress: clientIp, encrypted: shown !== null || (scheme ?? defaultScheme) === "https", certificate: () => shown, tlsVersion: null };
   return {
     ...receiveParts(headers, connection, host, options, () => {}),
-    method: request.method ?? "GET",
-    target: request.path,
+    method,
+    target,
     httpVersion: "1.1",
     body: body === null || body.length === 0 ? null : Readable.from([body]),
     trailers: () => [],
@@ -80,9 +110,25 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
   };
 }
 
+/** A path as it is, for localhost. */
+function readUrl(url: string): { readonly scheme?: string; readonly host: string; readonly path: string } {
+  const [, scheme, host, path] = /^(https?):\/\/([^/?]+)(.*)$/i.exec(url) ?? [];
+  if (host === undefined) return { host: "localhost", path: url };
+  return { scheme: scheme!.toLowerCase(), host, path: path!.startsWith("/") ? path! : `/${path}` };
+}
+
+function certificateOf({ subject, san = [], ...others }: GivenCertificate): ClientCertificate {
+  // RFC 4514 §2: the most specific first, "," and "+" between them; escapes are undone, except for bytes in hex.
+  const attributes = subject.match(/(?:\\.|[^,+\\])+/g) ?? [];
+  const name = attributes.map((each) => each.trim()).find((each) => /^CN=/i.test(each))?.slice(3).replace(/\\(.)/g, "$1");
+  const fingerprint = hash("sha256", JSON.stringify([subject, san]));
+  return { verified: true, reason: null, subject, commonName: name || null, names: san, fingerprint, keyUses: [], ...others };
+}
+
 /** A flat list as it is; from an object, its names and values in turn. */
-export function headerListOf(headers: Readonly<Record<string, string>> | HeaderList): HeaderList {
-  return Array.isArray(headers) ? (headers as HeaderList) : Object.entries(headers as Record<string, string>).flat();
+export function headerListOf(headers: Headers): HeaderList {
+  if (Array.isArray(headers)) return headers as HeaderList;
+  return Object.entries(headers as Record<string, string | string[]>).flatMap(([name, values]) => [values].flat().flatMap((value) => [name, value]));
 }
 
 /** Counts as node does: the target, and names and values of headers, without separators. */
@@ -99,7 +145,7 @@ function refuseExpectation(headers: HeaderList): Refusal | null {
 const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
 
 /** Refuses what the parser refuses in a request from the network; forwarded, it could hide a second request (request smuggling). */
-function refuseMalformed({ method = "GET", path }: InjectRequest, headers: HeaderList, bodyLength: number): Refusal | null {
+function refuseMalformed({ method, target }: Pick<Inbound, "method" | "target">, headers: HeaderList, bodyLength: number): Refusal | null {
   const malformed = (detail: string): Refusal => ({ code: "bad_request", detail });
   try {
     for (let i = 0; i < headers.length; i += 2) {
@@ -110,7 +156,7 @@ function refuseMalformed({ method = "GET", path }: InjectRequest, headers: Heade
     return malformed(`${(error as Error).message}.`);
   }
   if (!TOKEN.test(method)) return malformed("The method is not a token.");
-  if (path.includes(" ")) return malformed("The request target has a space that is not percent-encoded.");
+  if (target.includes(" ")) return malformed("The request target has a space that is not percent-encoded.");
   const framing = refuseFramingOf(headers);
   if (framing !== null) return framing;
   if (hasHeader(headers, "transfer-encoding")) return malformed("An injected body has no Transfer-Encoding.");

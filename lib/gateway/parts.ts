@@ -4,8 +4,9 @@
  * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
  * `cli/commands.ts`.
  */
-import { quotesIn, type ConfigSource } from "../config/load.ts";
-import { report, type AnySchema } from "../config/schema.ts";
+import { valuesAt } from "../config/json.ts";
+import { parsedFrom, type ConfigSource } from "../config/load.ts";
+import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 
 /** The built-in plugin kinds by their names, in the order in which messages list them. */
@@ -33,21 +34,73 @@ export const KINDS = {
   fault: async () => (await import("../plugins/fault.ts")).fault,
 } satisfies Readonly<Record<string, () => Promise<AnyPlugin>>>;
 
-/** What a snapshot is compiled with, besides plugin kinds. */
+/** The places of plugin kinds. */
+const KIND_PLACES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];
+
+function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
+  return kinds.flatMap((kind) => KIND_PLACES.map((place) => `${place}=${kind}`));
+}
+
+/**
+ * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`; without
+ * it, settings do. A part that brings fields has their schemas in `fields`.
+ */
 const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
-  http2: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
-  split: () => import("../upstream/split.ts"),
-  sticky: () => import("../upstream/sticky.ts"),
-  httpsRedirect: () => import("./https_redirect.ts"),
+  http2: {
+    named: ["services[].protocol=h2", "services[].protocol=h2c"],
+    load: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
+  },
+  split: {
+    named: ["services[].split"],
+    load: () => import("../upstream/split.ts"),
+  },
+  sticky: {
+    named: ["services[].sticky"],
+    load: () => import("../upstream/sticky.ts"),
+  },
+  httpsRedirect: {
+    named: ["global.https_redirect"],
+    load: () => import("./https_redirect.ts"),
+  },
+  misdirected: {
+    named: ["global.certificates[]"],
+    load: () => import("./misdirected.ts"),
+  },
+  /** The fields of certificates and TLS. */
+  tls: {
+    named: ["global.certificates[]", "services[].tls"],
+    load: () => import("../config/tls_fields.ts"),
+  },
+  /** The tests of a configuration, which `ON_DEMAND.tests` runs. */
+  tests: {
+    named: ["tests", "test_files"],
+    load: () => import("../config/read_tests.ts"),
+  },
+  /** Rate counters in the memory of the program. */
+  counters: {
+    named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
+    load: () => import("../store/memory.ts"),
+  },
+  /** How plugins ask other servers. */
+  client: {
+    named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],
+    load: () => import("../http/client.ts"),
+  },
   /** Counters that gateways share. */
-  redis: () => import("../store/redis.ts"),
-  tracing: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }),
-  adminCookie: () => import("../http/admin_cookie.ts"),
-};
+  redis: {
+    named: ["global.counters"],
+    load: async () => ({ ...(await import("../store/redis.ts")), ...(await import("../config/counters.ts")) }),
+  },
+  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
+  adminCookie: { load: () => import("../http/admin_cookie.ts") },
+} satisfies Readonly<Record<string, { readonly named?: readonly string[]; readonly load: () => Promise<object> }>>;
+
+/** What a configuration can name, by how it is loaded. */
+const NAMED: readonly (readonly [PartName, readonly string[]])[] = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part ? [[name as PartName, part.named] as const] : []));
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
-export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), PARTS.http2, PARTS.split, PARTS.sticky, PARTS.httpsRedirect, PARTS.redis];
+export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), ...NAMED.map(([name]) => PARTS[name].load)];
 
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
@@ -57,11 +110,8 @@ export const ON_DEMAND = {
   dryRun: () => import("./proof/dry_run.ts"),
 };
 
-/** The texts by which a configuration names a part: values of `protocol`, keys of a service, the key in `global`. The others are named by settings. */
-const NAMED_BY = { http2: ["h2", "h2c"], split: ["split"], sticky: ["sticky"], httpsRedirect: ["https_redirect"], redis: ["counters"] } as const;
-
 type PartName = keyof typeof PARTS;
-type PartsByName = { readonly [Name in PartName]: Awaited<ReturnType<(typeof PARTS)[Name]>> };
+type PartsByName = { readonly [Name in PartName]: Awaited<ReturnType<(typeof PARTS)[Name]["load"]>> };
 
 export interface LoadedParts extends PartsByName {
   readonly kinds: readonly AnyPlugin[];
@@ -79,45 +129,63 @@ export class Parts {
     return Object.keys(KINDS).map((name) => this.#kinds.get(name) ?? notLoaded(name));
   }
 
-  /** Loads what a configuration names. A text that only equals such a name, of a service for instance, counts as well. */
+  /** What the parts add to the schema of a configuration. */
+  get fields(): readonly PartFields[] {
+    return fieldsOfParts(this.#parts);
+  }
+
+  /** Loads what a configuration names. */
   async load(source: ConfigSource): Promise<void> {
-    const quotes = quotesIn(source);
-    const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => !this.#kinds.has(name) && quotes(name));
-    const parts = (Object.keys(NAMED_BY) as (keyof typeof NAMED_BY)[]).filter((name) => NAMED_BY[name].some(quotes));
-    await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map((name) => this.loadPart(name))]);
+    const { node } = parsedFrom(source);
+    if (node === null) return;
+    const names = new Set(KIND_PLACES.flatMap((place) => valuesAt(node, place).map((value) => value.kind === "string" && value.value)));
+    const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => !this.#kinds.has(name) && names.has(name));
+    const parts = NAMED.filter(([, places]) => places.some((place) => valuesAt(node, place).length > 0));
+    await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map(([name]) => this.loadPart(name))]);
   }
 
   async loadPart<Name extends PartName>(name: Name): Promise<void> {
-    this.#parts[name] ??= (await this.#call<PartsByName[PartName]>(PARTS[name])) as PartsByName[Name];
+    this.#parts[name] ??= (await this.#call<PartsByName[PartName]>(PARTS[name].load)) as PartsByName[Name];
   }
 
-  #call<T>(load: () => Promise<T>): Promise<T> {
+  async #call<T>(load: () => Promise<T>): Promise<T> {
     this.called.add(load);
-    return load();
+    try {
+      return await load();
+    } catch (error) {
+      const { message } = error as Error;
+      throw new Error(`a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`, { cause: error });
+    }
   }
 
   /** Takes over parts that are there already. */
-  add({ kinds, ...parts }: LoadedParts): void {
+  add({ kinds = [], ...parts }: Partial<LoadedParts>): void {
     for (const kind of kinds) this.#kinds.set(kind.name, kind);
     Object.assign(this.#parts, parts);
   }
 
+  /** Null: it has not been loaded. */
+  partIfLoaded<Name extends PartName>(name: Name): PartsByName[Name] | null {
+    return (this.#parts[name] as PartsByName[Name] | undefined) ?? null;
+  }
+
   /** Throws when it has not been loaded. */
   part<Name extends PartName>(name: Name): PartsByName[Name] {
-    const part = this.#parts[name];
-    if (part === undefined) throw new Error(`the part "${name}" ${NOT_LOADED}`);
-    return part as PartsByName[Name];
+    const part = this.partIfLoaded(name);
+    if (part === null) throw new Error(`the part "${name}" ${NOT_LOADED}`);
+    return part;
   }
 }
 
-export const NOT_LOADED = "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
+export function fieldsOfParts(parts: Readonly<Record<string, any>>): readonly PartFields[] {
+  return Object.values(parts).flatMap((part: { readonly fields?: PartFields }) => part.fields ?? []);
+}
 
 /** Stands for a kind that no configuration has named: it accepts no configuration. */
 function notLoaded(name: string): AnyPlugin {
-  const problem = `the plugin kind "${name}" ${NOT_LOADED}`;
-  const check: AnySchema["check"] = (node, at, context) => report(context, at, node, problem);
+  const what = `the plugin kind "${name}"`;
   const create = (): never => {
-    throw new Error(problem);
+    throw new Error(`${what} ${NOT_LOADED}`);
   };
-  return { name, schema: { expects: "an object", describe: undefined, kinds: ["object"], check, show: () => ({}), jsonSchema: () => ({}) }, create };
+  return { name, schema: unloaded(what), create };
 }

@@ -9,9 +9,10 @@ import { pathToFileURL } from "node:url";
 import { entry } from "../base/event_loop.ts";
 import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { PluginModule } from "../config/model.ts";
+import { NOT_LOADED } from "../config/part_fields.ts";
 import { kindProblem, kit } from "../plugins/kit.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import { NOT_LOADED, Parts } from "./parts.ts";
+import { Parts } from "./parts.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -125,7 +125,8 @@ export class PacedSink implements Sink, HasDeadline {
 
   overdue(now: number): void {
     this.#look(now);
-    if (this.#aheadMs > 0) return;
+    // Less may be nothing but an error of rounding, of which the clock sees no end.
+    if (this.#aheadMs >= 1) return;
     const { idleMs } = this.#options;
     const quietMs = now - this.#quietFrom;
     this.stop();

@@ -2,7 +2,7 @@
  * Shared by plugins that call another HTTP server: schemas of its URL and TLS settings, and replacement of headers that upstreams trust.
  */
 import { TOKEN } from "../base/http_grammar.ts";
-import type { CLIENT_TLS } from "../config/model.ts";
+import type { CLIENT_TLS } from "../config/tls_fields.ts";
 import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
 import type { ClientTls } from "../http/client.ts";

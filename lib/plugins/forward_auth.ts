@@ -4,7 +4,7 @@
  * The server gets a GET without a body: X-Forwarded-Method, -Proto, -Host, -Uri and -For describe the client's request. Any other answer
  * becomes the reply: a redirect to a login (RFC 9110 §15.4), a challenge (§11.6.1) or anything else.
  */
-import { CLIENT_TLS } from "../config/model.ts";
+import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
 import type { ClientAnswer, ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";

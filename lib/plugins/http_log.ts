@@ -5,7 +5,7 @@
  * known form, are left out.
  */
 import { TOKEN } from "../base/http_grammar.ts";
-import { CLIENT_TLS } from "../config/model.ts";
+import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
 import { DeliveryQueue } from "../http/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";

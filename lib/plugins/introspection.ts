@@ -7,7 +7,7 @@ import { hash } from "node:crypto";
 import { messageOf } from "../base/errors.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
 import type { MemoryPart } from "../base/shared_memory.ts";
-import { CLIENT_TLS } from "../config/model.ts";
+import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { anyOf, array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Client, ClientFailure } from "../http/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";

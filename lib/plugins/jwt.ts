@@ -8,7 +8,7 @@ import type { Clock } from "../base/clock.ts";
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
 import { anyOf, array, file, integer, object, oneOf, optional, string, withDefault } from "../config/schema.ts";
 import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
-import { CLIENT_TLS } from "../config/model.ts";
+import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, listOf, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";

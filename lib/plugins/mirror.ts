@@ -9,7 +9,7 @@ import type { Readable } from "node:stream";
 import { ignore } from "../base/errors.ts";
 import { FORWARDING } from "../base/http_grammar.ts";
 import { evenShare } from "../base/share.ts";
-import { CLIENT_TLS } from "../config/model.ts";
+import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
 import { tapBody } from "../http/body.ts";
 import type { Client, ClientFailure } from "../http/client.ts";

@@ -7,6 +7,8 @@ import type { Exchange } from "../http/exchange.ts";
 import { textHash, type HashKey } from "./hash_key.ts";
 import { healthyOf, usableOf, type Member, type Peer, type Picker } from "./upstream_set.ts";
 
+export { fields } from "../config/split.ts";
+
 /** One entry of `split`. */
 export interface Share {
   readonly group: string;

@@ -9,6 +9,8 @@ import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
 
+export { fields } from "../config/sticky.ts";
+
 export interface StickyOptions {
   readonly service: ServiceName;
   /** All upstreams of the service, also those with weight 0. */

@@ -29,7 +29,7 @@ export async function metrics(): Promise<boolean> {
   console.log(`a request with one try: ${requestNs.toFixed(0)} ns, ${Math.max(0, grownBytes).toFixed(2)} bytes allocated; at most ${MOST_NS} ns`);
 
   const gateway = createGateway({ config: { services: [{ name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: many(MOST_ROUTES) }] } });
-  for (let i = 0; i < MOST_ROUTES; i++) await gateway.inject({ path: `/r${i}` });
+  for (let i = 0; i < MOST_ROUTES; i++) await gateway.inject({ url: `/r${i}` });
   gateway.metrics();
   const begun = performance.now();
   const text = gateway.metrics();

@@ -2,13 +2,13 @@
  * Measures a run of the tests of a configuration: a thousand tests of ten thousand routes, whose plugins are of common kinds, and how long
  * it keeps the event loop from other work.
  */
-import { loadConfig } from "../../lib/config/load.ts";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { runTests } from "../../lib/gateway/proof/run_tests.ts";
 import type { ConfigInput } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { checkRoutes } from "../../lib/route/checks.ts";
 import { brief, median, verdictTable, type Verdict } from "./figures.ts";
+import { loadConfig } from "../support/schema.ts";
 
 const SERVICES = 100;
 const ROUTES = 100;

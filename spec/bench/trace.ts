@@ -59,7 +59,7 @@ function gatewayWith(tracing?: TracingSettings): Gateway {
 async function nanoseconds(gateway: Gateway, requests: number): Promise<number> {
   const before = process.cpuUsage();
   for (let i = 0; i < requests; i++) {
-    await gateway.inject({ path: "/items/42?size=large", headers: HEADERS });
+    await gateway.inject({ url: "/items/42?size=large", headers: HEADERS });
     if (i % 20 === 0) await new Promise((resolve) => setImmediate(resolve));
   }
   const { user, system } = process.cpuUsage(before);

@@ -1,11 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { countersSchema } from "../../lib/config/counters.ts";
-import { loadConfig } from "../../lib/config/load.ts";
-import { CLIENT_TLS } from "../../lib/config/model.ts";
+import { COUNTERS } from "../../lib/config/counters.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { checked } from "../support/exercise.ts";
+import { loadConfig } from "../support/schema.ts";
 
-const SCHEMA = countersSchema(CLIENT_TLS);
+const SCHEMA = COUNTERS;
 const SECRET = "hunter2";
 
 const url = (text: unknown) => checked(SCHEMA, { store: "redis", url: text });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { HASH_ON } from "../../lib/config/hash_on.ts";
-import { loadConfig } from "../../lib/config/load.ts";
 import { formatPath } from "../../lib/config/schema.ts";
 import { checked } from "../support/exercise.ts";
+import { loadConfig } from "../support/schema.ts";
 
 describe("hash_on", () => {
   it.each(["client_ip", "credential", "header:X-Tenant", "cookie:session", "param:user_id"])("accepts %s as it is", (text) => {

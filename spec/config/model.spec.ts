@@ -1,9 +1,9 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { loadConfig } from "../../lib/config/load.ts";
-import { configJsonSchema, type Config, type ConfigInput } from "../../lib/config/model.ts";
+import type { Config, ConfigInput } from "../../lib/config/model.ts";
 import * as s from "../../lib/config/schema.ts";
 import { EXPIRED } from "../support/certs.ts";
 import { OTHER_CA, SHOP, WILDCARD } from "../support/more_certs.ts";
+import { configJsonSchema, loadConfig } from "../support/schema.ts";
 
 const kinds = [
   { name: "key_auth", schema: s.object({ key: s.string({ min: 1 }), hide_credentials: s.withDefault(s.boolean(), false) }) },
@@ -69,6 +69,7 @@ describe("configSchema", () => {
           maxBodyBytes: 0,
           maxConnections: 10_000,
           maxConnectionsPerIp: 0,
+          maxClientShare: 0.5,
           maxRequestsInFlight: 10_000,
         },
       },
@@ -360,6 +361,10 @@ describe("limits", () => {
     ["max_body_bytes", -1, "found -1"],
     ["max_connections", 1_000_001, "an integer 0–1000000, found 1000001"],
     ["max_connections_per_ip", -1, "an integer 0–1000000, found -1"],
+    ["max_client_share", 0, "a number 0.001–1, found 0"],
+    ["max_client_share", 1.5, "a number 0.001–1, found 1.5"],
+    ["max_client_share", "half", 'a number 0.001–1, found "half"'],
+    ["max_client_share", NaN, "a number 0.001–1, found NaN"],
     ["max_requests_in_flight", null, "an integer 0–1000000, found null"],
   ])("limits refuse %s %j", (field, value, message) => {
     const [issue, ...others] = limits({ [field]: value });

@@ -1,9 +1,10 @@
 /** All tests of a configuration together: files of tests, names that occur twice, names of routes that do not exist, and their number. */
 import { describe, expect, it } from "vitest";
-import { formatIssues, loadConfig, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
+import { formatIssues, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
 import * as s from "../../lib/config/schema.ts";
 import { checkRoutes } from "../../lib/route/checks.ts";
 import { growth, LINEAR } from "../support/growth.ts";
+import { loadConfig } from "../support/schema.ts";
 
 const kinds = [{ name: "key_auth", schema: s.object({ key: s.string({ min: 1, secret: true }) }) }];
 

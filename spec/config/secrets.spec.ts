@@ -1,7 +1,7 @@
 /** No message repeats a secret, and a masked display shows none, whatever kind it is configured for. */
 import { describe, expect, it } from "vitest";
-import { loadConfig } from "../../lib/config/load.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
+import { loadConfig } from "../support/schema.ts";
 
 const SECRET = "hunter2-plain-key";
 const HASH = "5e".repeat(32);

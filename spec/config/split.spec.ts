@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { loadConfig } from "../../lib/config/load.ts";
 import { formatPath } from "../../lib/config/schema.ts";
+import { loadConfig } from "../support/schema.ts";
 
 const UPSTREAMS = [{ host: "a", port: 80 }, { host: "b", port: 80, group: "canary" }, { host: "c", port: 80, group: "beta" }];
 

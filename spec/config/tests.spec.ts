@@ -1,9 +1,10 @@
 /** The schema of tests: what they become, and what is reported of wrong ones. `read_tests.spec.ts` is about all tests together. */
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { formatIssues, loadConfig, type ConfigSource } from "../../lib/config/load.ts";
-import { configJsonSchema, type Config, type ConfigInput } from "../../lib/config/model.ts";
+import { formatIssues, type ConfigSource } from "../../lib/config/load.ts";
+import type { Config, ConfigInput } from "../../lib/config/model.ts";
 import { isMatches, type Matches } from "../../lib/config/expected.ts";
 import type { ConfigTest } from "../../lib/config/tests.ts";
+import { configJsonSchema, loadConfig } from "../support/schema.ts";
 
 const SECRET = "hunter2-plain-key";
 const readFile = (path: string) => (path === "/run/key" ? "from-file\n" : "");

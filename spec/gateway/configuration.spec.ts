@@ -154,10 +154,10 @@ describe("reload", () => {
     const origin = await backend();
     const file = fileWith(oneService(origin.port));
     const gateway = createGateway({ configFile: file });
-    expect((await gateway.inject({ path: "/b/x" })).status).toBe(404);
+    expect((await gateway.inject({ url: "/b/x" })).status).toBe(404);
     writeFileSync(file, JSON.stringify(oneService(origin.port, { base_path: "/b" })));
     expect((await gateway.reload()).changed).toBe(true);
-    expect((await gateway.inject({ path: "/b/x" })).status).toBe(200);
+    expect((await gateway.inject({ url: "/b/x" })).status).toBe(200);
     await gateway.close(0);
   });
 

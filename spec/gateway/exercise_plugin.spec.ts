@@ -16,14 +16,15 @@ const greeting = definePlugin({
 describe("exercisePlugin", () => {
   it("exercisePlugin refuses to send a request with a name that it does not know, or a body that is none", async () => {
     const { send } = exercisePlugin(greeting, { word: "hi" });
-    await expect(send({ pth: "/b" } as never)).rejects.toThrow(/^send has no option "pth": did you mean "path"\?$/);
-    await expect(send({ scheme: "https" } as never)).rejects.toThrow(/^send has no option "scheme": it has method, path, .* identity/);
+    await expect(send({ ulr: "/b" } as never)).rejects.toThrow(/^send has no option "ulr": did you mean "url"\?$/);
+    await expect(send({ path: "/b" } as never)).rejects.toThrow(/^send has no option "path": write "url"$/);
+    await expect(send({ scheme: "https" } as never)).rejects.toThrow(/^send has no option "scheme": the url says it, such as "https:\/\/localhost\/"$/);
     await expect(send({ body: 1 } as never)).rejects.toThrow(/^send: body must be a string or a Buffer$/);
   });
 
   it("exercisePlugin returns the reply, the forwarded request and the log lines", async () => {
     const { send, lines } = exercisePlugin(greeting, { word: "hi", loud: true }, { id: "one", level: "service", gatewayName: "gw" });
-    const done = await send({ method: "POST", path: "/b?c", headers: { "X-Own": "d" }, body: "text", identity: "alice", params: { e: "f" } });
+    const done = await send({ method: "POST", url: "/b?c", headers: { "X-Own": "d" }, body: "text", identity: "alice", params: { e: "f" } });
     expect([done.status, done.text(), done.header("x-level"), done.code, done.atOnce]).toEqual([200, "from upstream", "service one gw", null, false]);
     const { method, path, query, headers, params } = done.forwarded!;
     expect([method, path, query, headerValue(headers, "x-own"), headerValue(headers, "x-word"), params]).toEqual(["POST", "/b", "?c", "d", "HI", { e: "f" }]);
@@ -53,7 +54,7 @@ describe("exercisePlugin", () => {
   it("exercisePlugin returns the code of a refusal, and null as the forwarded request", async () => {
     const { send } = exercisePlugin(keyAuth, { key: "k" });
     expect(await send()).toMatchObject({ status: 401, code: "key_missing", forwarded: null, atOnce: true });
-    expect(await send({ path: "/?apiKey=k" })).toMatchObject({ status: 200, code: null, atOnce: true });
+    expect(await send({ url: "/?apiKey=k" })).toMatchObject({ status: 200, code: null, atOnce: true });
   });
 
   it("exercisePlugin accepts an upstream as a value and as a function", async () => {
@@ -66,7 +67,7 @@ describe("exercisePlugin", () => {
 
   it("exercisePlugin keeps concurrent requests apart", async () => {
     const { send } = exercisePlugin(greeting, { word: "a" });
-    const [one, two] = await Promise.all([send({ path: "/1", method: "POST", body: "x" }), send({ path: "/2", method: "POST", body: "y" })]);
+    const [one, two] = await Promise.all([send({ url: "/1", method: "POST", body: "x" }), send({ url: "/2", method: "POST", body: "y" })]);
     expect([one.forwarded!.path, one.forwardedBody.toString(), two.forwarded!.path, two.forwardedBody.toString()]).toEqual(["/1", "x", "/2", "y"]);
   });
 
@@ -74,7 +75,7 @@ describe("exercisePlugin", () => {
     const make = (handler: () => never) => exercisePlugin(definePlugin({ name: "odd", schema: schema.object({}), create: () => () => handler }), {});
     await expect(make(() => { throw new Error("lost"); }).send()).rejects.toThrow("lost");
     await expect(make(() => undefined as never).send()).rejects.toThrow("the plugin returned no Reply");
-    await expect(exercisePlugin(greeting, { word: "a" }).send({ path: "/a/../../b" })).rejects.toThrow(/the gateway itself would refuse this request/);
+    await expect(exercisePlugin(greeting, { word: "a" }).send({ url: "/a/../../b" })).rejects.toThrow(/the gateway itself would refuse this request/);
     expect(() => exercisePlugin({ ...greeting, name: "No" }, { word: "a" })).toThrow(/plugin name "No"/);
   });
 

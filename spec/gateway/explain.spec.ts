@@ -145,7 +145,7 @@ describe("explain for a service whose upstream depends on the request", () => {
     for (let i = 0; i < 10; i++) {
       const headers = { "X-Tenant": `t${i}` };
       const { reasons, strategy, hashOn } = await gateway.explain({ method: "GET", url: "/a/x", headers });
-      const { body } = await gateway.inject({ path: "/a/x", headers });
+      const { body } = await gateway.inject({ url: "/a/x", headers });
       expect(reasons).toContain(`Its hash of header:X-Tenant leads to upstream "${String(body)}".`);
       expect([strategy, hashOn]).toEqual(["hash", "header:X-Tenant"]);
     }
@@ -156,7 +156,7 @@ describe("explain for a service whose upstream depends on the request", () => {
     const upstreams = ["a", "b"].map((id) => ({ id, host: "127.0.0.1", port }));
     const sticky = { secret: "0123456789abcdef0123456789abcdef" };
     const { gateway } = await running(oneService([], { upstreams: [upstreams[0]!], sticky }));
-    const { headers } = await gateway.inject({ path: "/a/x" });
+    const { headers } = await gateway.inject({ url: "/a/x" });
     const cookie = headers[headers.indexOf("Set-Cookie") + 1]!.split(";")[0]!;
     // Its values lead to b.
     const weighted = { ...hash, sticky, upstreams: [{ ...upstreams[0]!, weight: 0 }, upstreams[1]!] };
@@ -351,11 +351,11 @@ describe("the effects of explain", () => {
   it("explain reports ejected upstreams, services without a usable upstream, and open circuits", async () => {
     const [bad, good] = [await closedPort(), await backend()];
     const { gateway: own } = await running(oneService([bad, good.port], { health: { passive: { max_failures: 1 } } }));
-    for (let i = 0; i < 2; i++) await own.inject({ path: "/a/x" });
+    for (let i = 0; i < 2; i++) await own.inject({ url: "/a/x" });
     expect((await own.explain({ method: "GET", url: "/a/x" })).upstreams.map(({ state, share }) => [state, share])).toEqual([["ejected", 0], ["unknown", 1]]);
     const breaker = { min_requests: 1, error_ratio: 0.1 };
     const { gateway: broken } = await running(oneService(bad, { circuit_breaker: breaker, upstreams: [{ host: "127.0.0.1", port: bad, weight: 1 }] }));
-    await broken.inject({ path: "/a/x" });
+    await broken.inject({ url: "/a/x" });
     const { upstreams, reasons } = await broken.explain({ method: "GET", url: "/a/x" });
     expect(upstreams.map(({ share }) => share)).toEqual([0]);
     expect(reasons.at(-1)).toMatch(/^The circuit of the service is open/);
@@ -370,7 +370,7 @@ describe("the effects of explain", () => {
     for (const method of ["GET", "HEAD", "POST", "DELETE", "OPTIONS"]) {
       for (const path of ["/a/x", "/a/x/", "/a/b/y", "/a/b%2Fc/y", "/a/../a/x", "/b", "/a//x", "http://h/a/x", "/a/x#f"]) {
         const { outcome, status } = await own.explain({ method, url: path });
-        const got = await own.inject({ method, path });
+        const got = await own.inject({ method, url: path });
         expect([method, path, outcome === "matched" ? 200 : status]).toEqual([method, path, got.status]);
       }
     }

@@ -44,9 +44,14 @@ describe("what a configuration has loaded", () => {
     expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "\\u006awt" }] }] }'))).toEqual(["jwt"]);
   });
 
-  it("is nothing for a file that is no JSON, and what it names for one that breaks off", async () => {
+  it("is nothing for a file that is no JSON, or that breaks off: nothing but the error of its text is reported", async () => {
     expect(await kindsLoadedFor(text("\\u0000 nothing"))).toEqual([]);
-    expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "jwt", '))).toEqual(["jwt"]);
+    expect(await kindsLoadedFor(text('{ "services": [{ "plugins": [{ "name": "jwt", '))).toEqual([]);
+  });
+
+  it("is nothing for a text that only equals the name of a kind or of a field", async () => {
+    const named = { ...service, name: "jwt", hosts: ["split"], routes: [{ path: "/", name: "acl", plugins: [{ name: "request_headers", config: { set: { name: "cors" } } }] }] };
+    expect(await kindsLoadedFor({ value: { services: [named] } })).toEqual(["request_headers"]);
   });
 
   it("is nothing for a value that is no configuration", async () => {
@@ -72,7 +77,7 @@ describe("a gateway whose parts are loaded on demand", () => {
   it("serves with the parts that loadPluginModules has loaded", async () => {
     const configFile = fileWith(terminating);
     const gateway = new Gateway({ configFile, modules: await loadPluginModules(configFile) });
-    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.close(0);
   });
 
@@ -92,9 +97,9 @@ describe("a gateway whose parts are loaded on demand", () => {
   it("loads what a reload needs, a value or a file, without a further call", async () => {
     const gateway = new Gateway({ config: { services: [service] } });
     await gateway.reload(terminating);
-    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.reload({ services: [{ ...service, protocol: "h2c" }] });
-    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 502 });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 502 });
     await gateway.close(0);
   });
 
@@ -118,7 +123,7 @@ describe("a gateway whose parts are loaded on demand", () => {
 describe("createGateway, for embedding", () => {
   it("has all parts at once, whatever was loaded before", async () => {
     const gateway = createGateway({ config: terminating, modules: await loadPluginModules({}) });
-    expect(await gateway.inject({ path: "/" })).toMatchObject({ status: 418 });
+    expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.close(0);
   });
 

@@ -90,7 +90,7 @@ describe.each(Object.entries(FAULTS))("a plugin that %s", (_what, behave) => {
     const end = plugin("ends", () => () => ({ status: 200, headers: [], body: null }));
     const ending = { ...config, services: config.services.map((each) => ({ ...each, routes: each.routes.map((route) => ({ ...route, plugins: [...(route.plugins ?? []), { name: "ends" }] })) })) };
     const gateway = createGateway({ config: ending, plugins: [...around, faulty, end], log });
-    await gateway.inject({ path: "/a/y?x" });
+    await gateway.inject({ url: "/a/y?x" });
     const place = { global: { service: null, route: null }, service: { ...OF, route: null }, route: OF }[level];
     expect(gateway.status.pluginFaults).toEqual([{ plugin: "faulty", id: null, level, ...place, count: 1 }]);
     expect(lines[0]!.fields).toMatchObject({ plugin: "faulty", plugin_level: level });
@@ -103,7 +103,7 @@ describe("plugin faults", () => {
   const ask500 = async (plugins: readonly AnyPlugin[], names: readonly string[]) => {
     const { lines, log } = logged();
     const gateway = createGateway({ config: oneService(9, { plugins: names.map((name) => ({ name })) }), plugins, log });
-    const { status } = await gateway.inject({ path: "/a/y?x" });
+    const { status } = await gateway.inject({ url: "/a/y?x" });
     const faults = gateway.status.pluginFaults.map((each) => each.plugin);
     return { status, faults, lines, gateway };
   };
@@ -134,7 +134,7 @@ describe("plugin faults", () => {
       { name: "response_headers", config: { set: { "X-Frame-Options": "DENY" } } },
     ];
     const gateway = createGateway({ config: oneService(9, { plugins: [...outer, { name: "faulty" }] }), plugins: [faulty] });
-    const answer = await gateway.inject({ path: "/a/y?x", headers: { Origin: "https://app.example" } });
+    const answer = await gateway.inject({ url: "/a/y?x", headers: { Origin: "https://app.example" } });
     expect([answer.status, answer.json()]).toEqual([500, expect.objectContaining({ code: "internal" })]);
     const names = ["Access-Control-Allow-Origin", "RateLimit", "X-Frame-Options"];
     expect(names.map((name) => answer.header(name))).toEqual(["https://app.example", expect.stringContaining("r=9"), "DENY"]);
@@ -190,7 +190,7 @@ describe("plugin faults", () => {
       return returned;
     });
     const gateway = createGateway({ config: oneService(9, { plugins: [{ name: "watches" }, { name: "looks" }, { name: "watches" }] }), plugins: [watching, ...around] });
-    const asked = gateway.inject({ path: "/a/y?x" });
+    const asked = gateway.inject({ url: "/a/y?x" });
     expect(seen).toHaveLength(2);
     expect(seen[0]).toBe(seen[1]);
     return asked.then(() => gateway.close(0));

@@ -36,7 +36,7 @@ describe("the state that a plugin instance keeps", () => {
     expect(events).toEqual(["+a"]);
     await gateway.reload(config("b"));
     expect(events).toEqual(["+a", "+b", "-a"]);
-    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("b");
+    expect((await gateway.inject({ url: "/a/x" })).text()).toBe("b");
     await gateway.close(0);
   });
 
@@ -54,7 +54,7 @@ describe("the state that a plugin instance keeps", () => {
     const { events, gateway, config } = holding();
     await expect(gateway.reload(config("a", "b!"))).rejects.toThrow("it does not work");
     expect(events).toEqual(["+a", "+b", "-b"]);
-    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("a");
+    expect((await gateway.inject({ url: "/a/x" })).text()).toBe("a");
     await gateway.close(0);
   });
 

@@ -33,7 +33,7 @@ function folder(modules: Readonly<Record<string, string>> = {}) {
 async function started(file: string, options: Partial<GatewayOptions> = {}) {
   const gateway = createGateway({ configFile: file, modules: await loadPluginModules(file), ...options });
   onTestFinished(async () => void (await gateway.close(0)));
-  return { gateway, text: async () => (await gateway.inject({ path: "/a/x" })).text() };
+  return { gateway, text: async () => (await gateway.inject({ url: "/a/x" })).text() };
 }
 
 /** The issues, without the columns that they stand in. */
@@ -174,7 +174,7 @@ describe("a plugin module", () => {
     const { path, config } = folder({ "m.mjs": saying("hi") });
     const value = config([{ path: `${path}/m.mjs`, sha256: sha256(saying("hi")).toUpperCase() }]);
     const gateway = createGateway({ config: value, modules: await loadPluginModules(value) });
-    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("hi");
+    expect((await gateway.inject({ url: "/a/x" })).text()).toBe("hi");
     await gateway.close(0);
   });
 });
@@ -221,7 +221,7 @@ describe("plugin modules over reloads", () => {
     writeFileSync(`${path}/needed`, "");
     await gateway.loadModules(value);
     await gateway.reload(value);
-    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("hi");
+    expect((await gateway.inject({ url: "/a/x" })).text()).toBe("hi");
   });
 
   it("a plugin module whose file changes without its digest has no effect, not even on renewed certificates", async () => {

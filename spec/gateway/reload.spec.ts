@@ -146,7 +146,7 @@ describe("a reload of a configuration with tests", () => {
     const { gateway, waiting, open } = gated({ config: oneService(9, { plugins: [{ name: "request_termination", config: { status: 204 } }] }) });
     const reload = gateway.reload(named("two", 200, GATE));
     await waiting("two");
-    expect((await gateway.inject({ path: "/a/x" })).status).toBe(204);
+    expect((await gateway.inject({ url: "/a/x" })).status).toBe(204);
     open("two");
     await reload;
   });

@@ -5,7 +5,7 @@ import https from "node:https";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { configJsonSchema, type ConfigInput } from "../../lib/config/model.ts";
+import type { ConfigInput } from "../../lib/config/model.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllParts } from "../../lib/gateway/all_parts.ts";
 import type { Gateway } from "../../lib/index.ts";
@@ -17,6 +17,7 @@ import { backend, running } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
 import { fileWith } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
+import { configJsonSchema } from "../support/schema.ts";
 
 /** The port of a server of this kind that answers every request with 200, closed with the test. */
 async function answering(server: https.Server | http2.Http2Server): Promise<number> {
@@ -54,7 +55,8 @@ async function configurations(): Promise<readonly ConfigInput[]> {
   };
   const limits = {
     ...{ headers_timeout_ms: 50_000, request_timeout_ms: 50_000, min_body_bytes_per_s: 10, max_header_bytes: 20_000, max_headers: 150, max_uri_bytes: 9000 },
-    ...{ min_reply_bytes_per_s: 10, max_body_bytes: 1_000_000, max_connections: 500, max_connections_per_ip: 400, max_requests_in_flight: 300 },
+    ...{ max_body_bytes: 1_000_000, max_connections: 500, max_connections_per_ip: 400, max_requests_in_flight: 300, max_client_share: 0.4 },
+    min_reply_bytes_per_s: 10,
   };
   const access_log = { enabled: true, format: "combined", sample: 0.5, exclude: ["/b/*"], file: log } as const;
   const tests = [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }];

@@ -28,14 +28,14 @@ function keeping(lines: Line[]): Log {
 describe("serve", () => {
   it("answers 404 route_not_found if no service and route match", async () => {
     const gateway = createGateway({ config: oneService(9) });
-    const answer = await gateway.inject({ path: "/b/c" });
+    const answer = await gateway.inject({ url: "/b/c" });
     expect(answer.status).toBe(404);
     expect(answer.json()).toMatchObject({ type: "about:blank", status: 404, code: "route_not_found", title: "No route matches the request" });
   });
 
   it("answers 405 method_not_allowed with Allow if the path has routes for other methods", async () => {
     const gateway = createGateway({ config: oneService(9, { routes: [{ path: "/x", methods: ["GET", "PUT"] }] }) });
-    const answer = await gateway.inject({ method: "POST", path: "/a/x" });
+    const answer = await gateway.inject({ method: "POST", url: "/a/x" });
     expect(answer.status).toBe(405);
     expect(answer.header("Allow")!.split(", ").sort()).toEqual(["GET", "HEAD", "PUT"]);
     expect(answer.json()).toMatchObject({ code: "method_not_allowed" });
@@ -44,9 +44,9 @@ describe("serve", () => {
   it("answers 404 route_not_found, which says why, if no route of the path fits headers, query and cookies, and 405 if none accepts the method", async () => {
     const routes = [{ path: "/x", methods: ["GET"], match: { headers: { "X-Version": "2" } } }, { path: "/{rest*}" }];
     const gateway = createGateway({ config: oneService(9, { routes }) });
-    const answer = await gateway.inject({ path: "/a/x", headers: { "X-Version": "3" } });
+    const answer = await gateway.inject({ url: "/a/x", headers: { "X-Version": "3" } });
     expect([answer.status, answer.json()]).toEqual([404, expect.objectContaining({ code: "route_not_found", detail: "No route of this path fits the headers, the query and the cookies of the request." })]);
-    expect((await gateway.inject({ path: "/a/x", method: "PUT" })).header("Allow")).toBe("GET, HEAD");
+    expect((await gateway.inject({ url: "/a/x", method: "PUT" })).header("Allow")).toBe("GET, HEAD");
   });
 
   it.each(["1.1", "2"])("gives requests over HTTP/%s to the route whose conditions on headers, query and cookies hold", async (version) => {
@@ -76,7 +76,7 @@ describe("serve", () => {
 
   it.each(["/a/../b", "/a/%2e%2e/b", "/a/x%2fy", "/a/%zz", "/a/x\\y", "/a/%00"])("answers 400 path_ambiguous for %s", async (path) => {
     const gateway = createGateway({ config: oneService(9) });
-    const answer = await gateway.inject({ path });
+    const answer = await gateway.inject({ url: path });
     expect(answer.status).toBe(400);
     expect(answer.json()).toMatchObject({ code: "path_ambiguous", detail: expect.stringMatching(/^[A-Z].*\.$/) as string });
   });
@@ -84,8 +84,8 @@ describe("serve", () => {
   it("matches the host of an absolute target, not the Host header", async () => {
     const { port, seen } = await backend();
     const gateway = createGateway({ config: oneService(port, { hosts: ["api.example.com"] }) });
-    expect((await gateway.inject({ path: "http://api.example.com/a/x", headers: { Host: "other.example" } })).status).toBe(200);
-    expect((await gateway.inject({ path: "http://other.example/a/x", headers: { Host: "api.example.com" } })).status).toBe(404);
+    expect((await gateway.inject({ url: "http://api.example.com/a/x", headers: { Host: "other.example" } })).status).toBe(200);
+    expect((await gateway.inject({ url: "http://other.example/a/x", headers: { Host: "api.example.com" } })).status).toBe(404);
     expect(seen).toHaveLength(1);
     await gateway.close(0);
   });
@@ -109,7 +109,7 @@ describe("RecentRequests", () => {
     const snapshot = { table: compileTable([]) } as unknown as Snapshot;
     const recent = new RecentRequests();
     for (const path of ["/a/x?key=secret", "/a//%78", "http://api.example.com:81/nowhere?q", "/a/../x", "http://no host/", "/a#b"]) {
-      const inbound = injected({ path, headers: { Host: "shop.example.com" } }, receiving);
+      const inbound = injected({ url: path, headers: { Host: "shop.example.com" } }, receiving);
       expect(serve(inbound, snapshot, { clock: systemClock, log: silentLog, recent })).toMatchObject({ body: expect.anything() as unknown });
     }
     expect(listed(recent)).toEqual(["GET shop.example.com /a/x", "GET shop.example.com /a/x", "GET api.example.com:81 /nowhere"]);
@@ -201,7 +201,7 @@ describe("faulty plugins", () => {
       config: oneService(9, { plugins: [{ name: "behave" }] }),
       plugins: [behaving(() => () => ({ status: 0, headers: [], body }))],
     });
-    expect((await gateway.inject({ path: "/a/x" })).status).toBe(500);
+    expect((await gateway.inject({ url: "/a/x" })).status).toBe(500);
     expect(body.destroyed).toBe(true);
   });
 
@@ -247,7 +247,7 @@ describe("CORS preflights", () => {
   const preflighted = async (plugin: ReturnType<typeof own>, headers: Record<string, string>, others: { path: string; methods: string[] }[] = []) => {
     const routes = [{ path: "/x", methods: ["GET"], plugins: [{ name: "own" }] }, ...others];
     const gateway = createGateway({ config: oneService(9, { routes }), plugins: [plugin] });
-    const { status, header } = await gateway.inject({ path: "/a/x", method: "OPTIONS", headers });
+    const { status, header } = await gateway.inject({ url: "/a/x", method: "OPTIONS", headers });
     await gateway.close(0);
     return [status, header("x-asked")];
   };
@@ -284,7 +284,7 @@ describe("CORS preflights", () => {
     ];
     const gateway = createGateway({ config: oneService(9, { routes }), plugins: [marked] });
     const asked = async (query: string, headers: Record<string, string> = {}) =>
-      (await gateway.inject({ path: `/a/x${query}`, method: "OPTIONS", headers: { ...preflight, ...headers } })).header("x-route");
+      (await gateway.inject({ url: `/a/x${query}`, method: "OPTIONS", headers: { ...preflight, ...headers } })).header("x-route");
     const names = (value: string) => ({ "Access-Control-Request-Headers": value });
     expect(await asked("?v=2", names("content-type, x-version"))).toBe("version");
     expect(await asked("?v=3", names("x-version"))).toBe("rest");

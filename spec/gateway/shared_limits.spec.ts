@@ -27,7 +27,7 @@ const PLUGINS = [late, answer];
 /** How many of these requests are admitted, by each gateway in turn. */
 async function admitted(gateways: readonly Gateway[], requests: number): Promise<number> {
   let count = 0;
-  for (let i = 0; i < requests; i++) if ((await gateways[i % gateways.length]!.inject({ path: "/a/x" })).status === 200) count++;
+  for (let i = 0; i < requests; i++) if ((await gateways[i % gateways.length]!.inject({ url: "/a/x" })).status === 200) count++;
   return count;
 }
 
@@ -59,7 +59,7 @@ describe("the rate limits of a program with workers", () => {
     const all = async (gateways: Gateway[]) => {
       let count = 0;
       for (let i = 0; i < 900; i++) {
-        const { status } = await gateways[i % gateways.length]!.inject({ path: "/a/x", headers: { "x-name": `n${i}` } });
+        const { status } = await gateways[i % gateways.length]!.inject({ url: "/a/x", headers: { "x-name": `n${i}` } });
         if (status === 200) count++;
       }
       return count;
@@ -132,13 +132,13 @@ describe("the rate limits of a program with workers", () => {
   it("the main thread shows the callers that the workers have seen", async () => {
     const { main, worker } = program(manualClock(), config(perMinute(10, { limit_by: "header:x-name" }), ANSWER), PLUGINS);
     const workers = [worker(), worker()];
-    for (let i = 0; i < 6; i++) await workers[i % 2]!.inject({ path: "/a/x", headers: { "x-name": `n${i % 5}` } });
+    for (let i = 0; i < 6; i++) await workers[i % 2]!.inject({ url: "/a/x", headers: { "x-name": `n${i % 5}` } });
     expect(main.metrics()).toMatch(/edge_gateway_rate_limit_callers\{[^}]*\} 5\n/);
   });
 
   it("a plugin that asks for a limiter too late in a worker is at fault, and the log says what to do", async () => {
     const { worker, errors } = program(manualClock(), config({ name: "late" }), PLUGINS);
-    expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
+    expect((await worker().inject({ url: "/a/x" })).status).toBe(500);
     expect(JSON.stringify(errors)).toContain('the limiter late is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
   });
 });
@@ -161,7 +161,7 @@ describe("what all instances of a plugin kind share", () => {
     });
   const source = { services: ["a", "b", "c"].map((name) => ({ ...config({ name: name === "c" ? "other" : "bounded" }).services[0]!, name, base_path: `/${name}` })) };
   const KINDS = [bounded("bounded"), bounded("other")];
-  const take = async (gateway: Gateway, path: string) => (await gateway.inject({ path })).body.toString();
+  const take = async (gateway: Gateway, path: string) => (await gateway.inject({ url: path })).body.toString();
 
   it("what all instances of a plugin kind share holds over services, reloads and workers, and is given back when a worker dies", async () => {
     const { main, worker } = program(manualClock(), source, KINDS);
@@ -199,7 +199,7 @@ describe("memory that plugins share", () => {
       },
     });
   const COUNTING = { name: "counting" };
-  const count = async (gateway: Gateway, path = "/a/x") => Number((await gateway.inject({ path })).body.toString());
+  const count = async (gateway: Gateway, path = "/a/x") => Number((await gateway.inject({ url: path })).body.toString());
 
   it("memory that plugins share is the same in all workers, and keeps its contents over reloads that ask for it", async () => {
     const source = config(COUNTING);
@@ -226,7 +226,7 @@ describe("memory that plugins share", () => {
 
   it("memory that plugins share and ask for too late makes the plugin at fault, and the log says what to do", async () => {
     const { worker, errors } = program(manualClock(), config(COUNTING), [counting("late")]);
-    expect((await worker().inject({ path: "/a/x" })).status).toBe(500);
+    expect((await worker().inject({ url: "/a/x" })).status).toBe(500);
     expect(JSON.stringify(errors)).toContain('the memory \\"count\\" is not known to the main thread: ask for it in \\"create\\", with the same keys and options in every thread');
   });
 

@@ -139,7 +139,7 @@ describe("the gateway's status", () => {
     } as never);
     const { gateway } = await running(config, { clock, plugins: [broken] });
     const warned = () => gateway.status.warnings.map(({ code, service, route }) => [code, service, route]);
-    for (const path of ["/a/x", "/a/x", "/a/broken"]) await gateway.inject({ path });
+    for (const path of ["/a/x", "/a/x", "/a/broken"]) await gateway.inject({ url: path });
     await expect(gateway.reload({ services: [{}] } as never)).rejects.toThrow();
     expect(warned()).toEqual([["reload_refused", null, null], ["upstream_ejected", "s", null], ["plugin_faults", "s", "b"]]);
     clock.advance(1_000);

@@ -14,7 +14,7 @@ import { eventually } from "../support/raw_client.ts";
 import { threadsOf } from "../support/threads.ts";
 
 const read = (gateway: Gateway) => readMetrics(gateway.metrics());
-const get = (gateway: Gateway, path: string) => gateway.inject({ path, headers: { Host: "shop.example.com" } });
+const get = (gateway: Gateway, path: string) => gateway.inject({ url: path, headers: { Host: "shop.example.com" } });
 
 /** A gateway as each thread of a program with two workers has one. Messages between them are copies. */
 function three(config: ConfigInput, options: Partial<GatewayOptions> = {}) {

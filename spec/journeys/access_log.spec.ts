@@ -138,12 +138,12 @@ describe("a reload of global.access_log", () => {
     const gateway = createGateway({ config: logged(9, { file: join(folder, "access.log") }), log });
     onTestFinished(async () => void (await gateway.close(0)));
     rmdirSync(folder);
-    expect((await gateway.inject({ path: "/none" })).status).toBe(404);
-    expect((await gateway.inject({ path: "/none" })).status).toBe(404);
+    expect((await gateway.inject({ url: "/none" })).status).toBe(404);
+    expect((await gateway.inject({ url: "/none" })).status).toBe(404);
     expect(lines.filter((line) => line.includes("the access log's file cannot be opened"))).toHaveLength(1);
     mkdirSync(folder);
     await gateway.reload();
-    await gateway.inject({ path: "/none" });
+    await gateway.inject({ url: "/none" });
     await gateway.close();
     expect(paths(join(folder, "access.log"))).toEqual(["/none"]);
   });
@@ -162,7 +162,7 @@ describe("a reload of global.access_log", () => {
     const configFile = join(folder, "gw.json");
     writeFileSync(configFile, textOf(logged(9, { file: "logs/access.log" })));
     const gateway = createGateway({ configFile });
-    await gateway.inject({ path: "/none" });
+    await gateway.inject({ url: "/none" });
     await gateway.close();
     expect(paths(join(folder, "logs", "access.log"))).toEqual(["/none"]);
   });

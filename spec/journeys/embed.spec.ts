@@ -53,9 +53,9 @@ describe("a host that embeds the gateway", () => {
     expect(events).toEqual(["tenant plugin created"]);
 
     // Without a socket
-    expect((await gateway.inject({ path: "/orders/7" })).json()).toMatchObject({ status: 401, code: "unauthenticated", detail: "Send X-Tenant." });
-    expect((await gateway.inject({ path: "/orders/7", headers: { "X-Tenant": "evil" } })).json()).toMatchObject({ status: 403, code: "wrong_tenant" });
-    const injected = await gateway.inject({ path: "/orders/7", headers: { "X-Tenant": "acme" } });
+    expect((await gateway.inject({ url: "/orders/7" })).json()).toMatchObject({ status: 401, code: "unauthenticated", detail: "Send X-Tenant." });
+    expect((await gateway.inject({ url: "/orders/7", headers: { "X-Tenant": "evil" } })).json()).toMatchObject({ status: 403, code: "wrong_tenant" });
+    const injected = await gateway.inject({ url: "/orders/7", headers: { "X-Tenant": "acme" } });
     expect([injected.status, injected.text(), injected.header("x-served-for")]).toEqual([200, "order /7", "acme"]);
     expect(origin.seen[0]!.headers.join(" ")).toContain("X-Tenant-Checked yes");
 

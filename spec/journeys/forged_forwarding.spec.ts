@@ -26,7 +26,7 @@ describe("headers of proxies", () => {
     expect((await ask(port, { path: "/a/x", headers: FORGED })).body.toString()).toBe(answer);
     const lower = Object.fromEntries(Object.entries(FORGED).map(([name, value]) => [name.toLowerCase(), value]));
     expect((await h2Ask(h2Session(port), { path: "/a/x", headers: lower })).body.toString()).toBe(answer);
-    expect((await running.inject({ path: "/a/x", headers: FORGED })).body.toString()).toBe(answer);
+    expect((await running.inject({ url: "/a/x", headers: FORGED })).body.toString()).toBe(answer);
     expect((await running.explain({ method: "GET", url: "/a/x", headers: FORGED })).route).toBe(answer);
   });
 });

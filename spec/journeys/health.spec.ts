@@ -136,7 +136,7 @@ describe("host names of upstreams", () => {
     clock.advance(100_000);
     await new Promise((resolve) => setImmediate(resolve));
     expect({ lookups, checks: origin.checks, pending: clock.pending }).toEqual({ lookups: [], checks: 0, pending: 0 });
-    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("1");
+    expect((await gateway.inject({ url: "/a/x" })).text()).toBe("1");
     expect(lookups).toEqual(["backend.test"]);
     await gateway.close(0);
   });

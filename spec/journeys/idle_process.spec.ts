@@ -24,7 +24,7 @@ async function host(config: unknown, lines: string): Promise<{ readonly sent: un
   return { sent, code };
 }
 
-const INJECT = 'const { status } = await edge.createGateway({ config }).inject({ path: "/a/x" });\nprocess.send(status);';
+const INJECT = 'const { status } = await edge.createGateway({ config }).inject({ url: "/a/x" });\nprocess.send(status);';
 
 describe("a host's process with a gateway that it does not close", () => {
   it("ends after an injected request, although the connection to the upstream is kept", async () => {

@@ -205,8 +205,9 @@ describe("X-Client-Cert-… headers from a client", () => {
 it("inject presents a certificate, and accepts headers, as a client does", async () => {
   const origin = await backend();
   const { gateway } = await running(oneService(origin.port, { plugins: [MTLS] }));
-  const certificate = { verified: true, reason: null, subject: "CN=a", commonName: "a", names: [], fingerprint: "ab".repeat(32), keyUses: [] };
-  expect((await gateway.inject({ path: "/a/x", headers: FORGED })).status).toBe(401);
-  expect((await gateway.inject({ path: "/a/x", headers: FORGED, certificate })).status).toBe(200);
+  const certificate = { subject: "CN=a", fingerprint: "ab".repeat(32) };
+  expect((await gateway.inject({ url: "/a/x", headers: FORGED })).status).toBe(401);
+  expect((await gateway.inject({ url: "/a/x", headers: FORGED, certificate: { ...certificate, verified: false, reason: "CERT_HAS_EXPIRED" } })).status).toBe(401);
+  expect((await gateway.inject({ url: "/a/x", headers: FORGED, certificate })).status).toBe(200);
   expect(certificateHeaders(origin.seen[0]!)).toEqual([["x-client-cert-subject", "CN=a"], ["x-client-cert-fingerprint", "ab".repeat(32)]]);
 });

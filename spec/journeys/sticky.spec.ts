@@ -159,10 +159,10 @@ describe("a sticky service", () => {
 
 describe("several gateways", () => {
   const cookieOf = async (gateway: Gateway) => {
-    const { headers } = await gateway.inject({ path: "/a/x" });
+    const { headers } = await gateway.inject({ url: "/a/x" });
     return headers[headers.indexOf("Set-Cookie") + 1]!.split(";")[0]!;
   };
-  const accepts = async (gateway: Gateway, cookie: string) => !(await gateway.inject({ path: "/a/x", headers: ["Cookie", cookie] })).headers.includes("Set-Cookie");
+  const accepts = async (gateway: Gateway, cookie: string) => !(await gateway.inject({ url: "/a/x", headers: ["Cookie", cookie] })).headers.includes("Set-Cookie");
 
   it("gateways with one secret accept each other's cookies; without a secret each has a key of its own", async () => {
     const { config } = await three();

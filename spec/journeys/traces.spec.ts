@@ -315,7 +315,7 @@ describe("traces over other protocols", () => {
   it("traces over other protocols cover requests by inject", async () => {
     const origin = await backend();
     const { gateway, flushed } = await traced(oneService(origin.port));
-    await gateway.inject({ path: "/a/x", headers: { traceparent: SAMPLED } });
+    await gateway.inject({ url: "/a/x", headers: { traceparent: SAMPLED } });
     expect(byKind(await flushed()).server).toMatchObject([{ traceId: TRACE, attributes: { "http.response.status_code": 200n } }]);
   });
 
@@ -462,8 +462,8 @@ describe("global.server_timing", () => {
   it("leaves out the upstream for a refusal, and the plugins without a route", async () => {
     const config = oneService(1, { plugins: [{ name: "key_auth", config: { key: "k" } }] }, { server_timing: true });
     const { gateway } = await running(config);
-    expect((await gateway.inject({ path: "/a/x" })).header("server-timing")).toMatch(/^gateway;dur=[\d.]+, plugins;dur=[\d.]+$/);
-    expect((await gateway.inject({ path: "/none" })).header("server-timing")).toMatch(/^gateway;dur=[\d.]+$/);
+    expect((await gateway.inject({ url: "/a/x" })).header("server-timing")).toMatch(/^gateway;dur=[\d.]+, plugins;dur=[\d.]+$/);
+    expect((await gateway.inject({ url: "/none" })).header("server-timing")).toMatch(/^gateway;dur=[\d.]+$/);
   });
 
   it("adds nothing by default", async () => {

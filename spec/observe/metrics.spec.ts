@@ -121,7 +121,7 @@ describe("the stream of all metrics", () => {
     const { port } = await backend();
     const routes = Array.from({ length: count }, (_, i) => ({ name: `r${i}`, path: `/r${i}` }));
     const { gateway } = await running(oneService(port, { routes, base_path: "/" }));
-    for (const { path } of routes) await gateway.inject({ method: "POST", path, headers: { Host: "h" }, body: "x" });
+    for (const { path } of routes) await gateway.inject({ method: "POST", url: path, headers: { Host: "h" }, body: "x" });
     return gateway;
   }
 
@@ -188,7 +188,7 @@ describe("metrics of plugins, bodies and connections", () => {
       { path: "/quiet", name: "quiet", plugins: [{ name: "pausing", config: { ms: 5 } }] },
     ];
     const { gateway } = await running(oneService(port, { routes }, global), { clock, plugins: [pausing(clock)] });
-    for (const path of ["/a/on", "/a/on", "/a/no"]) await gateway.inject({ path });
+    for (const path of ["/a/on", "/a/on", "/a/no"]) await gateway.inject({ url: path });
     const told = (name: string) => read(gateway).all(name).map(({ labels: { plugin, level, service, route, id }, value }) => [plugin, level, service, route, id, value]);
     expect(told("edge_gateway_plugin_seconds_total")).toEqual([
       ["pausing", "global", "", "", "1", 0.003],
@@ -211,12 +211,12 @@ describe("metrics of plugins, bodies and connections", () => {
     const { port } = await backend();
     const config = oneService(port, { plugins: [{ name: "counting" }, { name: "counting", id: "mine", enabled: false }] });
     const { gateway } = await running(config, { plugins: [counting] });
-    for (const path of ["/a/x", "/a/y", "/a/x"]) await gateway.inject({ path });
+    for (const path of ["/a/x", "/a/y", "/a/x"]) await gateway.inject({ url: path });
     await gateway.reload(config);
-    await gateway.inject({ path: "/a/y" });
+    await gateway.inject({ url: "/a/y" });
     const told = () => read(gateway).all("edge_gateway_plugin_results_total").map(({ labels: { plugin, level, service, route, id, result }, value }) => [plugin, level, service, route, id, result, value]);
     expect(told()).toEqual([["counting", "service", "s", "", "1", "x", 2], ["counting", "service", "s", "", "1", "y", 2]]);
-    for (let i = 0; i < 40; i++) await gateway.inject({ path: `/a/${i}` });
+    for (let i = 0; i < 40; i++) await gateway.inject({ url: `/a/${i}` });
     expect([told().length, told().at(-1)!.slice(-2)]).toEqual([33, ["other", 10]]);
   });
 
@@ -230,7 +230,7 @@ describe("metrics of plugins, bodies and connections", () => {
       },
     });
     const { gateway } = await running(oneService((await backend()).port, { plugins: [{ name: "counting" }] }), { plugins: [counting] });
-    expect((await gateway.inject({ path: "/a/x" })).status).toBe(200);
+    expect((await gateway.inject({ url: "/a/x" })).status).toBe(200);
     expect(read(gateway).all("edge_gateway_plugin_results_total").map(({ labels }) => labels.result)).toEqual(["200", "undefined", "null", "[object Object]"]);
   });
 
@@ -242,7 +242,7 @@ describe("metrics of plugins, bodies and connections", () => {
       response.writeHead(200, { "Cache-Control": "max-age=60", ETag: '"x"' }).end("body");
     });
     const { gateway } = await running(oneService(port, { plugins: [{ name: "response_cache" }], routes: [{ path: "/{rest*}", name: "r" }] }), { clock });
-    const get = (path: string, method = "GET") => gateway.inject({ path, method });
+    const get = (path: string, method = "GET") => gateway.inject({ url: path, method });
     for (let i = 0; i < 3; i++) await get("/a/x");
     clock.advance(120_000);
     await get("/a/x");
@@ -275,7 +275,7 @@ describe("metrics of plugins, bodies and connections", () => {
     const { port } = await backend();
     const limit = { limit_min: 2, limit_by: "header:x-caller", max_callers: 2 };
     const { gateway } = await running(oneService(port, { plugins: [{ name: "rate_limit", config: limit }] }));
-    const send = (caller: string) => gateway.inject({ path: "/a/x", headers: { Host: "h", "X-Caller": caller } });
+    const send = (caller: string) => gateway.inject({ url: "/a/x", headers: { Host: "h", "X-Caller": caller } });
     // Callers who have used up their limit are never forgotten.
     for (const caller of ["a", "b", "a", "b"]) await send(caller);
     const labels = { plugin: "rate_limit", level: "service", service: "s", route: "", id: "1" };
@@ -291,7 +291,7 @@ describe("metrics of plugins, bodies and connections", () => {
     const { gateway } = await running(breaking);
     const states = () => read(gateway).all("edge_gateway_circuit_state").map(({ labels: { service, state }, value }) => [service, state, value]);
     expect(states()).toEqual([["s", "closed", 1], ["s", "open", 0], ["s", "half_open", 0]]);
-    await gateway.inject({ path: "/a/x" });
+    await gateway.inject({ url: "/a/x" });
     expect(states()).toEqual([["s", "closed", 0], ["s", "open", 1], ["s", "half_open", 0]]);
   });
 });
@@ -300,7 +300,7 @@ describe("metrics of requests", () => {
   it("metrics of requests count all unknown methods together", async () => {
     const { port } = await backend();
     const { gateway } = await running(oneService(port));
-    for (const method of ["FOO", "BAR", "get"]) await gateway.inject({ method, path: "/a/x" });
+    for (const method of ["FOO", "BAR", "get"]) await gateway.inject({ method, url: "/a/x" });
     const counted = read(gateway).all(REQUESTS);
     expect(new Set(counted.map(({ labels }) => labels.method))).toEqual(new Set(["other"]));
     expect(counted.reduce((sum, { value }) => sum + value, 0)).toBe(3);
@@ -309,7 +309,7 @@ describe("metrics of requests", () => {
   it("metrics of requests have no label with text from a client", async () => {
     const { port } = await backend((request, response) => void response.writeHead(request.url === "/odd" ? 799 : 200).end());
     const { gateway } = await running(oneService(port, { routes: [{ path: "/{rest*}", name: "r" }] }));
-    for (const path of ["/a/secret", "/a/odd", "/a/secret?secret", "/secret"]) await gateway.inject({ path, headers: { "User-Agent": "secret", Host: "secret" } });
+    for (const path of ["/a/secret", "/a/odd", "/a/secret?secret", "/secret"]) await gateway.inject({ url: path, headers: { "User-Agent": "secret", Host: "secret" } });
     expect(gateway.metrics()).not.toContain("secret");
     expect(read(gateway).all(REQUESTS).map(({ labels: { route, code }, value }) => [route, code, value])).toEqual([["r", "200", 2], ["r", "other", 1], ["", "404", 1]]);
   });
@@ -352,12 +352,12 @@ describe("metrics of requests", () => {
     });
     const routes = [{ path: "/x", name: "x" }, { path: "/{rest*}", name: "r", plugins: [{ name: "refusing", config: {} }] }];
     const { gateway } = await running(oneService(await closedPort(), { routes } as never), { plugins: [refusing] });
-    await gateway.inject({ path: "/a/x" });
-    await gateway.inject({ path: "/a/throw" });
-    await gateway.inject({ path: "/a/1" });
+    await gateway.inject({ url: "/a/x" });
+    await gateway.inject({ url: "/a/throw" });
+    await gateway.inject({ url: "/a/1" });
     const refusals = () => read(gateway).all("edge_gateway_plugin_refusals_total");
     expect(refusals().map(({ labels, value }) => [labels, value])).toEqual([[{ service: "s", route: "r", code: "own_1" }, 1]]);
-    for (let i = 0; i < 200; i++) await gateway.inject({ path: `/a/${i}` });
+    for (let i = 0; i < 200; i++) await gateway.inject({ url: `/a/${i}` });
     expect(refusals().length).toBe(65);
     expect(refusals().find(({ labels }) => labels.code === "other")?.value).toBe(136);
   });
@@ -378,15 +378,15 @@ describe("metrics over reloads", () => {
     const clock = manualClock();
     const { gateway } = await running(named(port, "one", "two"), { clock } as Partial<GatewayOptions>);
     const count = (route: string) => read(gateway).one(REQUESTS, { route });
-    for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
+    for (const path of ["/a/one", "/a/two"]) await gateway.inject({ url: path });
     clock.advance(5_000);
     await gateway.reload(named(port, "one"));
-    await gateway.inject({ path: "/a/one" });
+    await gateway.inject({ url: "/a/one" });
     expect([count("one"), count("two")]).toEqual([2, undefined]);
     expect(gateway.metrics()).not.toContain("two");
     expect(read(gateway).one("edge_gateway_config_last_reload_success_timestamp_seconds")).toBe(Date.UTC(2026, 0, 1, 0, 0, 5) / 1000);
     await gateway.reload(named(port, "one", "two"));
-    await gateway.inject({ path: "/a/two" });
+    await gateway.inject({ url: "/a/two" });
     expect([count("one"), count("two")]).toEqual([2, 1]);
     expect(read(gateway).one("edge_gateway_upstream_duration_seconds_count", { upstream: `127.0.0.1:${port}` })).toBe(4);
     const other = await backend();
@@ -397,7 +397,7 @@ describe("metrics over reloads", () => {
   it("metrics over reloads show a refused reload, and keep all counts", async () => {
     const { port } = await backend();
     const { gateway } = await running(named(port, "one"));
-    await gateway.inject({ path: "/a/one" });
+    await gateway.inject({ url: "/a/one" });
     const taken = read(gateway).one("edge_gateway_config_last_reload_success_timestamp_seconds");
     expect(read(gateway).one("edge_gateway_config_last_reload_successful")).toBe(1);
     await expect(gateway.reload({ services: [{}] } as never)).rejects.toThrow();

@@ -101,7 +101,7 @@ describe("figures of the last minute", () => {
     });
     const { gateway } = await running(config, { clock });
     clock.advance(59_000);
-    for (const path of ["/a/ok", "/a/ok", "/a/bad", "/a/few", "/a/few", "/a/few", "/nowhere"]) await gateway.inject({ path });
+    for (const path of ["/a/ok", "/a/ok", "/a/bad", "/a/few", "/a/few", "/a/few", "/nowhere"]) await gateway.inject({ url: path });
     const { total, services, windowS } = gateway.stats;
     expect(windowS).toBe(60);
     const [service] = services;
@@ -120,7 +120,7 @@ describe("figures of the last minute", () => {
     const config = oneService(port, { routes: [{ path: "/{status}", name: "open" }, { path: "/closed", name: "closed", plugins: closed }, { path: "/from", name: "from", plugins: [{ name: "acl", config: { whitelist: ["10.0.0.0/8"] } }] }] });
     const { gateway, clock } = await timed(config);
     clock.advance(9_000);
-    for (const path of ["/a/200", "/a/204", "/a/302", "/a/404", "/a/410", "/a/500", "/a/closed", "/a/from", "/nowhere", "/none", "/a/../x"]) await gateway.inject({ path });
+    for (const path of ["/a/200", "/a/204", "/a/302", "/a/404", "/a/410", "/a/500", "/a/closed", "/a/from", "/nowhere", "/none", "/a/../x"]) await gateway.inject({ url: path });
     clock.advance(1_000);
     const { total, unrouted, services, point, history } = gateway.stats;
     const counts = (rates: Readonly<Record<string, number>>) => Object.fromEntries(Object.entries(rates).map(([name, rate]) => [name, Math.round(rate * 10)]));
@@ -152,14 +152,14 @@ describe("figures of the last minute", () => {
     const { port } = await backend();
     const [one, two] = [oneService(port).services[0]!, { ...oneService(port).services[0]!, name: "two", base_path: "/two" }];
     const { gateway } = await timed({ services: [one, two] });
-    for (const path of ["/a/x", "/two/x"]) await gateway.inject({ path });
+    for (const path of ["/a/x", "/two/x"]) await gateway.inject({ url: path });
     const names = (extent: Parameters<Gateway["recentStats"]>[0]) => gateway.recentStats(extent).services.map(({ name, routes }) => [name, routes.length]);
     expect([names("total"), names({ service: "two" }), names("services"), names("busy")]).toEqual([[], [["two", 1]], [["s", 0], ["two", 0]], [["s", 1], ["two", 1]]]);
   });
 
   it("figures of the last minute count a try without an answer as an error of its upstream", async () => {
     const { gateway, clock } = await timed(named(await closedPort(), "r"));
-    await gateway.inject({ path: "/a/r" });
+    await gateway.inject({ url: "/a/r" });
     clock.advance(10_000);
     const { routes, upstreams } = gateway.stats.services[0]!;
     expect([routes[0]!.errorsPerS, upstreams[0]!.errorsPerS]).toEqual([0.1, 0.1]);
@@ -168,7 +168,7 @@ describe("figures of the last minute", () => {
   it("figures of the last minute leave out requests older than a minute, and include quiet routes and upstreams with zeros", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
-    await gateway.inject({ path: "/a/one" });
+    await gateway.inject({ url: "/a/one" });
     clock.advance(10_000);
     expect(routeOf(gateway, "one")!.requestsPerS).toBe(0.1);
     expect(routeOf(gateway, "two")).toMatchObject({ requestsPerS: 0, p50Ms: null, p99Ms: null, inFlight: 0 });
@@ -183,7 +183,7 @@ describe("figures of the last minute", () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     expect(gateway.recentStats("active")).toMatchObject({ services: [], history: [] });
-    await gateway.inject({ path: "/a/one" });
+    await gateway.inject({ url: "/a/one" });
     clock.advance(6_000);
     const { services, history } = gateway.recentStats();
     expect(services.map(({ routes, upstreams }) => [routes.map(({ name }) => name), upstreams.length])).toEqual([[["one"], 1]]);
@@ -216,7 +216,7 @@ describe("figures of the last minute", () => {
   it("figures of the last minute continue over reloads for names that stay, and start from 0 for names that return", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
-    for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
+    for (const path of ["/a/one", "/a/two"]) await gateway.inject({ url: path });
     clock.advance(10_000);
     await gateway.reload(named(port, "one"));
     await gateway.reload(named(port, "one", "two"));
@@ -332,11 +332,11 @@ describe("the history", () => {
     const clock = manualClock();
     clock.advance(3_000);
     const { gateway } = await running(named(port, "r"), { clock });
-    for (const path of ["/a/r", "/nowhere"]) await gateway.inject({ path });
+    for (const path of ["/a/r", "/nowhere"]) await gateway.inject({ url: path });
     const begin = Date.UTC(2026, 0, 1);
     expect(gateway.stats).toMatchObject({ at: begin + 3_000, stepS: 5, history: [], point: { at: begin, requests: 2, errors: 0 } });
     clock.advance(2_000);
-    await gateway.inject({ path: "/a/r" });
+    await gateway.inject({ url: "/a/r" });
     clock.advance(9_000);
     const { history, point } = gateway.stats;
     expect(history.map(({ at, requests }) => [at - begin, requests])).toEqual([[0, 2], [5_000, 1]]);
@@ -353,7 +353,7 @@ describe("the history", () => {
     let late = 0;
     const clock = { now: () => manual.now() + late, wall: () => manual.wall() + late, after: manual.after };
     const { gateway } = await running(named(port, "r"), { clock });
-    await gateway.inject({ path: "/a/r" });
+    await gateway.inject({ url: "/a/r" });
     late = 17_000;
     expect(gateway.stats.history.map(({ requests }) => requests)).toEqual([1, 0, 0]);
     expect(gateway.stats.point.at).toBe(Date.UTC(2026, 0, 1, 0, 0, 15));

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { loadConfig, formatIssues } from "../../lib/config/load.ts";
+import { formatIssues } from "../../lib/config/load.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { definePlugin } from "../../lib/plugins/plugin.ts";
@@ -7,6 +7,7 @@ import { headerTemplate, locationTemplate } from "../../lib/plugins/template.ts"
 import { INVALID, object } from "../../lib/config/schema.ts";
 import { checked, madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
+import { loadConfig } from "../support/schema.ts";
 
 const header = headerTemplate("A value.");
 const location = locationTemplate("A place.");

@@ -2,13 +2,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { loadConfig } from "../../lib/config/load.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Address, Name } from "../../lib/upstream/addresses.ts";
 import { lookupOptions, tlsOptions, upstreamTls } from "../../lib/upstream/connect.ts";
 import { addressOf, madeUpNames } from "../support/addresses.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { madeUpTools } from "../support/exercise.ts";
+import { loadConfig } from "../support/schema.ts";
 
 describe("the look-up of a connection", () => {
   const ask = (name: Name, first: Address, all: boolean) =>

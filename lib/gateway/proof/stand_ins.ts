@@ -1,19 +1,18 @@
 /**
  * The parties around a gateway in a test of its configuration: the client with its certificate, the upstreams, and the servers that plugins ask.
  */
-import { hash } from "node:crypto";
 import type { Json } from "../../config/json.ts";
 import type { Service } from "../../config/model.ts";
-import type { ConfigTest, TestCertificate } from "../../config/tests.ts";
+import type { ConfigTest } from "../../config/tests.ts";
 import { ClientFailure, type ClientAnswer, type ClientRequestOptions } from "../../http/client.ts";
-import type { ClientCertificate, Exchange } from "../../http/exchange.ts";
+import type { Exchange } from "../../http/exchange.ts";
 import type { Handler } from "../../http/handler.ts";
 import { withoutHeader, type HeaderList } from "../../http/headers.ts";
 import { faultReply, problem, type Reply } from "../../http/reply.ts";
 import type { Inbound, ReceiveOptions } from "../../server/receive.ts";
 import { headText, replyOf, requestHead } from "../../upstream/heads.ts";
 import { authorityOf } from "../../upstream/upstream_set.ts";
-import { injected } from "../inject.ts";
+import { headerListOf, injected } from "../inject.ts";
 
 /** A request as the upstream would get it. */
 export interface Forwarded {
@@ -29,37 +28,14 @@ export type Answer = ConfigTest["answers"][number];
 
 /** The request of a test, received as from the network; `scheme` of a URL that is a path. */
 export function requestOf({ method, url, headers, body, clientIp, certificate }: ConfigTest["request"], defaultScheme: "http" | "https", receiving: ReceiveOptions): Inbound {
-  const [, scheme, authority, rest] = ABSOLUTE.exec(url) ?? [null, defaultScheme, null, url];
-  const own = listOf(headers);
-  return injected(
-    {
-      method,
-      path: rest!.startsWith("/") ? rest! : `/${rest}`,
-      headers: authority === null ? own : ["Host", authority!, ...withoutHeader(own, "host")],
-      ...(body !== undefined && { body: textOf(body) }),
-      remoteAddress: clientIp,
-      ...(certificate !== null && { certificate: shown(certificate) }),
-      encrypted: certificate !== null || scheme!.toLowerCase() === "https",
-    },
-    receiving,
-  );
-}
-
-/** "http://shop.example.com/items?x=1": scheme, authority, path with query. */
-const ABSOLUTE = /^(https?):\/\/([^/?]*)(.*)$/i;
-
-/** A verified certificate with this subject. */
-function shown({ subject, san }: TestCertificate): ClientCertificate {
-  // RFC 4514 §2: the most specific first, "," and "+" between them; escapes are undone, except for bytes in hex.
-  const attributes = subject.match(/(?:\\.|[^,+\\])+/g) ?? [];
-  const name = attributes.map((each) => each.trim()).find((each) => /^CN=/i.test(each))?.slice(3).replace(/\\(.)/g, "$1");
-  return { verified: true, reason: null, subject, commonName: name || null, names: san, fingerprint: hash("sha256", JSON.stringify([subject, san])), keyUses: [] };
+  const given = { method, url, headers, clientIp, certificate: certificate ?? undefined };
+  return injected(body === undefined ? given : { ...given, body: textOf(body) }, receiving, defaultScheme);
 }
 
 /** A handler that answers in place of the upstreams of a service, as the first of them would; `seen` gets the request that would be sent. */
 export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], seen: (request: Forwarded) => void, viaName: string): (service: Service) => Handler {
   const bytes = Buffer.from(textOf(body ?? ""));
-  const rawHeaders = [...withoutHeader(listOf(headers), "content-length"), "Content-Length", String(bytes.length)];
+  const rawHeaders = [...withoutHeader(headerListOf(headers), "content-length"), "Content-Length", String(bytes.length)];
   const answer = ({ method }: Exchange): Reply => {
     return replyOf(method, { statusCode: status, statusMessage: "", httpVersion: "1.1", rawHeaders }, viaName, bytes);
   };
@@ -95,15 +71,11 @@ export function serversOf(answers: readonly Answer[]): (request: ClientRequestOp
     if (answer === undefined) throw new ClientFailure("unreachable", `the test has no answer of ${url.href}`);
     const body = Buffer.from(textOf(answer.body ?? ""));
     if (body.length > maxBytes) throw new ClientFailure("too_large", `the answer has more than ${maxBytes} bytes`);
-    return { status: answer.status, headers: [...withoutHeader(listOf(answer.headers), "content-length"), "Content-Length", String(body.length)], body };
+    return { status: answer.status, headers: [...withoutHeader(headerListOf(answer.headers), "content-length"), "Content-Length", String(body.length)], body };
   };
 }
 
 /** A text as it is, anything else as JSON. */
 function textOf(body: Json): string {
   return typeof body === "string" ? body : JSON.stringify(body);
-}
-
-function listOf(headers: Readonly<Record<string, string | readonly string[]>>): HeaderList {
-  return Object.entries(headers).flatMap(([name, values]) => [values].flat().flatMap((value) => [name, value]));
 }

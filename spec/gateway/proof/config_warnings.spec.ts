@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../../lib/config/model.ts";
 import { createTimeSlices } from "../../../lib/base/time_slices.ts";
-import { loadConfig } from "../../../lib/config/load.ts";
 import { configWarnings, configWarningsInSlices } from "../../../lib/gateway/proof/config_warnings.ts";
 import { Gateway } from "../../../lib/gateway/gateway.ts";
 import type { Loaded } from "../../../lib/gateway/snapshot.ts";
@@ -16,6 +15,7 @@ import { document } from "../../support/documents.ts";
 import { backend, oneService, running } from "../../support/gateway.ts";
 import { emptyFolder } from "../../support/process.ts";
 import { ask } from "../../support/raw_client.ts";
+import { loadConfig } from "../../support/schema.ts";
 
 function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
   const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes });

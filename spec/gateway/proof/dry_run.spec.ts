@@ -32,7 +32,7 @@ const test = (status: number) => ({ name: "needs a key", request: { url: "/a/ite
 describe("a dry run", () => {
   it("says that the text would be accepted, what would change, and which recent requests would get another route or none", async () => {
     const { gateway } = await fromFile(base);
-    for (const path of ["/a/items/7?key=secret", "/a/items/7", "/a/other", "/a/new/x", "/nowhere"]) await gateway.inject({ path, headers: { Host: "h.test" } });
+    for (const path of ["/a/items/7?key=secret", "/a/items/7", "/a/other", "/a/new/x", "/nowhere"]) await gateway.inject({ url: path, headers: { Host: "h.test" } });
     const text = textOf({ ...withRoutes({ ...REST, name: "new", path: "/new/{x}" }, { ...REST, name: "all", path: "/items/{id}" }), tests: [test(200)] });
     expect(await gateway.dryRun(text)).toEqual({
       outcome: "accepted",
@@ -70,21 +70,21 @@ describe("a dry run", () => {
 
   it("gives ten examples at most, and counts all", async () => {
     const { gateway } = await fromFile(base);
-    for (let i = 0; i < 25; i++) await gateway.inject({ path: `/a/${i}` });
+    for (let i = 0; i < 25; i++) await gateway.inject({ url: `/a/${i}` });
     const { requests } = await gateway.dryRun(textOf({ services: [] }));
     expect([requests!.checked, requests!.otherRoute, requests!.noRoute, requests!.examples.length]).toEqual([25, 0, 25, 10]);
   });
 
   it("counts a request that has no route now and would get one", async () => {
     const { gateway } = await fromFile({ services: [] });
-    await gateway.inject({ path: "/a/items/7" });
+    await gateway.inject({ url: "/a/items/7" });
     expect((await gateway.dryRun(textOf(base))).requests).toMatchObject({ otherRoute: 1, noRoute: 0, examples: [{ before: null, after: { service: "s", route: "items" } }] });
   });
 
   it("counts requests whose route depends on headers, query or cookies, which are not kept, and compares the others", async () => {
     const beta: Routes[number] = { name: "beta", path: "/items/{id}", methods: ["GET"], match: { query: { beta: "1" } } };
     const { gateway } = await fromFile(base);
-    for (const path of ["/a/items/7", "/a/items/7?beta=1", "/a/other"]) await gateway.inject({ path });
+    for (const path of ["/a/items/7", "/a/items/7?beta=1", "/a/other"]) await gateway.inject({ url: path });
     expect((await gateway.dryRun(textOf(withRoutes(beta, ITEMS)))).requests).toMatchObject({ checked: 3, otherRoute: 0, noRoute: 1, undecided: 2 });
     expect((await gateway.dryRun(textOf(withRoutes(beta)))).requests).toMatchObject({ checked: 3, otherRoute: 0, noRoute: 1, undecided: 2 });
     expect((await gateway.dryRun(textOf(withRoutes({ ...beta, methods: ["PUT"] }, ITEMS, REST)))).requests).toMatchObject({ otherRoute: 0, noRoute: 0, undecided: 0 });
@@ -93,7 +93,7 @@ describe("a dry run", () => {
   it("matches a recent request with %2F by what each configuration says about it", async () => {
     const config = (encoded_slashes: "allow" | "reject") => oneService(9, { routes: [REST], encoded_slashes });
     const { gateway } = await fromFile(config("allow"));
-    await gateway.inject({ path: "/a/x%2fy" });
+    await gateway.inject({ url: "/a/x%2fy" });
     expect((await gateway.dryRun()).requests).toMatchObject({ checked: 1, otherRoute: 0, noRoute: 0 });
     const { requests } = await gateway.dryRun(textOf(config("reject")));
     expect(requests).toMatchObject({ noRoute: 1, examples: [{ request: "GET http://localhost/a/x%2Fy", before: { route: "rest" }, after: null }] });
@@ -143,7 +143,7 @@ describe("a dry run", () => {
     const origin = await backend();
     const config = oneService(origin.port, { routes: [ITEMS, REST] });
     const { gateway, file } = await fromFile(config);
-    await gateway.inject({ path: "/a/x" });
+    await gateway.inject({ url: "/a/x" });
     const facts = () => ({ status: { ...gateway.status, uptimeMs: 0 }, health: gateway.health, digest: gateway.digest, tests: gateway.lastTests, files: gateway.files });
     const counts = () => gateway.metrics().split("\n").filter((line) => line.startsWith("gateway_"));
     const before = [facts(), counts()];

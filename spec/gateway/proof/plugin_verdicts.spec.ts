@@ -242,9 +242,9 @@ describe("the state of the gateway in force", () => {
     for (let i = 0; i < 3; i++) expect(await asked()).toEqual(passed);
     expect([...open]).toEqual([inForce]);
     expect(seen).toEqual([]);
-    const first = await gateway.inject({ path: "/a/x" });
+    const first = await gateway.inject({ url: "/a/x" });
     expect([first.status, first.header("cache-status")]).toEqual([200, expect.stringContaining("fwd=uri-miss")]);
-    expect((await gateway.inject({ path: "/a/x" })).status).toBe(429);
+    expect((await gateway.inject({ url: "/a/x" })).status).toBe(429);
     expect(await asked()).toEqual(passed);
   });
 

@@ -1,7 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { loadConfig } from "../../../lib/config/load.ts";
 import type { ConfigInput } from "../../../lib/config/model.ts";
 import type { Compared } from "../../../lib/gateway/proof/guards_lost.ts";
 import { matchingTable } from "../../../lib/gateway/proof/scratch.ts";
@@ -9,6 +8,7 @@ import { routeDiff, routeDiffView } from "../../../lib/gateway/proof/route_diff.
 import { builtinPlugins } from "../../../lib/plugins/builtin.ts";
 import { checkRoutes } from "../../../lib/route/checks.ts";
 import { fileWith } from "../../support/process.ts";
+import { loadConfig } from "../../support/schema.ts";
 
 type ServiceInput = ConfigInput["services"][number];
 type PluginInput = NonNullable<ServiceInput["plugins"]>[number];

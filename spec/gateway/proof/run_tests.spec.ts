@@ -297,7 +297,7 @@ describe("what stands in for other servers in a test", () => {
     expect(gateway.lastTests!.report.passed).toBe(1);
     expect(connections).toBe(0);
     // The limit of one a minute is untouched, and the cache is empty.
-    const reply = await gateway.inject({ path: "/a/x" });
+    const reply = await gateway.inject({ url: "/a/x" });
     expect([reply.status, reply.text()]).toEqual([200, "{}"]);
     expect(connections).toBeGreaterThan(0);
   });

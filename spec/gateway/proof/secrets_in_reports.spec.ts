@@ -85,7 +85,7 @@ describe("the dry run of a text", () => {
   async function tried(text: object, paths: readonly string[] = []) {
     const gateway = createGateway({ configFile: fileWith(oneService(9)), environment });
     onTestFinished(async () => void (await gateway.close(0)));
-    for (const path of paths) await gateway.inject({ path });
+    for (const path of paths) await gateway.inject({ url: path });
     return gateway.dryRun(Buffer.from(JSON.stringify(text)));
   }
   const guarded = { name: "guarded", path: "/{x}/{y*}", plugins: [KEY] };

@@ -31,7 +31,7 @@ function versions() {
 }
 
 async function get(worker: Gateway, path = "/a/x"): Promise<string> {
-  const { status, body } = await worker.inject({ path });
+  const { status, body } = await worker.inject({ url: path });
   expect(status).toBe(200);
   return body.toString();
 }
@@ -42,7 +42,7 @@ describe("stored replies of several workers", () => {
     const workers = [worker(), worker(), worker()];
     for (const each of workers) expect([await get(each), await get(each)]).toEqual(["1", "1"]);
     expect(upstream.asked).toBe(3);
-    await workers[0]!.inject({ path: "/a/x", method: "POST" });
+    await workers[0]!.inject({ url: "/a/x", method: "POST" });
     for (const each of workers) expect([await get(each), await get(each)]).toEqual(["2", "2"]);
     expect(upstream.asked).toBe(7);
   });
@@ -52,7 +52,7 @@ describe("stored replies of several workers", () => {
     const [one, other] = [worker(), worker()];
     const paths = Array.from({ length: 20 }, (_each, i) => `/a/${i}`);
     for (const path of paths) await get(other, path);
-    await one.inject({ path: "/a/x", method: "POST" });
+    await one.inject({ url: "/a/x", method: "POST" });
     const before = upstream.asked;
     for (const path of paths) await get(other, path);
     // A target may share its counter with another one, by chance.
@@ -62,10 +62,10 @@ describe("stored replies of several workers", () => {
   it("a worker that starts after a change, and one that starts later in place of another, hears of changes, too", async () => {
     const { worker } = versions();
     const one = worker();
-    await one.inject({ path: "/a/x", method: "POST" });
+    await one.inject({ url: "/a/x", method: "POST" });
     const late = worker();
     expect([await get(one), await get(late)]).toEqual(["2", "2"]);
-    await late.inject({ path: "/a/x", method: "POST" });
+    await late.inject({ url: "/a/x", method: "POST" });
     expect([await get(one), await get(late)]).toEqual(["3", "3"]);
   });
 
@@ -76,7 +76,7 @@ describe("stored replies of several workers", () => {
     for (const each of [main, ...workers]) await each.reload({ ...config(), global: { name: "other" } } as never);
     for (const each of workers) await get(each);
     expect(upstream.asked).toBe(2);
-    await workers[0]!.inject({ path: "/a/x", method: "POST" });
+    await workers[0]!.inject({ url: "/a/x", method: "POST" });
     expect(await get(workers[1]!)).toBe("2");
   });
 
@@ -86,7 +86,7 @@ describe("stored replies of several workers", () => {
     const held = gate();
     upstream.sends = () => held.opened;
     const early = get(one);
-    await other.inject({ path: "/a/x", method: "POST" });
+    await other.inject({ url: "/a/x", method: "POST" });
     upstream.sends = () => {};
     // A later request does not wait for the old reply, either.
     expect(await get(one)).toBe("2");
@@ -102,7 +102,7 @@ describe("stored replies of several workers", () => {
     const held = gate();
     upstream.sends = () => held.opened;
     const early = [get(one), get(one)];
-    await other.inject({ path: "/a/x", method: "POST" });
+    await other.inject({ url: "/a/x", method: "POST" });
     upstream.sends = () => {};
     held.open();
     expect(await Promise.all(early)).toEqual(["1", "2"]);
@@ -118,7 +118,7 @@ describe("stored replies of several workers", () => {
     const held = gate();
     upstream.sends = () => held.opened;
     const early = get(one);
-    await other.inject({ path: "/a/x", method: "POST" });
+    await other.inject({ url: "/a/x", method: "POST" });
     upstream.sends = () => {};
     held.open();
     expect(await early).toBe("1");

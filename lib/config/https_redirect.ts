@@ -1,0 +1,16 @@
+/**
+ * The schema of `global.https_redirect`.
+ */
+import { integer } from "./fields.ts";
+import type { PartFields } from "./part_fields.ts";
+import * as s from "./schema.ts";
+
+export const HTTPS_REDIRECT = s.object(
+  {
+    status: s.withDefault(s.oneOf([301, 302, 307, 308], { describe: "Status; with 307 and 308 clients keep method and body." }), 308),
+    port: integer(1, 65_535, 443, "The port of HTTPS as clients reach it."),
+  },
+  { describe: "Redirects requests over plain HTTP to HTTPS, before a route is looked up." },
+);
+
+export const fields: PartFields = { schemas: { https_redirect: HTTPS_REDIRECT } };
