@@ -7,7 +7,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
-import { HttpClient, type Client } from "../http/client.ts";
+import type { Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
@@ -123,7 +123,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     common: (what, make) => commonTo(name, what, make, runtime),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
-    client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
+    client: (options) => standIns?.client({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
     verifyPassword: standIns?.verifyPassword ?? verifyPassword,
     isTrial: standIns !== undefined,

@@ -145,7 +145,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
       if (this.phase !== "over") this.fail(this.#faultOf(error));
     });
     stream.once("close", () => this.#closed());
-    this.failWhenAborted();
+    this.attempt.exchange.call.onAbort(() => this.fail(clientDisconnected()));
     if (body === null) return this.awaitResponse();
     if (this.phase === "over") return;
     this.watch(0);
