@@ -243,7 +243,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const session = this.#session;
     if (fault.code === "upstream_timeout") session.probe(this.#bytesRead);
     // A client that gives up early says as much, if nothing at all has arrived since.
-    else if (this.attempt.exchange.call.aborted && this.#bytesRead === session.socket.bytesRead) session.probe(-1);
+    else if (this.attempt.exchange.call.aborted && this.#bytesRead === session.socket.bytesRead) session.clientLeft();
     resetStream(this.#stream, NGHTTP2_CANCEL);
     if (this.given === null) this.#stream.destroy();
   }
