@@ -10,6 +10,7 @@ import { guarded } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { WriteBatch } from "../base/event_loop.ts";
+import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { HostCertificates } from "./certificates.ts";
@@ -62,8 +63,8 @@ export interface ListenerOptions {
   readonly connections?: ConnectionCounts;
   /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended?: (inbound: Inbound) => void;
-  /** Connects an upgraded client to its tunnel. Default: there are no tunnels. */
-  readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
+  /** Connects an upgraded client to its tunnel; the options are those of replies. Default: there are no tunnels. */
+  readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes, delivery: DeliveryOptions) => void;
 }
 
 export class Listener {
@@ -101,8 +102,9 @@ export class Listener {
     this.#connectionLimit = new ConnectionLimit(receiving, log, clock, options.connections);
     this.connections = this.#connectionLimit;
     const deadlines = new DeadlineTimer(clock);
-    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS };
-    this.#shared = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended, join };
+    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
+    const parts = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended };
+    this.#shared = { ...parts, join: (...joined) => join(...joined, delivery) };
     this.#wire = createWireHttp1(this.#shared);
   }
 
