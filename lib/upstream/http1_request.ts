@@ -74,7 +74,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   begin(): void {
     this.#connection.user = this;
-    this.failWhenAborted();
+    this.attempt.exchange.call.onAbort(() => this.fail(clientDisconnected()));
     if (this.#connection.isConnected) this.connected();
     else if (this.phase === "connecting") this.watch(this.attempt.options.connectMs);
   }
@@ -365,6 +365,10 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   protected override close(): void {
     this.#connection.end();
     this.attempt.to.pool.release(this.attempt.client);
+  }
+
+  protected override listen(): void {
+    this.#connection.socket.setTimeout(this.attempt.options.idleMs);
   }
 
   protected override phaseOver(): void {

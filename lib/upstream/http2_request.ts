@@ -128,12 +128,11 @@ class Http2Request extends UpstreamRequest<Sessions> {
   }
 
   begin(head: RequestHead, waitsForTrailers: boolean): void {
-    const { exchange, options } = this.attempt;
-    const { body } = exchange;
+    const { body } = this.attempt.exchange;
     const stream = guarded(this.#stream);
     detectTruncatedBody(stream);
     this.#endWithReset();
-    stream.setTimeout(options.idleMs);
+    this.listen();
     stream.on("timeout", () => this.silent());
     stream.once("finish", () => this.awaitResponse());
     stream.on("headers", (_fields: object, _flags: number, raw: HeaderList) => this.inform(Number(raw[1]), raw.slice(2)));
@@ -145,7 +144,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
       if (this.phase !== "over") this.fail(this.#faultOf(error));
     });
     stream.once("close", () => this.#closed());
-    this.failWhenAborted();
+    this.attempt.exchange.call.onAbort(() => this.fail(clientDisconnected()));
     if (body === null) return this.awaitResponse();
     if (this.phase === "over") return;
     this.watch(0);
@@ -228,6 +227,10 @@ class Http2Request extends UpstreamRequest<Sessions> {
     if (this.phase === "receiving" && !exchange.call.aborted && !this.#isRead) this.watch(options.idleMs);
   }
 
+  protected override listen(): void {
+    this.#stream.setTimeout(this.attempt.options.idleMs);
+  }
+
   protected override phaseOver(): void {
     if (this.phase === "draining") {
       this.finish();
@@ -243,7 +246,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const session = this.#session;
     if (fault.code === "upstream_timeout") session.probe(this.#bytesRead);
     // A client that gives up early says as much, if nothing at all has arrived since.
-    else if (this.attempt.exchange.call.aborted && this.#bytesRead === session.socket.bytesRead) session.probe(-1);
+    else if (this.attempt.exchange.call.aborted && this.#bytesRead === session.socket.bytesRead) session.clientLeft();
     resetStream(this.#stream, NGHTTP2_CANCEL);
     if (this.given === null) this.#stream.destroy();
   }
