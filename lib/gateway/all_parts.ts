@@ -14,6 +14,8 @@ import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
 import * as redis from "../store/redis.ts";
+import * as byLoad from "../upstream/by_load.ts";
+import * as hash from "../upstream/hash.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
@@ -26,6 +28,7 @@ import { PluginModules } from "./plugin_modules.ts";
 const ALL: LoadedParts = {
   ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
   ...{ redis: { ...redis, ...countersFields }, http2Server, nodeHttp1, tlsServer, tracing: { ...tracer, ...exporter }, adminCookie },
+  ...{ hash, byLoad },
 };
 
 /** What all parts add to the schema of a configuration. */
