@@ -230,7 +230,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
   // 4. Describe the request to the plugins.
   const { httpVersion, scheme, clientAddress, headers, body, trailers, upgrade } = inbound;
   const exchange = new Exchange({
-    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
+    call, method, target: inbound.target, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
   });
 

@@ -4,6 +4,7 @@
 import * as schema from "../config/schema.ts";
 import { hasHeader, headerValue, headerValues, withAddedHeader, withHeader, withoutHeader } from "../http/headers.ts";
 import { discard, problem, problemReply } from "../http/reply.ts";
+import { readBody, readReply } from "../http/whole_body.ts";
 import { definePlugin, type AnyPlugin } from "./plugin.ts";
 
 /** The package exports all of them under the same names, too. */
@@ -19,6 +20,8 @@ export const kit = Object.freeze({
   problem,
   problemReply,
   discard,
+  readBody,
+  readReply,
 });
 
 export type PluginKit = typeof kit;
