@@ -69,7 +69,10 @@ export class Login {
     if (pause !== null) return { kind: "paused", pause };
     // Checked after the pause: a paused address must not learn whether its guess was right.
     const pair = createHmac("sha256", this.#secret).update(JSON.stringify([given.user, given.password])).digest();
-    if (this.#accepted !== null && timingSafeEqual(pair, this.#accepted)) return { kind: "accepted" };
+    if (this.#accepted !== null && timingSafeEqual(pair, this.#accepted)) {
+      this.#throttle.remember(network);
+      return { kind: "accepted" };
+    }
     if (!this.#queue.room) return { kind: "overloaded" };
     const uncount = this.#throttle.begin(address, network);
     // Verified whatever the user name, so that the time taken does not show which of the two was wrong.

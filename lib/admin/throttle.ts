@@ -83,11 +83,12 @@ export class Throttle {
       this.#allClearAt -= ofAll;
       // Another address that shares the entry may have failed meanwhile.
       if (entry.pausedUntil === ownPause) entry.pausedUntil = pausedUntil;
-      this.#remember(network);
+      this.remember(network);
     };
   }
 
-  #remember(network: string): void {
+  /** Somebody has logged in from this network. */
+  remember(network: string): void {
     this.#known.delete(network);
     this.#known.add(network);
     if (this.#known.size > MOST_NETWORKS) for (const oldest of this.#known) return void this.#known.delete(oldest);

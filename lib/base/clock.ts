@@ -51,12 +51,15 @@ export class DeadlineTimer {
   readonly #clock: Clock;
   /**
    * In no order. Not a Set: the tables it leaves behind as it comes and goes each hold the next one, and with them, until the next full
-   * collection, every former exchange (half of all garbage, 25 µs a request).
+   * collection, every former exchange (half of all garbage, 25 µs a request). Not a heap: most deadlines are met, and to keep them in order
+   * would cost every request more than a check of all of them costs now and then.
    */
   readonly #watched: HasDeadline[] = [];
   #timer: Timer | null = null;
-  /** When the timer checks; Infinity without a timer. */
+  /** The deadline that the timer is set for; Infinity without a timer. */
   #looksAt = Infinity;
+  /** The next check does not begin earlier. */
+  #restsUntil = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -72,23 +75,38 @@ export class DeadlineTimer {
     const { place } = watched;
     if (place < 0) return;
     const last = this.#watched.pop()!;
-    if (last !== watched) {
-      this.#watched[place] = last;
-      last.place = place;
-    }
+    if (last !== watched) this.#watched[(last.place = place)] = last;
     watched.place = -1;
-    if (this.#watched.length > 0 || this.#timer === null) return;
-    this.#timer.cancel();
-    this.#timer = null;
-    this.#looksAt = Infinity;
+    if (this.#watched.length === 0) this.#lookAt(Infinity, 0);
   }
 
   /** Timers may fire a fraction of a millisecond early: entries that are not due yet are checked again. */
   #lookAt(moment: number, now: number): void {
     this.#timer?.cancel();
     this.#looksAt = moment;
-    this.#timer = this.#clock.after(Math.max(0, Math.ceil(moment - now)), () => this.#look());
+    const ms = Math.ceil(Math.max(moment, this.#restsUntil) - now);
+    this.#timer = moment === Infinity ? null : this.#clock.after(Math.max(0, ms), this.#look);
   }
+
+  readonly #look = (): void => {
+    this.#timer = null;
+    this.#looksAt = Infinity;
+    const now = this.#clock.now();
+    this.#restsUntil = now + this.#watched.length / MOST_VISITS_A_MS;
+    const due: HasDeadline[] = [];
+    let first = Infinity;
+    for (const watched of this.#watched) {
+      const { dueAt } = watched;
+      if (dueAt <= now) due.push(watched);
+      else if (dueAt < first) first = dueAt;
+    }
+    for (const watched of due) {
+      // A callback may remove other entries.
+      if (watched.place >= 0 && watched.dueAt <= now) this.#expire(watched, now);
+      if (watched.place >= 0 && watched.dueAt < first) first = watched.dueAt;
+    }
+    if (first < this.#looksAt) this.#lookAt(first, now);
+  };
 
   /** A deadline that fails must not keep others from being noticed. */
   #expire(watched: HasDeadline, now: number): void {
@@ -99,15 +117,10 @@ export class DeadlineTimer {
       reportEntryFault(error, "a deadline");
     }
   }
-
-  #look(): void {
-    this.#timer = null;
-    this.#looksAt = Infinity;
-    const now = this.#clock.now();
-    // A callback may remove other entries.
-    for (const watched of [...this.#watched]) if (watched.place >= 0 && watched.dueAt <= now) this.#expire(watched, now);
-    let first = Infinity;
-    for (const { dueAt } of this.#watched) first = Math.min(first, dueAt);
-    if (first !== Infinity && first < this.#looksAt) this.#lookAt(first, now);
-  }
 }
+
+/**
+ * A check visits every entry. Where deadlines pass one by one, the next check waits until the visits are no more than this many a millisecond:
+ * with 10,000 entries, deadlines are noticed up to 0.1 s late, and in 1 % of one processor's time.
+ */
+const MOST_VISITS_A_MS = 100;

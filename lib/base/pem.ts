@@ -2,6 +2,7 @@
  * Checks the PEM files that TLS needs: certificates, and the private key that belongs to them. No message repeats the content.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
 import { createSecureContext } from "node:tls";
 
 /** Completes "the file …": undefined when it contains valid certificates. */
@@ -72,6 +73,12 @@ export function factsOf(cert: Buffer): CertificateFacts {
   const found = alternativeNames(subjectAltName ?? "").filter(({ type }) => type === "DNS" || type === "IP");
   const commonName = found.length > 0 ? null : (/^CN=(.*)$/m.exec(subject)?.[1] ?? null);
   return { names: found.map(({ name }) => name), commonName, notAfter: Date.parse(validTo) };
+}
+
+/** Whether the certificate is for this host (RFC 9525 §6): a name, or an address with or without brackets. */
+export function coversHost(certificate: X509Certificate, host: string): boolean {
+  const address = host.replace(/^\[|\]$/g, "");
+  return (isIP(address) === 0 ? certificate.checkHost(host, { partialWildcards: false }) : certificate.checkIP(address)) !== undefined;
 }
 
 /**

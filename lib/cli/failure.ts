@@ -40,10 +40,10 @@ export function listenFailure(error: NodeJS.ErrnoException, where: string, port:
   return new Failure(`cannot listen on ${where}: ${remedy[error.code ?? ""] ?? error.message}`, 1);
 }
 
-/** The bytes of a file that a setting names. */
-export function readNamedFile(path: string, setting: string, what: string): Buffer {
+/** The bytes of a file that a setting or the command line names. `read`: default: also waits for what is written into a pipe. */
+export function readNamedFile(path: string, setting: string, what: string, read: (path: string) => Buffer = readFileSync): Buffer {
   try {
-    return readFileSync(path);
+    return read(path);
   } catch (error) {
     throw new Failure(`cannot read the ${what} ${path} (${setting}): ${whyUnreadable(error)}`, 2);
   }

@@ -100,7 +100,7 @@ const MAX_LOGGED_CHANGES = 20;
  */
 export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log, onEnd: () => void = () => {}): Promise<LastReload> {
   const isJson = settings.logFormat === "json";
-  await gateway.loadModules();
+  await gateway.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
   try {
     const { digest, changed, changes } = await gateway.reload(undefined, by).finally(onEnd);
     const { signer } = Gateway.partsOf(gateway).configuration;

@@ -3,6 +3,7 @@
  */
 import { certificatesProblem, keyProblem, pairProblem, validityProblem } from "../base/pem.ts";
 import type { Log } from "../base/log.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import type { Settings } from "../config/settings.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { Failure, readNamedFile } from "./failure.ts";
@@ -13,9 +14,9 @@ export type TlsSettings = Pick<Settings, "serverCertPath" | "serverKeyPath" | "c
 export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   const { serverCertPath, serverKeyPath, caCertPath } = settings;
   if (serverCertPath === null || serverKeyPath === null) return null;
-  const cert = readNamedFile(serverCertPath, "SERVER_CERT_PATH", "server certificate");
-  const key = readNamedFile(serverKeyPath, "SERVER_KEY_PATH", "server key");
-  const ca = caCertPath === null ? null : readNamedFile(caCertPath, "CA_CERT_PATH", "CA certificate");
+  const cert = readNamedFile(serverCertPath, "SERVER_CERT_PATH", "server certificate", readRegularFile);
+  const key = readNamedFile(serverKeyPath, "SERVER_KEY_PATH", "server key", readRegularFile);
+  const ca = caCertPath === null ? null : readNamedFile(caCertPath, "CA_CERT_PATH", "CA certificate", readRegularFile);
   const [certFile, keyFile] = [`${serverCertPath} (SERVER_CERT_PATH)`, `${serverKeyPath} (SERVER_KEY_PATH)`];
   refuse(certFile, certificatesProblem(cert));
   refuse(keyFile, keyProblem(key));
@@ -30,7 +31,7 @@ export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
 
 /** CA certificates that verify the certificate of another server. */
 export function readAuthorities(path: string, setting: string): Buffer {
-  const content = readNamedFile(path, setting, "CA certificate of the admin interface");
+  const content = readNamedFile(path, setting, "CA certificate of the admin interface", readRegularFile);
   refuse(`${path} (${setting})`, certificatesProblem(content));
   return content;
 }

@@ -82,6 +82,8 @@ export interface WorkerStart extends WorkerSettings {
   readonly ticketKey: Uint8Array;
   /** The word `VERSION`, then for each place one word with the beats of its worker, then one with the lines of its log that wait. */
   readonly words: Int32Array;
+  /** See `InFlight`. */
+  readonly inFlight: SharedArrayBuffer;
 }
 
 /** Index of the version of the configuration that is in force. */

@@ -14,7 +14,9 @@ import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
 import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
+import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
 import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type Address, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import { newPlace, pauseBefore, takesRequests, type Place } from "./place.ts";
 import { takePort } from "./ports.ts";
 
 /** The id of the main thread; workers have the following ones. */
@@ -25,40 +27,12 @@ const MOST_SILENT_LOOKS = 10;
 const MOST_HANGING_LOOKS = 3;
 /** Looks until a new worker has to serve. */
 const MOST_START_LOOKS = 60;
-/** After so many looks a worker that ends is replaced at once again. */
-const STEADY_LOOKS = 60;
-/** Pauses before a worker is replaced that ends again and again; the last one repeats. In milliseconds. */
-const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
 /** A worker that is busy for longer is left out of a report. In milliseconds. */
 const MOST_COLLECTING_MS = 500;
 /** How long a worker that is terminated may take. In milliseconds. */
 const LAST_MS = 500;
 /** How long a worker may take after its grace. In milliseconds. */
 const MOST_CLOSING_MS = 3_000;
-
-/** The worker that has a place among the others, and those it replaced. */
-interface Place {
-  readonly index: number;
-  worker: Worker | null;
-  /** See `Threads.id`. */
-  id: number;
-  /** "asked": to listen. */
-  state: "none" | "starting" | "compiled" | "asked" | "serving" | "hanging";
-  /** Why the worker is about to end, if that is known. */
-  reason: string | null;
-  /** How often the main thread has looked at this worker, in all and since its last beat. */
-  looks: number;
-  silentLooks: number;
-  beats: number;
-  /** How many workers in a row did not last. */
-  shortLives: number;
-  respawn: NodeJS.Timeout | null;
-  outcome: "drained" | "cut" | null;
-  /** Called one after the other as its reports arrive. */
-  awaited: (() => void)[];
-  /** Called once it has closed its ports. */
-  onStopped: (() => void) | null;
-}
 
 interface Answer {
   readonly version: number;
@@ -99,6 +73,7 @@ export class Supervisor implements Followers {
   readonly #names: (Server | null)[] = [];
   /** Hang in a native call, and have been replaced. */
   readonly #lost = new Set<Worker>();
+  readonly #ends = new Ends();
   /** How many workers were replaced. */
   restarts = 0;
 
@@ -107,10 +82,7 @@ export class Supervisor implements Followers {
     this.#options = options;
     this.threads = { id: MAIN, place: -1, count, memory: (_name, bytes) => new SharedArrayBuffer(bytes) };
     this.#words = new Int32Array(new SharedArrayBuffer((1 + 2 * count) * Int32Array.BYTES_PER_ELEMENT));
-    this.#places = Array.from({ length: count }, (_, index) => ({
-      ...{ index, worker: null, id: 0, state: "none", reason: null, looks: 0, silentLooks: 0, beats: 0, shortLives: 0, respawn: null, outcome: null },
-      ...{ awaited: [], onStopped: null },
-    }));
+    this.#places = Array.from({ length: count }, (_, index) => newPlace(index));
   }
 
   /** How many workers serve. */
@@ -247,9 +219,9 @@ export class Supervisor implements Followers {
     const { index } = place;
     const start: WorkerStart = {
       ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, bundle: this.#parts!.configuration.bundle, words: this.#words },
-      ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey },
+      ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey, inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES) },
     };
-    Object.assign(place, { id: start.id, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
+    Object.assign(place, { id: start.id, inFlight: start.inFlight, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
     Atomics.store(this.#words, waitingLinesOf(index, count), 0);
     let worker: Worker;
     try {
@@ -324,7 +296,7 @@ export class Supervisor implements Followers {
   }
 
   #ended(place: Place, code: number): void {
-    const { index, id, state, looks } = place;
+    const { index, id, state } = place;
     const { logger } = this.#options;
     const reason = place.reason ?? `it exited with code ${code}`;
     Object.assign(place, { worker: null, state: "none" });
@@ -343,10 +315,11 @@ export class Supervisor implements Followers {
       return;
     }
     if (this.#start !== null) return this.#start.failed(new Error(`a worker cannot start: ${reason}`));
-    if (state === "serving" && looks >= STEADY_LOOKS) place.shortLives = 0;
     // The reason may be a configuration that does not come into force.
-    const pauseMs = answer !== undefined ? 0 : PAUSES_MS[Math.min(place.shortLives++, PAUSES_MS.length - 1)]!;
+    const pauseMs = answer !== undefined ? 0 : pauseBefore(place, state, this.#places);
     logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
+    const suspects = this.#ends.add(place.inFlight, performance.now());
+    if (suspects !== null) logger.error("was in flight whenever workers ended", { ...suspects });
     this.restarts++;
     if (pauseMs === 0) this.#spawn(place);
     else place.respawn = setTimeout(entry("the start of a worker", () => this.#spawn(place)), pauseMs);
@@ -386,11 +359,6 @@ export class Supervisor implements Followers {
 
 /** `worker.ts`, or `worker.js` in the built package. */
 const ENTRY = new URL(`./worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
-
-/** Whether the worker listens, or is about to. */
-function takesRequests({ state }: Place): boolean {
-  return state === "asked" || state === "serving";
-}
 
 function both(first: (() => void) | null, second: () => void): () => void {
   return () => {

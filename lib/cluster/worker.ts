@@ -10,6 +10,7 @@ import { answerForThread, countFault } from "../gateway/faults.ts";
 import { Gateway } from "../gateway/gateway.ts";
 import { PluginModules } from "../gateway/plugin_modules.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import { InFlight } from "./in_flight.ts";
 import { LineBatch } from "./line_batch.ts";
 import { LogLines } from "./log_lines.ts";
 import { BEAT_MS, beatsOf, VERSION, waitingLinesOf, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
@@ -26,6 +27,7 @@ setInterval(entry("a beat", () => void Atomics.add(words, beatsOf(place), 1)), B
 /** What the threads share under the configuration that was received last. */
 let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
+const { watched } = new InFlight(start.inFlight);
 let isCreated = false;
 answerForThread(threadLog(), (module) => isCreated && countFault(Gateway.partsOf(gateway).metrics, module), (error) => fail(error, "stack"));
 const gateway = await create(received(start.bundle)).catch((error) => fail(error));
@@ -62,7 +64,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
-  return new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION) });
+  return new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION), watched });
 }
 
 function threadLog(isWritten = () => true): Log {

@@ -9,8 +9,8 @@ import { CONDITIONS } from "./conditions.ts";
 import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
 import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
-import type { PartFields } from "./part_fields.ts";
-import { readTests, type RouteNames } from "./read_tests.ts";
+import { unloaded, type PartFields } from "./part_fields.ts";
+import type { readTests, RouteNames } from "./read_tests.ts";
 import { hasReference, MASK, nameIn, whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
 import { checkSignature } from "./signed.ts";
@@ -32,6 +32,8 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly kinds: readonly K[];
   /** The fields of the parts that have been loaded. */
   readonly parts?: readonly PartFields[];
+  /** Reads the tests, once the part has been loaded. */
+  readonly readTests?: typeof readTests | undefined;
   /** Returns the kinds of a module, or its error. Default: modules cannot be used. */
   readonly moduleKinds?: (module: PluginModule) => readonly K[] | string;
   /** Finds wrong path patterns and routes that conflict. */
@@ -95,7 +97,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const config = schema.check(root, [], context);
   const { list, names } = declarations(root, sources);
   for (const { at, message } of options.checkRoutes?.(list) ?? []) issues.push({ at, message, position: positionAt(root, at) });
-  const { tests, testFiles, issues: inTestFiles } = readTests(node, names, context, options.configKeyFile);
+  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, names, context, options.configKeyFile);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
@@ -191,6 +193,15 @@ export function formatIssues(issues: readonly ConfigIssue[], file?: string): str
   const column = (text: string, wide: number) => (wide === 0 ? "" : `${text.padEnd(wide)}  `);
   return rows.map((row) => `${column(row.place, placeWidth)}${column(row.path, pathWidth)}${row.message}`).join("\n");
 }
+
+/** The part that reads tests has not been loaded: the document must have none. */
+const noTests: typeof readTests = (root, _names, context) => {
+  for (const name of ["tests", "test_files"]) {
+    const found = nodeAt(root, [name]);
+    if (found !== undefined) unloaded(`the field "${name}"`).check(found, [name], context);
+  }
+  return { tests: [], testFiles: [], issues: [] };
+};
 
 /** What the gateway does, without what is expected of it. */
 function withoutTests(root: JsonNode): JsonNode {

@@ -15,7 +15,7 @@ import * as s from "./schema.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
 import type { SPLIT } from "./split.ts";
 import type { STICKY } from "./sticky.ts";
-import { TEST_FILES, TESTS } from "./tests.ts";
+import type { TEST_FILES, TESTS } from "./tests.ts";
 import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
 
 /** The part of a plugin kind that the configuration needs. */
@@ -112,18 +112,21 @@ export interface PartSchemas {
   readonly tls: typeof UPSTREAM_TLS;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
+  readonly tests: typeof TESTS;
+  readonly test_files: typeof TEST_FILES;
 }
 
 /** `P` types the instances; what they may be is decided by the schemas of `kinds`. */
 export function configSchema<P extends PluginInput = PluginInput>(kinds: readonly PluginKind[], parts: readonly PartFields[] = []) {
+  const field = fieldsOf<PartSchemas>(parts);
   const plugins: Plugins<P> = s.array(s.named("Plugin", pluginSchema<P>(kinds)), { unique: "id", describe: "Plugin instances, in the order they run." });
   const service = s.named("Service", serviceSchema(plugins, parts));
   return s.object(
     {
       global: s.withDefault(globalSchema(plugins, parts), {}),
       services: s.array(service, { unique: "name", describe: "The configured services." }),
-      tests: s.optional(TESTS),
-      test_files: s.optional(TEST_FILES),
+      tests: s.optional(field("tests")),
+      test_files: s.optional(field("test_files")),
     },
     { ignoreKeys: ["$schema"], refine: ({ services }, report) => parts.forEach((part) => part.checkServices?.(services, report)) },
   );
@@ -272,6 +275,7 @@ const LIMITS = s.object(
     max_connections: integer(0, 1_000_000, 10_000, "Most client connections; 0: no limit."),
     max_connections_per_ip: integer(0, 1_000_000, 0, "Most connections of one client address; 0: no limit."),
     max_requests_in_flight: integer(0, 1_000_000, 10_000, "Most requests at one time; 0: no limit."),
+    max_client_share: share(0.001, 0.5, "Most places at an upstream that the requests of one client address hold, as a share of its pool; 1: all."),
   },
   { describe: "Limits for clients." },
 );

@@ -3,6 +3,7 @@
  */
 import { suggest } from "../base/suggest.ts";
 import { byPosition, describeNode, formatPath, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
+import type { PartFields } from "./part_fields.ts";
 import { nameIn } from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
 import { checkSignature } from "./signed.ts";
@@ -148,3 +149,5 @@ class NameCheck {
 
 /** A suggestion compares all names, so that thousands of them would take minutes. */
 const MAX_SUGGESTIONS = 20;
+
+export const fields: PartFields = { schemas: { tests: TESTS, test_files: TEST_FILES } };

@@ -1,9 +1,9 @@
 /**
  * The runtime settings of each command, read from its flags and the environment by `settings_table.ts` and checked together.
  */
-import { readFileSync } from "node:fs";
 import { isHashed } from "../base/password.ts";
 import type { LogFormat } from "../base/log.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { whyUnreadable, withoutFinalNewline } from "./references.ts";
 import { CLIENT_SETTINGS, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
 import type { Environment, Flags, ReadOf, Setting, ValuesOf } from "./settings_table.ts";
@@ -215,7 +215,7 @@ function secret([variable, row]: SecretRow, given: string | null, file: string |
     return given;
   }
   try {
-    const text = withoutFinalNewline(String((host.readFile ?? readFileSync)(file)));
+    const text = withoutFinalNewline(String((host.readFile ?? readRegularFile)(file)));
     const value = text === "" ? null : row.parse(text);
     if (value !== null) return value;
     issues.push(`${variable}_FILE: ${file} ${text === "" ? "is empty" : `does not contain ${row.expects}`}`);

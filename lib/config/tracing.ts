@@ -1,9 +1,9 @@
 /**
  * Reads OpenTelemetry's environment variables for traces: where traces are sent, and which requests are traced.
  */
-import { readFileSync } from "node:fs";
 import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { whyUnreadable } from "./references.ts";
 import type { Environment } from "./settings_table.ts";
 
@@ -41,7 +41,7 @@ type ReadFile = (path: string) => Buffer | string;
 type Variable = readonly [name: string, text: string | undefined];
 
 /** Null if no endpoint is set, traces are switched off, or a setting is invalid, which adds one sentence per mistake to `issues`. */
-export function readTracing(environment: Environment, issues: string[], readFile: ReadFile = readFileSync): TracingSettings | null {
+export function readTracing(environment: Environment, issues: string[], readFile: ReadFile = readRegularFile): TracingSettings | null {
   const before = issues.length;
   // OpenTelemetry's rules: an empty variable counts as unset, and only "true" is true.
   const variable = (name: string): Variable => [name, environment[name]?.trim() || undefined];

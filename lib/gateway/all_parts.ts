@@ -1,22 +1,29 @@
 /**
  * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
  */
-import * as counters from "../config/counters.ts";
+import * as countersFields from "../config/counters.ts";
+import * as tests from "../config/read_tests.ts";
 import * as tls from "../config/tls_fields.ts";
+import * as client from "../http/client.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
+import * as memory from "../store/memory.ts";
 import * as redis from "../store/redis.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsRedirect from "./https_redirect.ts";
+import * as misdirected from "./misdirected.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
-const ALL: LoadedParts = { kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, tls, redis: { ...redis, ...counters }, tracing: { ...tracer, ...exporter }, adminCookie };
+const ALL: LoadedParts = {
+  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
+  ...{ redis: { ...redis, ...countersFields }, tracing: { ...tracer, ...exporter }, adminCookie },
+};
 
 /** What all parts add to the schema of a configuration. */
 export const ALL_FIELDS = fieldsOfParts(ALL);

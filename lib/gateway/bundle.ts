@@ -3,6 +3,7 @@
  * thread, which reads and checks it, and the gateways of the workers, which follow.
  */
 import type { ConfigSource } from "../config/load.ts";
+import type { Handler } from "../http/handler.ts";
 import type { TlsFiles } from "../server/tls.ts";
 
 /** All inputs of one configuration, so that a worker compiles what the main thread has compiled, and reads no file. */
@@ -52,6 +53,17 @@ export interface Following {
   readonly bundle: Bundle;
   /** The version of the configuration that the main thread has brought into force. */
   readonly committed: () => number;
+  /** Wraps the handler of every route. */
+  readonly watched: Watch;
+}
+
+export type Watch = (handler: Handler, route: WatchedRoute) => Handler;
+
+export interface WatchedRoute {
+  readonly service: string;
+  readonly route: string;
+  /** The kinds of its plugins that are not the gateway's own. */
+  readonly plugins: readonly string[];
 }
 
 /** A bundle that came from another thread, where a Buffer arrives as a Uint8Array. */

@@ -89,6 +89,7 @@ export class ConfigReader {
     const loaded = loadConfig(source, {
       kinds: this.#kinds(),
       parts: this.#modules.parts.fields,
+      readTests: this.#modules.parts.partIfLoaded("tests")?.readTests,
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
       placeholders,

@@ -363,7 +363,7 @@ export class Configuration {
   #compile(loaded: Loaded): Snapshot {
     this.isCompiling = true;
     try {
-      return compile(loaded, { ...this.#tools, onFault: this.#onFault });
+      return compile(loaded, { ...this.#tools, onFault: this.#onFault, watched: this.#following?.watched });
     } finally {
       this.isCompiling = false;
     }

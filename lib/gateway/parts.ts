@@ -34,6 +34,13 @@ export const KINDS = {
   fault: async () => (await import("../plugins/fault.ts")).fault,
 } satisfies Readonly<Record<string, () => Promise<AnyPlugin>>>;
 
+/** The places of plugin kinds. */
+const KIND_PLACES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];
+
+function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
+  return kinds.flatMap((kind) => KIND_PLACES.map((place) => `${place}=${kind}`));
+}
+
 /**
  * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`; without
  * it, settings do. A part that brings fields has their schemas in `fields`.
@@ -56,10 +63,29 @@ const PARTS = {
     named: ["global.https_redirect"],
     load: () => import("./https_redirect.ts"),
   },
+  misdirected: {
+    named: ["global.certificates[]"],
+    load: () => import("./misdirected.ts"),
+  },
   /** The fields of certificates and TLS. */
   tls: {
     named: ["global.certificates[]", "services[].tls"],
     load: () => import("../config/tls_fields.ts"),
+  },
+  /** The tests of a configuration, which `ON_DEMAND.tests` runs. */
+  tests: {
+    named: ["tests", "test_files"],
+    load: () => import("../config/read_tests.ts"),
+  },
+  /** Rate counters in the memory of the program. */
+  counters: {
+    named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
+    load: () => import("../store/memory.ts"),
+  },
+  /** How plugins ask other servers. */
+  client: {
+    named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],
+    load: () => import("../http/client.ts"),
   },
   /** Counters that gateways share. */
   redis: {
@@ -83,9 +109,6 @@ export const ON_DEMAND = {
   dryRuns: () => import("./dry_runs.ts"),
   dryRun: () => import("./proof/dry_run.ts"),
 };
-
-/** The places of plugin instances. */
-const PLUGIN_NAMES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];
 
 type PartName = keyof typeof PARTS;
 type PartsByName = { readonly [Name in PartName]: Awaited<ReturnType<(typeof PARTS)[Name]["load"]>> };
@@ -115,7 +138,7 @@ export class Parts {
   async load(source: ConfigSource): Promise<void> {
     const { node } = parsedFrom(source);
     if (node === null) return;
-    const names = new Set(PLUGIN_NAMES.flatMap((place) => valuesAt(node, place).map((value) => value.kind === "string" && value.value)));
+    const names = new Set(KIND_PLACES.flatMap((place) => valuesAt(node, place).map((value) => value.kind === "string" && value.value)));
     const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => !this.#kinds.has(name) && names.has(name));
     const parts = NAMED.filter(([, places]) => places.some((place) => valuesAt(node, place).length > 0));
     await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map(([name]) => this.loadPart(name))]);
@@ -125,22 +148,32 @@ export class Parts {
     this.#parts[name] ??= (await this.#call<PartsByName[PartName]>(PARTS[name].load)) as PartsByName[Name];
   }
 
-  #call<T>(load: () => Promise<T>): Promise<T> {
+  async #call<T>(load: () => Promise<T>): Promise<T> {
     this.called.add(load);
-    return load();
+    try {
+      return await load();
+    } catch (error) {
+      const { message } = error as Error;
+      throw new Error(`a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`, { cause: error });
+    }
   }
 
   /** Takes over parts that are there already. */
-  add({ kinds, ...parts }: LoadedParts): void {
+  add({ kinds = [], ...parts }: Partial<LoadedParts>): void {
     for (const kind of kinds) this.#kinds.set(kind.name, kind);
     Object.assign(this.#parts, parts);
   }
 
+  /** Null: it has not been loaded. */
+  partIfLoaded<Name extends PartName>(name: Name): PartsByName[Name] | null {
+    return (this.#parts[name] as PartsByName[Name] | undefined) ?? null;
+  }
+
   /** Throws when it has not been loaded. */
   part<Name extends PartName>(name: Name): PartsByName[Name] {
-    const part = this.#parts[name];
-    if (part === undefined) throw new Error(`the part "${name}" ${NOT_LOADED}`);
-    return part as PartsByName[Name];
+    const part = this.partIfLoaded(name);
+    if (part === null) throw new Error(`the part "${name}" ${NOT_LOADED}`);
+    return part;
   }
 }
 

@@ -7,7 +7,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
-import { HttpClient, type Client } from "../http/client.ts";
+import type { Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
@@ -15,7 +15,9 @@ import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
 import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
+import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
+import type { Watch } from "./bundle.ts";
 import { urlsOf, whyOf } from "./destinations.ts";
 import { creating, type Place } from "./plugin_error.ts";
 import type { InUse, Runtime } from "./runtime.ts";
@@ -29,6 +31,10 @@ export interface CompileTools {
   readonly tracer: Tracer | null;
   /** Called for every plugin that is at fault for a request. */
   readonly onFault: OnFault;
+  /** See `Following`. */
+  readonly watched?: Watch | undefined;
+  /** Of the HTTPS listeners; null, the default: there are none. */
+  readonly defaultCertificate?: () => DefaultCertificate | null;
   /** Default: plugins send requests of their own over the network, and verify tokens. */
   readonly standIns?: StandIns;
 }
@@ -50,6 +56,8 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 /** The objects shared by the plugin instances of one configuration. */
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
+  /** See `ForwardOptions`. */
+  readonly isTrusted: ((address: string) => boolean) | null;
   readonly kinds: readonly AnyPlugin[];
   readonly egress: Egress;
   readonly inUse: InUse;
@@ -115,7 +123,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     common: (what, make) => commonTo(name, what, make, runtime),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
-    client: (options) => standIns?.client({ name, scope }) ?? new HttpClient({ clock, ...options, egress, why: whyOf(kind) }),
+    client: (options) => standIns?.client({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
     verifyPassword: standIns?.verifyPassword ?? verifyPassword,
     isTrial: standIns !== undefined,
@@ -181,13 +189,15 @@ export interface RouteChain {
 }
 
 /** Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the upstreams. */
-export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault }: PluginContext): RouteChain {
+export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault, watched }: PluginContext): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
+  const handler = composeChain(links, innermost, runtime.clock, onFault);
+  const modules = () => [...new Set(links.filter(({ kind }) => !runtime.parts.kinds.includes(kind)).map(({ name }) => name))];
   return {
-    handler: composeChain(links, innermost, runtime.clock, onFault),
+    handler: watched?.(handler, { service, route, plugins: modules() }) ?? handler,
     audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
     ownHeaders: own.length === 0 ? undefined : new Set(own),
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),

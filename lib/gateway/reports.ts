@@ -1,12 +1,14 @@
 /**
  * Reports on a gateway at one moment: its status, and the load of its upstreams for the statistics.
  */
+import { X509Certificate } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { factsOf } from "../base/pem.ts";
+import { coversHost, factsOf } from "../base/pem.ts";
 import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { GatewayStats, Stats, StatsExtent } from "../observe/stats.ts";
+import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { CountersReport } from "../store/redis.ts";
@@ -43,14 +45,15 @@ export interface Listening {
   readonly https: HttpsFacts | null;
 }
 
-export interface HttpsFacts {
+export interface HttpsFacts extends DefaultCertificate {
   readonly certificate: ShownCertificate;
   readonly asksForCertificates: boolean;
 }
 
 export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
   const where = path === undefined ? "listen" : "SERVER_CERT_PATH";
-  return { certificate: { where, path: path ?? null, ...factsOf(cert) }, asksForCertificates: ca !== null };
+  const parsed = new X509Certificate(cert);
+  return { certificate: { where, path: path ?? null, ...factsOf(cert) }, asksForCertificates: ca !== null, covers: (host) => coversHost(parsed, host) };
 }
 
 export function statusOf(source: ReportSource, { state, hasPlain, https }: Listening): GatewayStatus {

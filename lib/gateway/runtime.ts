@@ -12,7 +12,7 @@ import { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
 import { SharedConnections } from "../server/connection_counts.ts";
-import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
+import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
@@ -40,6 +40,7 @@ export interface InUse {
   /** What all threads of the program share, by name. */
   readonly memory: Map<string, ArrayBufferLike>;
   readonly dnsTtlMs: number;
+  readonly maxClientShare: number;
 }
 
 interface Kept {
@@ -82,7 +83,6 @@ export class Runtime {
   readonly clock: Clock;
   readonly threads: Threads;
   readonly parts: Parts;
-  readonly counters: MemoryCounters;
   /** Decisions that shared counters did not make, by reason. */
   readonly countersErrors = new Map<string, number>();
   readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
@@ -111,6 +111,8 @@ export class Runtime {
   readonly #changes: Int32Array;
   /** In the main thread: breakers that reloads have removed, while workers may still answer requests under a former configuration. */
   readonly #removedBreakers: Breaker[] = [];
+  /** Null: there is no limiter yet. */
+  #counters: MemoryCounters | null = null;
   #inUse: InUse | null = null;
   #limitersTimer: Timer | null = null;
   #isActive = false;
@@ -120,7 +122,6 @@ export class Runtime {
     this.clock = clock;
     this.parts = parts;
     this.threads = threads;
-    this.counters = memoryCounters(clock, undefined, threads);
     this.#log = log;
     this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {
@@ -131,8 +132,8 @@ export class Runtime {
   }
 
   /** For one snapshot, to be filled while it is compiled. */
-  inUse(dnsTtlMs: number): InUse {
-    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), shared: null, kept: new Map(), memory: new Map(), dnsTtlMs };
+  inUse(dnsTtlMs: number, maxClientShare = 1): InUse {
+    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), shared: null, kept: new Map(), memory: new Map(), dnsTtlMs, maxClientShare };
   }
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
@@ -154,6 +155,11 @@ export class Runtime {
   /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
   healthMemory(service: string, id: string, { protocol, host, port }: Connections["options"], inUse: InUse): ArrayBufferLike | null {
     return this.threads.count === 1 ? null : this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, HEALTH_BYTES, inUse);
+  }
+
+  /** Rate counters in the memory of this program. */
+  get counters(): MemoryCounters {
+    return (this.#counters ??= this.parts.part("counters").memoryCounters(this.clock, undefined, this.threads));
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
@@ -217,7 +223,7 @@ export class Runtime {
     this.shared?.shared.forget(place);
     for (const upstreamSet of this.upstreamSets) upstreamSet.freeLockOf(id);
     for (const breaker of this.#removedBreakers) breaker.freeLockOf(id);
-    this.counters.repair(id);
+    this.#counters?.repair(id);
   }
 
   /** Closes the state that was created for a snapshot that does not come into force. */
@@ -231,7 +237,7 @@ export class Runtime {
     this.#inUse = inUse;
     for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
     for (const [key, { pool }] of before?.pools ?? []) if (!inUse.pools.has(key)) this.#retire(pool);
-    for (const { pool, maxConnections } of inUse.pools.values()) pool.maxConnections = maxConnections;
+    for (const { pool, maxConnections } of inUse.pools.values()) Object.assign(pool, { maxConnections, clientShare: inUse.maxClientShare });
     for (const [service, { upstreamSet, breaker }] of before?.upstreamSets ?? []) {
       const now = inUse.upstreamSets.get(service);
       if (now === undefined) upstreamSet.close();
@@ -240,7 +246,7 @@ export class Runtime {
     this.#removedBreakers.splice(0, Math.max(0, this.#removedBreakers.length - MOST_REMOVED_BREAKERS));
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     if (this.#isActive) this.#start(inUse);
-    this.counters.adopt(inUse.memory);
+    this.#counters?.adopt(inUse.memory);
     this.#retireLimiters();
     for (const [key, { value }] of before?.kept ?? []) if (inUse.kept.get(key)?.value !== value) void closed(value);
   }
@@ -298,7 +304,7 @@ export class Runtime {
   /** Now, and again whenever the windows of one that no configuration has may have run out. */
   #retireLimiters(): void {
     this.#limitersTimer?.cancel();
-    const ms = this.counters.retire(this.#inUse!.limiters);
+    const ms = this.#counters?.retire(this.#inUse!.limiters) ?? Infinity;
     this.#limitersTimer = ms === Infinity ? null : this.clock.after(Math.min(Math.ceil(ms), LONGEST_TIMER_MS), () => this.#retireLimiters());
   }
 

@@ -10,7 +10,7 @@ import { ALONE, type Threads } from "../base/threads.ts";
 import { countBytes } from "../http/body.ts";
 import { headersAskedFor } from "../http/conditions.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
-import { headerValue, type HeaderList } from "../http/headers.ts";
+import { headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -197,7 +197,7 @@ function writeLine(bytes: Buffer, at: number, text: string): number {
 }
 
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
-export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "redirect">>, tools: ServeTools): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Partial<Pick<Snapshot, "early">>, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse requests that two parsers could read in two ways.
@@ -210,8 +210,8 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
 
   // 2. Find the route by host, path and method.
   const authority = target.authority ?? inbound.authority;
-  const redirected = snapshot.redirect?.(inbound, authority);
-  if (redirected) return redirected;
+  const early = snapshot.early?.(inbound, authority);
+  if (early) return early;
   const { path, query } = target;
   tools.recent?.add(method, authority, path);
   const found = findRoute(inbound, authority, target, snapshot.table);
@@ -228,7 +228,9 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
   notes.pattern = pattern;
 
   // 4. Describe the request to the plugins.
-  const { httpVersion, scheme, clientAddress, headers, body, trailers, upgrade } = inbound;
+  const { httpVersion, scheme, clientAddress, body, trailers, upgrade } = inbound;
+  const headers = method === "OPTIONS" || method === "TRACE" ? withForwardsLeft(inbound, authority, target, snapshot.table) : inbound.headers;
+  if ("status" in headers) return headers;
   const exchange = new Exchange({
     call, method, target: inbound.target, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
@@ -246,6 +248,27 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
 
 const NO_CONDITIONS = { detail: "No route of this path fits the headers, the query and the cookies of the request." };
 const NO_HOST = { detail: "The request target names no host with an optional port." };
+
+/**
+ * The headers with `Max-Forwards` less one, or the reply where the request may not be forwarded: the gateway is its last recipient
+ * (RFC 9110 §7.6.2). It reflects no TRACE, whose headers may hold credentials (RFC 9110 §9.3.8).
+ */
+function withForwardsLeft({ call, method, headers }: Inbound, authority: string, target: Target, table: Snapshot["table"]): HeaderList | Reply {
+  const [stated, second] = headerValues(headers, "max-forwards");
+  if (stated === undefined) return headers;
+  if (second !== undefined || !/^\d+$/.test(stated)) return problem(call, "bad_request", { detail: "Max-Forwards is not one whole number." });
+  const most = Math.min(Number(stated), MOST_FORWARDS);
+  if (most > 0) return withHeader(headers, "Max-Forwards", String(most - 1));
+  // No route names this method: the table says which methods the routes of this path name, unless one of them accepts all.
+  const found = findRoute({ method: "", headers }, authority, target, table);
+  const allow = (found.kind === "method" ? found.allow.split(", ") : USUAL_METHODS).filter((each) => each !== "TRACE").join(", ");
+  if (method === "OPTIONS") return { status: 204, headers: ["Allow", allow], body: null };
+  return problem(call, "method_not_allowed", { detail: `The gateway itself accepts ${allow}.`, headers: ["Allow", allow] });
+}
+
+/** More is written as this number: the RFC allows a recipient a maximum of its own. */
+const MOST_FORWARDS = 2 ** 31;
+const USUAL_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
 type Asked = Pick<Inbound, "method" | "headers">;
 

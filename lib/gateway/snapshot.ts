@@ -32,6 +32,8 @@ export interface Snapshot extends Loaded {
   readonly table: RouteTable<RouteTarget>;
   /** Null: plain HTTP is not redirected. */
   readonly redirect: HttpsRedirect | null;
+  /** Answers requests before a route is looked up: the redirect, and the refusal of misdirected requests. Null: there is neither. */
+  readonly early: HttpsRedirect | null;
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
   readonly shownCertificates: readonly (ShownCertificate & { readonly path: string; readonly hosts: readonly string[] })[];
@@ -55,7 +57,7 @@ export interface RouteTarget {
 
 /** Throws a `ConfigError` when a plugin cannot be created; the snapshot in force is not touched. */
 export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
-  const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs);
+  const inUse = tools.runtime.inUse(loaded.config.global.dnsTtlMs, loaded.config.global.limits.maxClientShare);
   try {
     return compileInto(inUse, loaded, tools);
   } catch (error) {
@@ -71,15 +73,18 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
+  const context: PluginContext = { ...tools, gatewayName: global.name, isTrusted: trustedBy(global), kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, context));
+  const redirect = redirectOf(global, runtime.parts);
+  const certificates = hostCertificates(global.certificates, log, runtime.clock);
   return Object.freeze({
     ...loaded,
     global,
     table: compileTable(entries),
-    redirect: redirectOf(global, runtime.parts),
-    certificates: hostCertificates(global.certificates, log, runtime.clock),
+    redirect,
+    early: global.certificates.length === 0 ? redirect : earlyOf(redirect, runtime.parts.part("misdirected").misdirected(certificates, tools.defaultCertificate ?? (() => null))),
+    certificates,
     shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
       return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };
     }),
@@ -92,6 +97,11 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
 
 export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): HttpsRedirect | null {
   return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);
+}
+
+/** The one is for plain HTTP, the other for TLS. */
+function earlyOf(redirect: HttpsRedirect | null, misdirected: HttpsRedirect): HttpsRedirect {
+  return redirect === null ? misdirected : (inbound, authority) => redirect(inbound, authority) ?? misdirected(inbound, authority);
 }
 
 function compileService(service: Service, globals: readonly PluginLink[], context: PluginContext): TableEntry<RouteTarget>[] {
@@ -120,9 +130,12 @@ export function entryOf<T>(service: Service, { path, methods, match }: Route, ta
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock): ReceiveOptions {
-  const isTrusted = trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
-  return { clock, isTrusted, limits, underscores: underscoreHeaders };
+export function receivingBy(global: Config["global"], clock: Clock): ReceiveOptions {
+  return { clock, isTrusted: trustedBy(global), limits: global.limits, underscores: global.underscoreHeaders };
+}
+
+function trustedBy({ trustedProxies }: Config["global"]): ReceiveOptions["isTrusted"] {
+  return trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
 }
 
 /** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as clients ask for it. */

@@ -3,7 +3,7 @@
  * (RFC 9112 §6, §7). Requests and responses use the same reader, so both are read equally strictly.
  */
 import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
-import { hasToken } from "./headers.ts";
+import { hasToken, trimmed } from "./headers.ts";
 
 export interface BodySink {
   /** Called with each part of the body, never an empty one, in the order in which it arrives: once in each `read` at most. */
@@ -204,17 +204,6 @@ const MALFORMED_SIZE = "the line of a chunk's size is malformed";
 const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
 const FRAMING = new Set(["content-length", "transfer-encoding"]);
 const CLOSING = new Set(["connection", "proxy-connection"]);
-
-/** `text` from `from` to `to` without white space at its ends (OWS, RFC 9110 §5.6.3). */
-export function trimmed(text: string, from: number, to: number): string {
-  while (from < to && isBlank(text.charCodeAt(from))) from++;
-  while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
-  return text.slice(from, to);
-}
-
-function isBlank(c: number): boolean {
-  return c === 0x20 || c === 0x09;
-}
 
 function hexDigit(c: number): number {
   if (c >= 0x30 && c <= 0x39) return c - 0x30;

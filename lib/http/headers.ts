@@ -30,6 +30,17 @@ export function hasHeader(list: HeaderList, lower: string): boolean {
   return headerValue(list, lower) !== undefined;
 }
 
+/** `text` from `from` to `to` without white space at its ends (OWS, RFC 9110 §5.6.3). */
+export function trimmed(text: string, from: number, to: number): string {
+  while (from < to && isBlank(text.charCodeAt(from))) from++;
+  while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
+  return text.slice(from, to);
+}
+
+function isBlank(c: number): boolean {
+  return c === 0x20 || c === 0x09;
+}
+
 /** A copy with every header of that name removed. */
 export function withoutHeader(list: HeaderList, lower: string): HeaderList {
   if (!hasHeader(list, lower)) return list;

@@ -10,7 +10,7 @@ import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
 import { hasReference, maskLiterals, nameIn, resolveReferences } from "../config/references.ts";
 import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
 import { readReferences } from "../config/schema_core.ts";
-import { trimmed } from "../http/body_reader.ts";
+import { trimmed } from "../http/headers.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { claimReader, claimText, utf8 } from "./claims.ts";
 

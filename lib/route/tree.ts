@@ -55,7 +55,7 @@ export function nextKey(key: string): string {
 }
 
 /** The host of an authority: lower case, without port and trailing dot. `API.example.com.:8008` -> `api.example.com` */
-function hostOf(authority: string): string {
+export function hostOf(authority: string): string {
   let end = authority.indexOf(":", authority.startsWith("[") ? authority.indexOf("]") : 0);
   if (end < 0) end = authority.length;
   if (end > 1 && authority[end - 1] === ".") end--;

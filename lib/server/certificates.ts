@@ -17,6 +17,12 @@ export interface HostCertificates {
   find(servername: string): Pair | undefined;
 }
 
+/** The certificate that HTTPS listeners present for all other names. */
+export interface DefaultCertificate {
+  /** Whether it is for this host, see `coversHost`. */
+  covers(host: string): boolean;
+}
+
 /** A certificate that has expired or is not yet valid is used with a warning: some clients accept it. */
 export function hostCertificates(configured: Config["global"]["certificates"], log: Log, clock: Clock): HostCertificates {
   const exact = new Map<string, Pair>();

@@ -1,5 +1,5 @@
 /**
- * Reads the TLS version of a client's connection, and the certificate that the client has presented.
+ * Reads the facts of a client's TLS connection: its version, the host name of the handshake, and the certificate that the client has presented.
  */
 import type { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
@@ -13,10 +13,14 @@ export interface TlsFacts {
   readonly version: string | null;
   /** Reads the certificate when it is first called. */
   readonly certificate: CertificateReader;
+  /** The host that the client has named in its handshake (SNI, RFC 6066 §3); "" when it has named none, and in a resumed TLS 1.2 session. */
+  readonly servername: string;
 }
 
 /** Shared by all requests of a connection. */
 const known = new WeakMap<object, TlsFacts>();
+/** By their certificate readers. */
+const behind = new WeakMap<CertificateReader, TlsFacts>();
 
 /** For a TLS connection of any server, also of a host's own. */
 export function tlsFactsOf(socket: TLSSocket): TlsFacts {
@@ -24,10 +28,17 @@ export function tlsFactsOf(socket: TLSSocket): TlsFacts {
   if (facts === undefined) {
     let found: ClientCertificate | null | undefined;
     const version = ifOpen(() => socket.getProtocol());
-    facts = { version, certificate: () => (found === undefined ? (found = ifOpen(() => read(socket))) : found) };
+    const servername = ifOpen(() => socket.servername) || "";
+    facts = { version, servername, certificate: () => (found === undefined ? (found = ifOpen(() => read(socket))) : found) };
     known.set(socket, facts);
+    behind.set(facts.certificate, facts);
   }
   return facts;
+}
+
+/** Of the connection whose client certificate `reader` reads; undefined without TLS, and for requests without a connection. */
+export function tlsFactsBehind(reader: CertificateReader): TlsFacts | undefined {
+  return behind.get(reader);
 }
 
 export function noCertificate(): null {

@@ -4,7 +4,6 @@
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
-import { trimmed } from "../http/body_reader.ts";
 import {
   connectionOptions,
   hasToken,
@@ -13,6 +12,7 @@ import {
   nameSet,
   plainConnection,
   sameName,
+  trimmed,
   type HeaderList,
 } from "../http/headers.ts";
 

@@ -66,6 +66,7 @@ const LIMITS: Limits = {
   maxBodyBytes: 0,
   maxConnections: 1024,
   maxConnectionsPerIp: 0,
+  maxClientShare: 1,
   maxRequestsInFlight: 0,
 };
 

@@ -11,8 +11,8 @@
 import http from "node:http";
 import type { ErrorCode } from "../base/errors.ts";
 import { FIELD_LINE, TOKEN_CHARACTERS } from "../base/http_grammar.ts";
-import { BodyReader, trimmed, type BodySink } from "../http/body_reader.ts";
-import type { HeaderList } from "../http/headers.ts";
+import { BodyReader, type BodySink } from "../http/body_reader.ts";
+import { trimmed, type HeaderList } from "../http/headers.ts";
 import { malformed, readFraming, tooManyLines, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 import type { RequestHead } from "./receive.ts";

@@ -191,12 +191,12 @@ export class RedisCounters implements Counters {
     if (this.#asked.size === 0) this.#whenIdle();
   }
 
-  /** Decides by `on_error`, and counts that. */
+  /** Decides by `on_error`, and counts that. A full queue is ours and no failure of the server: nobody may pass uncounted by filling it. */
   undecided(reason: Reason, { local, caller }: Question): Decision | Undecided {
     const { onError } = this.settings;
     const { errors } = this.tools;
     errors.set(reason, errors.get(reason)! + 1);
-    return onError === "local" ? local.decide(caller) : onError;
+    return onError === "local" || (onError === "allow" && reason === "queue") ? local.decide(caller) : onError;
   }
 
   /** The server answered, but with no decision: logged once until the state changes. */

@@ -232,7 +232,7 @@ const DETAILS: { readonly [code in ErrorCode]?: string } = {
   upstream_reset: "The service behind this route closed the connection before it had answered.",
   upstream_invalid: "The response of the service behind this route is not valid HTTP.",
   upstream_timeout: "The service behind this route did not answer in time.",
-  upstream_saturated: "Every connection to the service behind this route was in use. Try again shortly.",
+  upstream_saturated: "No connection to the service behind this route became free in time. Try again shortly.",
   request_timeout: "The request body did not arrive in time.",
   body_too_large: "The request body is larger than this gateway accepts.",
   bad_request: "The request body ended before its announced end.",

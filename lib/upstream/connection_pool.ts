@@ -18,6 +18,7 @@ export interface ConnectionPoolOptions extends ConnectTarget {
 }
 
 interface Waiter<Lease> {
+  readonly client: string;
   readonly grant: (lease: Lease) => void;
   readonly refuse: (fault: Fault) => void;
   readonly timer: Timer;
@@ -35,9 +36,16 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   readonly #tlsSessions = new WeakMap<object, Buffer>();
   /** Requests in progress. */
   leased = 0;
+  /** How many of them are whose, by `Try.client`. */
+  readonly held = new Map<string, number>();
   /** First come, first served. */
   protected readonly waiters = new Set<Waiter<Lease>>();
+  /** Requests of clients that hold their share: one of them becomes a waiter when a lease of its client ends. */
+  readonly #parked = new Map<string, Set<Waiter<Lease>>>();
   protected limit: number;
+  #clientShare = 1;
+  /** Most leases of one client. */
+  #mostOfClient = Infinity;
   #unfollow: (() => void) | null = null;
 
   /** Throws when the client certificate and its key do not fit. */
@@ -58,39 +66,118 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
 
   set maxConnections(value: number) {
     this.limit = value;
+    this.limitClients();
+  }
+
+  /** The share of the places that the requests of one client hold at one time, at least one place; 1: all. A reload may change it. */
+  set clientShare(value: number) {
+    this.#clientShare = value;
+    this.limitClients();
+  }
+
+  /** The places may be other ones, or the share. */
+  protected limitClients(): void {
+    const share = this.#clientShare;
+    // 0.29 of 100 would be 28.
+    this.#mostOfClient = share === 1 ? Infinity : Math.max(1, Math.floor(this.places * share + 1e-6));
+    for (const parked of this.#parked.values()) for (const waiter of parked) this.waiters.add(waiter);
+    this.#parked.clear();
     this.grant();
   }
 
   get waiting(): number {
-    return this.waiters.size;
+    let waiting = this.waiters.size;
+    for (const { size } of this.#parked.values()) waiting += size;
+    return waiting;
+  }
+
+  /** Most leases at one time. */
+  protected get places(): number {
+    return this.limit;
   }
 
   /** All connections, unused ones included. */
   abstract get open(): number;
 
+  /** A lease for `client` (see `Try.client`), to be ended with `release`; null: `waitForLease` has to be called. Never `except`. */
+  tryLease(client: string, except: Lease | null = null): Lease | null {
+    // Waiting requests have priority.
+    return this.waiters.size > 0 || this.#hasShare(client) ? null : this.#lease(client, except);
+  }
+
+  #lease(client: string, except: Lease | null): Lease | null {
+    const lease = this.take(except);
+    if (lease === null) return null;
+    this.leased++;
+    this.held.set(client, (this.held.get(client) ?? 0) + 1);
+    return lease;
+  }
+
+  /** Whether it holds all that one client may. */
+  #hasShare(client: string): boolean {
+    return client !== "" && (this.held.get(client) ?? 0) >= this.#mostOfClient;
+  }
+
+  /** Ends one lease of this client. */
+  release(client: string): void {
+    const left = this.held.get(client)! - 1;
+    if (left > 0) this.held.set(client, left);
+    else this.held.delete(client);
+    this.leased--;
+    if (this.#parked.size > 0) this.#unpark(client);
+    if (this.waiters.size > 0) this.#grantSoon();
+  }
+
   /** Waits for a lease. Rejects with `upstream_saturated` after `ms` milliseconds. */
-  waitForLease(ms: number, onAbort: (run: () => void) => void): Promise<Lease> {
+  waitForLease(client: string, ms: number, onAbort: (run: () => void) => void): Promise<Lease> {
     if (this.state === "destroyed") return Promise.reject(shuttingDown());
     return new Promise((resolve, reject) => {
       const refuse = (fault: Fault) => {
-        if (!this.waiters.delete(waiter)) return;
+        if (!this.#leave(waiter)) return;
         waiter.timer.cancel();
         reject(fault);
       };
       const timer = this.clock.after(ms, () => {
-        const why = `max_connections ${this.limit}, ${this.leased} requests in progress`;
-        refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (${why})`));
+        const { limit, leased } = this;
+        const own = this.#hasShare(client) ? `, ${this.held.get(client)} of this client, which are its share` : "";
+        refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${limit}, ${leased} requests in progress${own})`));
       });
-      const waiter: Waiter<Lease> = { grant: resolve, refuse, timer };
-      this.waiters.add(waiter);
-      onAbort(() => {
-        if (this.waiters.has(waiter)) refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection"));
-      });
+      const waiter: Waiter<Lease> = { client, grant: resolve, refuse, timer };
+      if (this.#parked.has(client) || this.#hasShare(client)) this.#park(waiter);
+      else this.waiters.add(waiter);
+      onAbort(() => refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection")));
     });
   }
 
-  /** Ends one lease. */
-  abstract release(): void;
+  #park(waiter: Waiter<Lease>): void {
+    const { client } = waiter;
+    const parked = this.#parked.get(client);
+    if (parked === undefined) this.#parked.set(client, new Set([waiter]));
+    else parked.add(waiter);
+  }
+
+  /** The client may have one lease more: the request that has waited longest for its share waits for a connection now. */
+  #unpark(client: string): void {
+    const parked = this.#parked.get(client);
+    if (parked === undefined) return;
+    const first = parked.values().next().value!;
+    this.#leaveParked(first);
+    this.waiters.add(first);
+  }
+
+  /** False: it waits no more. */
+  #leave(waiter: Waiter<Lease>): boolean {
+    if (!this.waiters.delete(waiter)) return this.#leaveParked(waiter);
+    this.#unpark(waiter.client);
+    return true;
+  }
+
+  #leaveParked(waiter: Waiter<Lease>): boolean {
+    const parked = this.#parked.get(waiter.client);
+    if (parked === undefined || !parked.delete(waiter)) return false;
+    if (parked.size === 0) this.#parked.delete(waiter.client);
+    return true;
+  }
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */
   retire(): void {
@@ -103,7 +190,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   destroy(): void {
     this.state = "destroyed";
     this.#unfollow?.();
-    for (const { refuse } of [...this.waiters]) refuse(shuttingDown());
+    for (const queue of [this.waiters, ...this.#parked.values()]) for (const { refuse } of [...queue]) refuse(shuttingDown());
     this.closeAll(shuttingDown());
   }
 
@@ -112,8 +199,8 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
 
   protected abstract closeAll(fault: Fault): void;
 
-  /** Gives a lease, counted in `leased`; null when there is none. */
-  protected abstract take(): Lease | null;
+  /** A free lease; null when there is none. */
+  protected abstract take(except: Lease | null): Lease | null;
 
   /** The name has these addresses now. */
   protected abstract readdress(addresses: readonly Address[]): void;
@@ -121,18 +208,21 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   readonly #grantNow = entry("a free connection", () => this.grant());
 
   /** A microtask later: a request whose waiting time ends at this moment has been refused by then. */
-  protected grantSoon(): void {
+  #grantSoon(): void {
     queueMicrotask(this.#grantNow);
   }
 
   /** Gives free leases to the requests that have waited longest. */
   protected grant(): void {
     for (const waiter of this.waiters) {
-      const lease = this.take();
+      const lease = this.#hasShare(waiter.client) ? "parked" : this.#lease(waiter.client, null);
       if (lease === null) return;
       this.waiters.delete(waiter);
-      waiter.timer.cancel();
-      waiter.grant(lease);
+      if (lease === "parked") this.#park(waiter);
+      else {
+        waiter.timer.cancel();
+        waiter.grant(lease);
+      }
     }
   }
 

@@ -22,9 +22,9 @@ export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
   const { call } = attempt.exchange;
   // A plugin may have taken longer than the client waited.
   if (call.aborted) return Promise.reject(clientDisconnected());
-  const { pool } = attempt.to;
-  if (pool.tryLease()) return send(attempt);
-  return pool.waitForLease(connectTimeLeft(attempt), (run) => call.onAbort(run)).then(() => send(attempt));
+  const { client, to: { pool } } = attempt;
+  if (pool.tryLease(client) !== null) return send(attempt);
+  return pool.waitForLease(client, connectTimeLeft(attempt), (run) => call.onAbort(run)).then(() => send(attempt));
 }
 
 /** The lease ends when the connection is free again. */
@@ -34,7 +34,7 @@ function send(attempt: Try<Pool>): Promise<Reply> {
     try {
       request = new Http1Request(attempt, resolve, reject);
     } catch (error) {
-      attempt.to.pool.release();
+      attempt.to.pool.release(attempt.client);
       return reject(new Fault("internal", "the request could not be written", error));
     }
     request.begin();
@@ -288,7 +288,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   switched(head: ResponseHead, behind: Buffer): void {
     if (this.phase === "over") return;
-    const { exchange, options, to } = this.attempt;
+    const { exchange, options, to, client } = this.attempt;
     const { upgrade } = exchange;
     if (upgrade === null || !hasToken(headerValue(head.rawHeaders, "upgrade"), upgrade)) {
       return this.fail(new Fault("upstream_invalid", "the upstream switched to a protocol that was not requested"));
@@ -298,7 +298,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     }
     this.finish();
     const socket = this.#connection.detach();
-    socket.once("close", () => to.pool.release());
+    socket.once("close", () => to.pool.release(client));
     socket.on("error", ignore);
     this.resolve({
       status: 101,
@@ -364,7 +364,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   protected override close(): void {
     this.#connection.end();
-    this.attempt.to.pool.release();
+    this.attempt.to.pool.release(this.attempt.client);
   }
 
   protected override phaseOver(): void {
@@ -375,9 +375,9 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #leave(connection: "kept" | "spent"): void {
     this.finish();
     if (connection === "spent") return this.close();
-    const { pool } = this.attempt.to;
+    const { client, to: { pool } } = this.attempt;
     pool.giveBack(this.#connection);
-    pool.release();
+    pool.release(client);
   }
 }
 

@@ -47,14 +47,13 @@ class Unserved extends Unsent {}
  * wait in Node behind the others although another connection has room.
  */
 async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Session> {
-  const { pool } = attempt.to;
-  const { call } = attempt.exchange;
+  const { client, to: { pool }, exchange: { call } } = attempt;
   for (let full = except; ; ) {
-    const free = pool.tryLease(full) ?? pool.tryLease();
-    const session = free ?? (await pool.waitForLease(connectTimeLeft(attempt), (run) => call.onAbort(run)));
+    const free = pool.tryLease(client, full) ?? pool.tryLease(client);
+    const session = free ?? (await pool.waitForLease(client, connectTimeLeft(attempt), (run) => call.onAbort(run)));
     if (!session.isSettled) await settled(session, attempt);
     if (!session.isOverfull) return session;
-    session.release();
+    session.release(client);
     full = session;
   }
 }
@@ -72,7 +71,7 @@ async function settled(session: Session, attempt: Try<Sessions>): Promise<void> 
       attempt.exchange.call.onAbort(() => reject(clientDisconnected()));
     });
   } catch (fault) {
-    session.release();
+    session.release(attempt.client);
     throw fault;
   } finally {
     timer?.cancel();
@@ -85,7 +84,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
   const { call } = exchange;
   // An upstream that has not said that it accepts an extended CONNECT must not be sent one (RFC 8441 §3).
   if (exchange.upgrade !== null && !session.allowsWebSockets) {
-    session.release();
+    session.release(attempt.client);
     const detail = "The service behind this route is reached over HTTP/2 and accepts no WebSockets there.";
     return problem(call, "upstream_invalid", { detail, why: "the upstream's SETTINGS do not allow extended CONNECT (RFC 8441)" });
   }
@@ -93,7 +92,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
     const head = requestHead(exchange, to, options);
     const fields = requestFields(exchange, to, head.headers);
     if (listBytes(fields) > MAX_HEAD_BYTES) {
-      session.release();
+      session.release(attempt.client);
       return problem(call, "headers_too_large", { detail: HEAD_TOO_LARGE, why: "nghttp2 sends no more than 64 KiB in one head" });
     }
     // A body of stated length has trailers only if the client speaks HTTP/2 too; waiting for them costs a frame.
@@ -101,7 +100,7 @@ function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply 
     const stream = open(session.http2!, fields, { endStream: exchange.body === null && exchange.upgrade === null, waitForTrailers });
     return new Promise((resolve, reject) => new Http2Request(attempt, session, stream, resolve, reject).begin(head, waitForTrailers));
   } catch (error) {
-    session.release();
+    session.release(attempt.client);
     if (error instanceof Unserved) session.drain();
     throw error instanceof Fault ? error : new Fault("internal", "the request could not be written", error);
   }
@@ -263,7 +262,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   #release(): void {
     if (!this.#hasLease) return;
     this.#hasLease = false;
-    this.#session.release();
+    this.#session.release(this.attempt.client);
   }
 
   #closed(): void {

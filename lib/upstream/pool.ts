@@ -37,12 +37,6 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     this.writeBatch = options.writeBatch ?? new WriteBatch();
   }
 
-  /** Takes the right to one connection, to be ended with `release`; false if all are in use and `waitForLease` has to be called. */
-  tryLease(): boolean {
-    // Waiting requests have priority.
-    return this.waiters.size === 0 && this.take() !== null;
-  }
-
   /**
    * Returns a connection for one request that holds a lease: the most recently used one to the next address, or a new one. The caller
    * returns it with `giveBack` or destroys it. An upgrade always gets a new connection, whose socket can be handed over. Throws Node's
@@ -70,11 +64,6 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     else this.#idle.push(connection);
   }
 
-  override release(): void {
-    this.leased--;
-    if (this.waiters.size > 0) this.grantSoon();
-  }
-
   override get open(): number {
     return this.leased + this.#idle.length;
   }
@@ -89,9 +78,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   }
 
   protected override take(): true | null {
-    if (this.leased >= this.limit || this.state === "destroyed") return null;
-    this.leased++;
-    return true;
+    return this.leased >= this.limit || this.state === "destroyed" ? null : true;
   }
 
   /** Undefined before the first look-up. */

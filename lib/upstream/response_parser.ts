@@ -3,8 +3,8 @@
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
 import { FIELD_LINE } from "../base/http_grammar.ts";
-import { BodyReader, NO_TRAILERS, trimmed, type BodySink } from "../http/body_reader.ts";
-import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, nameSet } from "../http/headers.ts";
+import { BodyReader, NO_TRAILERS, type BodySink } from "../http/body_reader.ts";
+import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, nameSet, trimmed } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 
 /** Receives the parsed parts in order. */

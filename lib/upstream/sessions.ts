@@ -36,23 +36,16 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
     this.forward = forward;
   }
 
-  /** A stream on the session that is returned, to be ended with `session.release`; null if all are full. Never on `except`. */
-  tryLease(except: Session | null = null): Session | null {
-    // Waiting requests have priority.
-    return this.waiters.size === 0 ? this.take(except) : null;
-  }
-
-  override release(): void {
-    this.leased--;
-    if (this.waiters.size > 0) this.grantSoon();
-  }
-
   override get open(): number {
     return this.#sessions.size;
   }
 
   override dropIdle(): void {
     for (const session of [...this.#sessions]) session.closeIfUnused();
+  }
+
+  protected override get places(): number {
+    return this.limit * this.#usualStreams;
   }
 
   /** Whether a session without streams is kept for later requests. */
@@ -63,7 +56,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   /** Called by a session that may have room that it did not have before. */
   roomChanged(mostStreams: number): void {
     this.#usualStreams = mostStreams;
-    this.grant();
+    this.limitClients();
   }
 
   /** Called by a session that is connected: the name may have other addresses by now. */
@@ -78,7 +71,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   }
 
   /** The first session with room at the address whose turn it is, else any with room: few sessions are kept busy, the others time out. */
-  protected override take(except: Session | null = null): Session | null {
+  protected override take(except: Session | null): Session | null {
     if (this.state === "destroyed") return null;
     const { addresses } = this;
     const next = addresses[this.#turn++ % addresses.length];
@@ -128,7 +121,6 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   }
 
   #lease(session: Session): Session {
-    this.leased++;
     session.lease();
     return session;
   }
@@ -219,19 +211,21 @@ export class Session {
     return !this.acceptsStreams;
   }
 
-  /** Ends one lease. */
-  release(): void {
+  /** Ends one lease of this client. */
+  release(client: string): void {
     if (--this.#streams === 0) this.#becomeIdle();
-    this.#pool.release();
+    this.#pool.release(client);
   }
 
   /**
    * After a violation of the protocol nghttp2 sends a GOAWAY and neither reads nor writes any more, and Node up to 20 reports nothing: no
-   * stream ends, and requests would wait for ever. Called a turn after output: all that can be sent has been sent by then.
+   * stream ends, and requests would wait for ever. Called a turn after output: all that can be sent has been sent by then. It also holds
+   * requests back that are more than the upstream allows at this moment, as it may.
    */
   readonly checkOutput = entry("a check of a session", () => {
     const { http2, socket } = this;
-    if (http2 !== null && !http2.destroyed && holdsOutputBack(http2, socket)) this.#giveUp(new Fault("upstream_reset", VIOLATION));
+    const mayHold = this.#streams > this.#mostStreams;
+    if (http2 !== null && !http2.destroyed && !mayHold && holdsOutputBack(http2, socket)) this.#giveUp(new Fault("upstream_reset", VIOLATION));
   });
 
   /**

@@ -24,6 +24,8 @@ export interface ForwardOptions extends HeadOptions {
   readonly idleMs: number;
   /** Milliseconds for one try, from its beginning to the head of the response; 0: no such limit. */
   readonly tryMs: number;
+  /** Whether the address is a proxy's in `global.trusted_proxies`. Default: none is. */
+  readonly isTrusted?: ((address: string) => boolean) | null;
 }
 
 /** The upstream of a try, and its connections. */
@@ -38,6 +40,8 @@ export interface Destination<Connections> {
 export interface Try<Connections> {
   readonly exchange: Exchange;
   readonly to: Destination<Connections>;
+  /** Whose place at the upstream it takes: an IPv4 address, the /64 of an IPv6 address; "" may take all: a trusted proxy that names no client. */
+  readonly client: string;
   readonly options: ForwardOptions;
   /** When the head of the response is due; monotonic, 0: no such deadline. */
   readonly tryEndsAt: number;

@@ -1,6 +1,7 @@
 /**
  * The upstreams of one service across reloads: which of them can be used, and the service's circuit breaker and retry budget.
  */
+import { callerAddress } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -67,7 +68,9 @@ export class Peer implements Destination<Connections>, Candidate {
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
-    const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
+    const { clientAddress: address } = exchange;
+    const client = options.isTrusted?.(address) ? "" : address.includes(":") ? callerAddress(address) : address;
+    const attempt = { exchange, to: this, client, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
     return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);
   }
 

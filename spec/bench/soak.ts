@@ -79,7 +79,8 @@ async function soakAt(origin: Origin, seconds: number, collect: () => void, reso
 
 function configured(name: string, port: number): ConfigInput {
   return {
-    global: { name, access_log: { enabled: false }, limits: { max_body_bytes: 64 * MB, min_body_bytes_per_s: 100 } },
+    // All clients have one address.
+    global: { name, access_log: { enabled: false }, limits: { max_body_bytes: 64 * MB, min_body_bytes_per_s: 100, max_client_share: 1 } },
     services: [
       {
         name: "s",

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
-import { emptyFolder, program, runningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, program, runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
 function fifo(): string {
@@ -15,6 +15,17 @@ it("a FIFO in place of the configuration is refused with exit status 2, and neve
   const path = fifo();
   const { code, stderr } = await program(["--config", path]).ended;
   expect([code, stderr]).toEqual([2, expect.stringContaining(`cannot read ${path}: it is a FIFO, not a file`)]);
+});
+
+it.each([
+  ["a password", "ADMIN_PASSWORD_FILE", { ADMIN_USER: "anna" }],
+  ["the server certificate", "SERVER_CERT_PATH", { SERVER_KEY_PATH: "/dev/null" }],
+  ["the certificates of a collector", "OTEL_EXPORTER_OTLP_CERTIFICATE", { OTEL_EXPORTER_OTLP_ENDPOINT: "https://127.0.0.1:4318" }],
+])("a FIFO in place of %s is refused with exit status 2, and never waited for", async (_what, variable, others) => {
+  const { port } = await backend();
+  const path = fifo();
+  const { code, stderr } = await program(["--config", fileWith(oneService(port))], { environment: { ...others, [variable]: path } }).ended;
+  expect([code, stderr]).toEqual([2, expect.stringMatching(new RegExp(`${variable}.*it is a FIFO, not a file|${path}.*${variable}.*it is a FIFO, not a file`))]);
 });
 
 it("a device in place of the configuration is refused by validate", async () => {

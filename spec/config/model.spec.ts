@@ -68,6 +68,7 @@ describe("configSchema", () => {
           maxBodyBytes: 0,
           maxConnections: 10_000,
           maxConnectionsPerIp: 0,
+          maxClientShare: 0.5,
           maxRequestsInFlight: 10_000,
         },
       },
@@ -357,6 +358,10 @@ describe("limits", () => {
     ["max_body_bytes", -1, "found -1"],
     ["max_connections", 1_000_001, "an integer 0–1000000, found 1000001"],
     ["max_connections_per_ip", -1, "an integer 0–1000000, found -1"],
+    ["max_client_share", 0, "a number 0.001–1, found 0"],
+    ["max_client_share", 1.5, "a number 0.001–1, found 1.5"],
+    ["max_client_share", "half", 'a number 0.001–1, found "half"'],
+    ["max_client_share", NaN, "a number 0.001–1, found NaN"],
     ["max_requests_in_flight", null, "an integer 0–1000000, found null"],
   ])("limits refuse %s %j", (field, value, message) => {
     const [issue, ...others] = limits({ [field]: value });

@@ -197,7 +197,8 @@ describe.each([
         pool: { max_connections: 4 },
         timeouts: { connect_ms: 1000, response_ms: 100, idle_ms: 100 },
         health: { enabled: true, interval_ms: 100, timeout_ms: 100, unhealthy_threshold: 1000, passive: { max_failures: 0 } },
-      }),
+        // All requests come from one address: they may have every place.
+      }, { limits: { max_client_share: 1 } }),
     );
     for (let round = 0; round < ROUNDS; round++) {
       const replies = await Promise.all(Array.from({ length: AT_ONCE }, () => request(dice, port)));

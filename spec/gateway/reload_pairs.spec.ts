@@ -55,7 +55,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
   };
   const limits = {
     ...{ headers_timeout_ms: 50_000, request_timeout_ms: 50_000, min_body_bytes_per_s: 10, max_header_bytes: 20_000, max_headers: 150, max_uri_bytes: 9000 },
-    ...{ max_body_bytes: 1_000_000, max_connections: 500, max_connections_per_ip: 400, max_requests_in_flight: 300 },
+    ...{ max_body_bytes: 1_000_000, max_connections: 500, max_connections_per_ip: 400, max_requests_in_flight: 300, max_client_share: 0.4 },
   };
   const access_log = { enabled: true, format: "combined", sample: 0.5, exclude: ["/b/*"], file: log } as const;
   const tests = [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }];

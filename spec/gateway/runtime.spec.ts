@@ -179,7 +179,7 @@ describe("a reload", () => {
   it("a larger max_connections applies to the next requests", async () => {
     const answers: http.ServerResponse[] = [];
     const origin = await backend((_request, response) => void answers.push(response));
-    const config = (most: number) => oneService(origin.port, { pool: { max_connections: most } });
+    const config = (most: number) => oneService(origin.port, { pool: { max_connections: most } }, { limits: { max_client_share: 1 } });
     const { gateway, port } = await running(config(1));
     await gateway.reload(config(2));
     const both = [ask(port, { path: "/a/1" }), ask(port, { path: "/a/2" })];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { BODY_CASES, readBody } from "./body_reader.cases.ts";
-import { BodyReader, trimmed } from "../../lib/http/body_reader.ts";
+import { BodyReader } from "../../lib/http/body_reader.ts";
 
 describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
   const all = Buffer.from(bytes, "latin1");
@@ -77,8 +77,4 @@ it("distinguishes trailers that are too long from malformed trailers", () => {
   other.begin("chunked");
   expect(other.read(Buffer.from("0\r\nA\r\n"), 0, { body() {} })).toBe(-1);
   expect(other.isTooLong).toBe(false);
-});
-
-it.each([["  a b\t ", "a b"], ["", ""], [" \t", ""], ["a", "a"]])("trims %j to %j", (text, bare) => {
-  expect(trimmed(text, 0, text.length)).toBe(bare);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
-  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, NameMap, nameSet, tokens, withAddedHeader, withHeader, withoutHeader, type HeaderList, withoutNamed,
+  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, NameMap, nameSet, tokens, trimmed, withAddedHeader, withHeader, withoutHeader, type HeaderList, withoutNamed,
 } from "../../lib/http/headers.ts";
 import { random, type Random } from "../support/random.ts";
 
@@ -167,4 +167,8 @@ describe("a map by header name", () => {
   it("a set of names gives each name as it was written, and an empty set gives none", () => {
     expect([nameSet(["Age"]).get("AGE"), nameSet([]).has("")]).toEqual(["Age", false]);
   });
+});
+
+it.each([["  a b\t ", "a b"], ["", ""], [" \t", ""], ["a", "a"]])("trims %j to %j", (text, bare) => {
+  expect(trimmed(text, 0, text.length)).toBe(bare);
 });

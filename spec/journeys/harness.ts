@@ -51,8 +51,8 @@ export async function headBackend(answer: (head: Head) => void): Promise<SocketO
   return Object.assign(made, { heads });
 }
 
-export async function client(port: number): Promise<RawConnection> {
-  const connection = await connect(port);
+export async function client(port: number, from?: string): Promise<RawConnection> {
+  const connection = await connect(port, from);
   onTestFinished(() => void connection.socket.destroy());
   return connection;
 }

@@ -238,7 +238,7 @@ describe("the pool of upstream connections", () => {
         else response.end("ok");
       }, 1);
     });
-    const { port } = await running(oneService(upstream.port, { pool: { max_connections: 3 } }));
+    const { port } = await running(oneService(upstream.port, { pool: { max_connections: 3 } }, { limits: { max_client_share: 1 } }));
     const all = Array.from({ length: 60 }, (_, i) => ask(port, { path: i % 4 === 0 ? "/a/cut" : "/a/x" }));
     const statuses = (await Promise.all(all)).map(({ status }) => status);
     expect(statuses.filter((status) => status === 200)).toHaveLength(45);

@@ -358,8 +358,8 @@ describe("server certificates by host name (SNI)", () => {
     const paths = files();
     const { port } = await secure(oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] }));
     const trusting = { ca: OTHER_CA.cert, servername: "shop.example.com" };
-    expect((await get1(port, { path: "/a/x", ...trusting })).status).toBe(200);
-    expect((await get(await h2TlsSession(port, trusting), { ":path": "/a/x" })).status).toBe(200);
+    expect((await get1(port, { path: "/a/x", headers: { Host: "shop.example.com" }, ...trusting })).status).toBe(200);
+    expect((await get(await h2TlsSession(port, trusting), { ":path": "/a/x", ":authority": "shop.example.com" })).status).toBe(200);
   });
 
   it("server certificates by host name (SNI) change with a reload, while connections stay open", async () => {
@@ -391,7 +391,7 @@ describe("server certificates by host name (SNI)", () => {
     const paths = files();
     const config = oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] });
     const { port } = await secure(config, asking("require"));
-    const trusting = { path: "/a/x", ca: OTHER_CA.cert, servername: "shop.example.com" };
+    const trusting = { path: "/a/x", headers: { Host: "shop.example.com" }, ca: OTHER_CA.cert, servername: "shop.example.com" };
     expect((await get1(port, { ...trusting, ...CLIENT })).status).toBe(200);
     await expect(get1(port, trusting)).rejects.toThrow();
     await expect(get1(port, { ...trusting, ...STRANGER })).rejects.toThrow();

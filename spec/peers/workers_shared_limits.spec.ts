@@ -233,7 +233,7 @@ describe.each(RELEASES)("upstreams of the workers of Node %i", (release) => {
 
   it("each worker has its share of pool.max_connections", async () => {
     const { port, held, hold, connections } = await holdingBackend();
-    const gateway = await started({ release, ports: [port], service: { pool: { max_connections: 3 } } });
+    const gateway = await started({ release, ports: [port], service: { pool: { max_connections: 3 } }, limits: { max_client_share: 1 } });
     const clients = await clientsOn(gateway.port, await workersOn(gateway.port, 2), 4);
     hold(true);
     const answers = Promise.all(askAll(clients, 1));
@@ -242,6 +242,19 @@ describe.each(RELEASES)("upstreams of the workers of Node %i", (release) => {
     hold(false);
     expect(statusesOf(await answers)).toEqual([200]);
     expect([connections.total, connections.open]).toEqual([3, 3]);
+  });
+
+  it("each worker gives a client its share of what it has of pool.max_connections", async () => {
+    const { port, held, hold, connections } = await holdingBackend();
+    const gateway = await started({ release, ports: [port], service: { pool: { max_connections: 8 } } });
+    const clients = await clientsOn(gateway.port, await workersOn(gateway.port, 2), 4);
+    hold(true);
+    const answers = Promise.all(askAll(clients, 1));
+    await until(() => held.length === 4);
+    expect(connections.open).toBe(4);
+    hold(false);
+    expect(statusesOf(await answers)).toEqual([200]);
+    expect([connections.total, connections.open]).toEqual([4, 4]);
   });
 });
 

@@ -180,17 +180,24 @@ describe("the counters in Redis", () => {
     expect(logged()).toEqual(["shared", "not shared", "shared", "not shared", "shared"].map((state) => `rate counters are ${state}`));
   });
 
-  it("queue at most 10,000 commands; further decisions are made by on_error at once", async () => {
+  it.each(["local", "allow"] as const)("queue at most 10,000 commands; further decisions are made in memory at once, also where on_error says %s: the server has not failed", async (onError) => {
     const { port, commands, sockets } = await fake(() => null);
-    const { counters, limiter, errors } = countersOn([port], { onError: "allow" });
+    const { counters, limiter, errors } = countersOn([port], { onError });
     await eventually(() => counters.report.state === "up");
-    const decisions = Array.from({ length: 10_002 }, () => limiter.decide("a"));
-    expect(await decisions.at(-1)).toBe("allow");
-    expect(await decisions.at(-2)).toBe("allow");
-    expect(errors.get("queue")).toBe(2);
+    const decisions = Array.from({ length: 10_004 }, () => limiter.decide("a"));
+    const inMemory = await Promise.all(decisions.slice(10_000));
+    expect(inMemory.map((decision) => typeof decision === "object" && decision.admitted)).toEqual([true, true, true, false]);
+    expect(errors.get("queue")).toBe(4);
     await eventually(() => commands.length === 10_000);
     sockets[0]!.write(ADMITTED.repeat(10_000));
     expect(await decisions[9_999]).toMatchObject({ admitted: true });
+  });
+
+  it("refuse further decisions if the queue is full and on_error says deny", async () => {
+    const { port } = await fake(() => null);
+    const { counters, limiter } = countersOn([port], { onError: "deny" });
+    await eventually(() => counters.report.state === "up");
+    expect(await Array.from({ length: 10_001 }, () => limiter.decide("a")).at(-1)).toBe("deny");
   });
 
   it("wait for decisions that are awaited when they are closed, and then decide in memory", async () => {

@@ -39,7 +39,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
   const workers = ofWorkers.map((own, place) => {
     const threads: Threads = { id: 2 + place, place, count, memory: (name) => memory.get(name)! };
     const { config: _config, configFile: _file, ...others } = options;
-    return new Gateway({ ...others, modules: withAllParts(), ...own }, threads, { bundle: sent(configuration.bundle), committed: () => committed });
+    return new Gateway({ ...others, modules: withAllParts(), ...own }, threads, { bundle: sent(configuration.bundle), committed: () => committed, watched: (handler) => handler });
   });
   const each = workers.map((worker) => Gateway.partsOf(worker).configuration);
   const followers: Followers = {

@@ -36,14 +36,16 @@ export interface ProgramOptions {
   readonly input?: string;
   /** The Node that runs it; by default the one that runs the specs. */
   readonly node?: string;
+  /** Its main file; by default that of `dist`. */
+  readonly main?: string;
 }
 
 /** Starts `edge-gateway WORDS…`. Its standard error is no terminal, so it logs JSON unless told otherwise. */
-export function program(words: readonly string[], { environment = {}, cwd, input, node = process.execPath }: ProgramOptions = {}): Program {
+export function program(words: readonly string[], { environment = {}, cwd, input, node = process.execPath, main = PROGRAM }: ProgramOptions = {}): Program {
   let stop = async () => {};
   // Before the process is started: outside of a test this throws, and no process is left behind.
   onTestFinished(() => stop());
-  const child = spawn(node, [PROGRAM, ...words], {
+  const child = spawn(node, [main, ...words], {
     env: { PATH: process.env.PATH, ...environment },
     stdio: ["pipe", "pipe", "pipe"],
     ...(cwd === undefined ? {} : { cwd }),

@@ -67,9 +67,9 @@ export interface RawConnection {
   closed(): Promise<string>;
 }
 
-/** A bare TCP connection. */
-export async function connect(port: number): Promise<RawConnection> {
-  const socket = net.connect({ port, host: "127.0.0.1" });
+/** A bare TCP connection; `from`: the client's address, one of 127.0.0.0/8. */
+export async function connect(port: number, from = "127.0.0.1"): Promise<RawConnection> {
+  const socket = net.connect({ port, host: "127.0.0.1", localAddress: from });
   await new Promise<void>((resolve, reject) => socket.once("connect", resolve).once("error", reject));
   return overSocket(socket);
 }

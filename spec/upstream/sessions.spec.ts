@@ -40,7 +40,7 @@ interface Peer {
  * nothing of itself; while it is `deaf` it answers no PING.
  */
 async function framePeer(talk: (peer: Peer, stream: number) => void, settings: Buffer | null = Buffer.alloc(0)) {
-  const self = { port: 0, connections: 0, open: 0, sockets: [] as Socket[], streams: [] as number[], resets: [] as number[], pings: 0, deaf: false };
+  const self = { port: 0, connections: 0, open: 0, sockets: [] as Socket[], streams: [] as number[], resets: [] as number[], acks: 0, pings: 0, deaf: false };
   const server = net.createServer((socket) => {
     self.connections++;
     self.open++;
@@ -66,6 +66,7 @@ async function framePeer(talk: (peer: Peer, stream: number) => void, settings: B
       for (let size = 0; received.length >= 9 && received.length >= (size = 9 + received.readUIntBE(0, 3)); received = received.subarray(size)) {
         const [type, flags, stream] = [received[3]!, received[4]!, received.readUInt32BE(5)];
         if (type === SETTINGS && (flags & 1) === 0 && settings !== null) peer.send(SETTINGS, 1, 0);
+        if (type === SETTINGS && (flags & 1) === 1) self.acks++;
         if (type === PING && (flags & 1) === 0) {
           self.pings++;
           if (!self.deaf) peer.send(PING, 1, 0, Buffer.from(received.subarray(9, size)));
@@ -155,8 +156,8 @@ describe("sessions", () => {
     const { send, pool } = bench(upstream.port, {}, 2);
     await read(await send());
     await eventually(() => pool.leased === 0, "no lease in use");
-    const session = pool.tryLease()!;
-    session.release();
+    const session = pool.tryLease("")!;
+    session.release("");
     session.http2!.destroy();
     expect(await read(await send({ method: "POST", body: Readable.from([Buffer.from("hello")]) }))).toBe("ok");
     expect(upstream.connections).toBe(2);
@@ -198,6 +199,23 @@ describe("sessions", () => {
     for (const [peer, streams] of held) for (const stream of streams.slice(2)) peer.answer(stream);
     expect(await Promise.all(texts)).toEqual(Array(7).fill("ok"));
     await eventually(() => pool.leased === 0, "no lease in use");
+  });
+
+  it("sessions hold a request back as long as the upstream allows no stream, which is no violation of the protocol", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream), maxStreams(0));
+    const { send, pool, clock, options } = bench(upstream.port);
+    options.responseMs = 60_000;
+    const reply = send();
+    await eventually(() => upstream.acks === 1, "an acknowledged SETTINGS");
+    // The request is sent in one of these rounds, and its session looked at in the next ones.
+    for (let round = 0; round < 20; round++) {
+      await new Promise(setImmediate);
+      clock.advance(1_000);
+    }
+    expect(pool.leased).toBe(1);
+    upstream.sockets[0]!.write(frame(SETTINGS, 0, 0, maxStreams(1)));
+    expect(await read(await reply)).toBe("ok");
+    expect(upstream.connections).toBe(1);
   });
 
   it("sessions get no new requests if they are not ready within connect_ms, and end with the requests that wait", async () => {
@@ -284,11 +302,11 @@ describe("sessions", () => {
 it.each([1, 2])("replaces a connection that has no stream numbers left (max_connections %i)", async (maxConnections) => {
   const upstream = await framePeer((peer, stream) => peer.answer(stream));
   const { send, pool } = bench(upstream.port, {}, maxConnections);
-  const first = pool.tryLease()!;
+  const first = pool.tryLease("")!;
   const session = (await first.settled, first.http2) as ClientHttp2Session & { setNextStreamID(id: number): void };
   await first.settled;
   session.setNextStreamID(0x7fffffff);
-  first.release();
+  first.release("");
   for (let i = 0; i < 4; i++) expect(await read(await send())).toBe("ok");
   expect(upstream.streams).toEqual([0x7fffffff, 1, 3, 5]);
   await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0, "one connection open at the upstream, one open connection in the pool and no lease in use");
@@ -684,17 +702,17 @@ describe("the addresses of a name", () => {
     const [one, two] = [await framePeer(() => {}, maxStreams(1)), ["127.0.0.1", "127.0.0.2"]];
     const { pool } = bench(one.port, { host: "upstream.invalid", name: await madeUpNames(two).named("upstream.invalid") }, 4);
     const lease = async () => {
-      const session = pool.tryLease()!;
+      const session = pool.tryLease("")!;
       await session.settled;
       await eventually(() => !session.hasRoom, "the peer's settings");
       return session;
     };
     const sessions = [await lease(), await lease(), await lease()];
-    sessions[1]!.release();
+    sessions[1]!.release("");
     sessions.push(await lease(), await lease());
     expect(sessions.map(({ address }) => address!.address)).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2", "127.0.0.2"]);
     expect(pool.open).toBe(4);
-    expect(pool.tryLease()).toBeNull();
+    expect(pool.tryLease("")).toBeNull();
   });
 
   it("the addresses of a name follow each look-up: a new address gets streams, a removed address gets none, a remaining address keeps its session", async () => {

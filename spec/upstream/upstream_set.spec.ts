@@ -203,8 +203,8 @@ it("counts requests in progress and waiting requests as its load", async () => {
   const pool = madeUpPool({}, 1);
   const peer = madeUpPeer("a", pool);
   expect(peer.load).toBe(0);
-  pool.tryLease();
-  void pool.waitForLease(1000, () => {}).catch(() => {});
+  pool.tryLease("");
+  void pool.waitForLease("", 1000, () => {}).catch(() => {});
   expect(peer.load).toBe(2);
   pool.destroy();
 });

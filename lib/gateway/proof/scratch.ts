@@ -10,10 +10,12 @@ import type { Handler, Middleware } from "../../http/handler.ts";
 import type { Reply } from "../../http/reply.ts";
 import { Metrics, RouteMeter } from "../../observe/metrics.ts";
 import type { Tools } from "../../plugins/plugin.ts";
+import * as counters from "../../store/memory.ts";
 import { compileTable, type Found, type RouteTable } from "../../route/table.ts";
 import type { Inbound } from "../../server/receive.ts";
 import type { HttpsRedirect } from "../https_redirect.ts";
 import { chain, createLinks, type PluginContext, type PluginPlace } from "../plugin_instances.ts";
+import { Parts } from "../parts.ts";
 import { Runtime, type InUse } from "../runtime.ts";
 import { serve } from "../serve.ts";
 import { entryOf, serviceName, targetOf, type Loaded, type RouteTarget } from "../snapshot.ts";
@@ -55,6 +57,10 @@ function uncalled(): never {
   throw new Error("a target of the matching table was called");
 }
 
+/** What links of plugins need in a scratch; they ask nobody. */
+const OWN_PARTS = new Parts();
+OWN_PARTS.add({ counters });
+
 export class Scratch {
   readonly #tried: Tried;
   readonly #table: RouteTable<RouteTarget>;
@@ -71,7 +77,7 @@ export class Scratch {
     this.#tried = tried;
     this.#table = table;
     this.#options = options;
-    this.#runtime = new Runtime(options.clock, silentLog);
+    this.#runtime = new Runtime(options.clock, silentLog, undefined, undefined, OWN_PARTS);
     this.#inUse = this.#runtime.inUse(0);
     this.#context = {
       runtime: this.#runtime,
@@ -82,6 +88,7 @@ export class Scratch {
       log: silentLog,
       tracer: null,
       gatewayName: tried.config.global.name,
+      isTrusted: null,
       kinds: tried.kinds,
       egress: new Egress([]),
       onFault: () => {},
@@ -104,7 +111,7 @@ export class Scratch {
       },
     };
     this.found = null;
-    return serve(inbound, { table, redirect: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
+    return serve(inbound, { table, early: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
   }
 
   /** Closes what the plugins hold. */

@@ -100,7 +100,8 @@ function ours(name: string, { log = false, client, http1, plain = false }: Varia
         ...(client === undefined ? {} : { upstream_client: client }),
       };
       const config: ConfigInput = {
-        global: { ...(http1 === undefined ? {} : { http1 }), access_log: log ? { file: join(folder, "access.log") } : { enabled: false } },
+        // The load comes from one address; the others limit no client either.
+        global: { ...(http1 === undefined ? {} : { http1 }), limits: { max_client_share: 1 }, access_log: log ? { file: join(folder, "access.log") } : { enabled: false } },
         services: [service],
       };
       const file = join(folder, "gw.json");

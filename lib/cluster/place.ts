@@ -1,0 +1,59 @@
+/**
+ * The places of the workers, and how long each waits for its next worker.
+ */
+import type { Worker } from "node:worker_threads";
+
+/** After so many looks a worker that ends is replaced at once again. */
+const STEADY_LOOKS = 60;
+/** Pauses before a worker is replaced that ends again and again; the last one repeats. In milliseconds. */
+const PAUSES_MS = [0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000];
+
+/** The worker that has a place among the others, and those it replaced. */
+export interface Place {
+  readonly index: number;
+  worker: Worker | null;
+  /** See `Threads.id`. */
+  id: number;
+  /** "asked": to listen. */
+  state: "none" | "starting" | "compiled" | "asked" | "serving" | "hanging";
+  /** Its requests in flight, see `InFlight`. */
+  inFlight: SharedArrayBuffer;
+  /** Why the worker is about to end, if that is known. */
+  reason: string | null;
+  /** How often the main thread has looked at this worker, in all and since its last beat. */
+  looks: number;
+  silentLooks: number;
+  beats: number;
+  /** How many workers in a row did not last. */
+  shortLives: number;
+  respawn: NodeJS.Timeout | null;
+  outcome: "drained" | "cut" | null;
+  /** Called one after the other as its reports arrive. */
+  awaited: (() => void)[];
+  /** Called once it has closed its ports. */
+  onStopped: (() => void) | null;
+}
+
+export function newPlace(index: number): Place {
+  return {
+    ...{ index, worker: null, id: 0, state: "none", inFlight: new SharedArrayBuffer(0), reason: null, looks: 0, silentLooks: 0, beats: 0 },
+    ...{ shortLives: 0, respawn: null, outcome: null, awaited: [], onStopped: null },
+  };
+}
+
+/** Whether the worker listens, or is about to. */
+export function takesRequests({ state }: Pick<Place, "state">): boolean {
+  return state === "asked" || state === "serving";
+}
+
+/**
+ * How long the worker of this place, which has ended in this state, is not replaced, in milliseconds. If it has served, then a request may have
+ * ended it, and may end the others as well: one place at a time waits, and only while another worker serves.
+ */
+export function pauseBefore(place: Place, state: Place["state"], places: readonly Place[]): number {
+  if (state === "serving" && place.looks >= STEADY_LOOKS) place.shortLives = 0;
+  const pauseMs = PAUSES_MS[Math.min(place.shortLives++, PAUSES_MS.length - 1)]!;
+  const hasServed = takesRequests({ state }) || state === "hanging";
+  const isNeeded = places.some(({ respawn }) => respawn !== null) || !places.some((each) => each.state === "serving");
+  return hasServed && isNeeded ? 0 : pauseMs;
+}
