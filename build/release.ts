@@ -24,12 +24,16 @@ try {
 function release(): void {
   process.umask(0o022);
   if (git("status", "--porcelain", "--untracked-files=no") !== "") throw new Error("there are changes that are not committed: a release is made from a commit (git stash, or git commit)");
+  const { name, version, description } = JSON.parse(read("package.json")) as { readonly [field in "name" | "version" | "description"]: string };
+  if (version.includes("-")) throw new Error(`${version} is a version between releases: run npm version ${version.replace(/-.*/, "")} first`);
+  if (/^## \[Unreleased\]\n+(?!## )./m.test(read("CHANGELOG.md"))) {
+    throw new Error(`CHANGELOG.md has changes that ${version} does not have: begin the next version with npm version`);
+  }
   const seconds = process.env.SOURCE_DATE_EPOCH ?? git("log", "-1", "--format=%ct");
   if (!/^\d{1,11}$/.test(seconds)) throw new Error("SOURCE_DATE_EPOCH must be a whole number of seconds since 1970");
   const key = readKey();
   const lock = JSON.parse(read("package-lock.json")) as Lock;
   checkInstalled(lock);
-  const { name, version, description } = JSON.parse(read("package.json")) as { readonly [field in "name" | "version" | "description"]: string };
   const tarball = pack(`${name}-${version}.tgz`);
   const facts: Facts = {
     name, version, description, lock, tarball,
@@ -47,7 +51,6 @@ function release(): void {
   const sums = Buffer.from(artefacts.map((each) => `${sha256(each.content)}  ${each.name}\n`).join(""));
   write([...artefacts, { name: "SHA256SUMS", content: sums }, ...(key === null ? [] : [{ name: "SHA256SUMS.sig", content: Buffer.from(sign(sums, key)) }])]);
   if (key === null) console.log("RELEASE_KEY is not set, so this release is not signed; to sign it: npx edge-gateway sign release/SHA256SUMS --key private.pem");
-  if (/^## \[Unreleased\]\n+(?!## )./m.test(read("CHANGELOG.md"))) console.log(`CHANGELOG.md has unreleased changes: this is not ${version} as it will be published`);
 }
 
 /** Built and packed in a new folder, from the commit alone: no file that git does not know gets into it. */

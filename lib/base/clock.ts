@@ -80,6 +80,24 @@ export class DeadlineTimer {
     if (this.#watched.length === 0) this.#lookAt(Infinity, 0);
   }
 
+  /** Calls `look` about once a second, together with all other looks, until the function returned is called. */
+  everySecond(look: Look): () => void {
+    let lookedAt = this.#clock.now();
+    const watched = {
+      dueAt: nextSecond(lookedAt),
+      place: -1,
+      overdue(now: number) {
+        // A pause of our own, with bytes waiting in the sockets, is not counted against the clients.
+        const elapsedMs = Math.min(now - lookedAt, 2 * SECOND_MS);
+        lookedAt = now;
+        watched.dueAt = nextSecond(now);
+        look(now, elapsedMs);
+      },
+    };
+    this.add(watched, lookedAt);
+    return () => this.remove(watched);
+  }
+
   /** Timers may fire a fraction of a millisecond early: entries that are not due yet are checked again. */
   #lookAt(moment: number, now: number): void {
     this.#timer?.cancel();
@@ -117,6 +135,16 @@ export class DeadlineTimer {
       reportEntryFault(error, "a deadline");
     }
   }
+}
+
+/** `now`: the monotonic clock. `elapsedMs`: since the last look, or since the first one was asked for; two seconds at most. */
+export type Look = (now: number, elapsedMs: number) => void;
+
+const SECOND_MS = 1_000;
+
+/** Whole seconds, so that all looks are due at once. */
+function nextSecond(now: number): number {
+  return (Math.floor(now / SECOND_MS) + 1) * SECOND_MS;
 }
 
 /**

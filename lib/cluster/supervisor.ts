@@ -180,13 +180,13 @@ export class Supervisor implements Followers {
     const late = setTimeout(entry("the end of the workers", () => this.#terminateAll()), graceMs + MOST_CLOSING_MS);
     const begunAt = performance.now();
     await waitAtMost(this.#stopAccepting(lingerOf(graceMs)), lingerOf(graceMs));
+    for (const name of this.#names) name?.close(); // Another program may have the ports now.
     this.#broadcast({ type: "close", graceMs: Math.max(0, graceMs - (performance.now() - begunAt)) });
     const ended = new Promise<void>((resolve) => (this.#onAllEnded = both(this.#onAllEnded, resolve)));
     // A native call of a plugin cannot be ended: the process ends with it.
     if (this.#places.some(({ worker }) => worker !== null)) await waitAtMost(ended, graceMs + MOST_CLOSING_MS + LAST_MS);
     clearTimeout(late);
     for (const timer of this.#timers) clearInterval(timer);
-    for (const name of this.#names) name?.close();
     return this.#places.some(({ outcome, worker }) => outcome === "cut" || worker !== null) ? "cut" : "drained";
   }
 

@@ -237,7 +237,7 @@ export class Runtime {
     this.#inUse = inUse;
     for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
     for (const [key, { pool }] of before?.pools ?? []) if (!inUse.pools.has(key)) this.#retire(pool);
-    for (const { pool, maxConnections } of inUse.pools.values()) Object.assign(pool, { maxConnections, clientShare: inUse.maxClientShare });
+    for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
     for (const [service, { upstreamSet, breaker }] of before?.upstreamSets ?? []) {
       const now = inUse.upstreamSets.get(service);
       if (now === undefined) upstreamSet.close();

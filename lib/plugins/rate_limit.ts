@@ -62,7 +62,7 @@ export const rateLimit = definePlugin({
   schema,
   create(config, tools) {
     const windows = windowsOf(config);
-    const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers: config.maxCallers, counters: config.counters });
+    const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers: config.maxCallers, callers: config.limitBy === "all" ? 1 : undefined, counters: config.counters });
     const callerOf = callerBy(config.limitBy);
     const uncounted = { detail: "The request could not be counted. Try again shortly." };
     const settleWith = config.mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);

@@ -21,7 +21,7 @@ import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
 import { clientErrorDetail, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, watchUpload, type Limits } from "./limits.ts";
-import { endSoon, MAX_DISCARD_MS, MAX_QUIET_MS } from "./linger.ts";
+import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
 import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
@@ -48,8 +48,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   /** `clock.now()` since when we wait for the client: for a request, or for the rest of one. */
   #since: number;
   #hasServed = false;
-  /** Bytes that are incomplete, or belong to the next request. */
+  /** Bytes that are incomplete, or belong to the next request; and how many nobody wanted since the last look. */
   #rest: Buffer | null = null;
+  #discarded = 0;
   readonly #pieces = new Pieces();
   /** False once a part of the current request head waits for the rest. */
   #isHeadNew = true;
@@ -89,12 +90,14 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   /** Keeps bytes that are incomplete or behind the current request, unless no request behind it is served. */
   #hold(bytes: Buffer): void {
     const isServed = this.#ending === "no" || !this.#parser.isOver || this.#inbound!.upgrade !== null;
-    if (isServed) this.#rest = bytes;
-    else if (this.#ending === "asked") this.#ending = "decided";
+    if (isServed) return void (this.#rest = bytes);
+    this.#discarded += bytes.length;
+    if (this.#ending === "asked") this.#ending = "decided";
   }
 
   /** Whether more bytes are to be read: of a request that has not arrived, or of later ones as long as few wait. */
   get #wantsBytes(): boolean {
+    if (this.#discarded > MAX_DISCARDED_PER_S) return false;
     if (this.#parser.isOver) return this.#rest === null || this.#rest.length <= MAX_AHEAD_BYTES;
     return this.#body === null || this.#body.wantsBytes;
   }
@@ -157,6 +160,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   }
 
   body(bytes: Buffer): void {
+    if (this.#body?.destroyed === true) this.#discarded += bytes.length;
     this.#body?.arrived(bytes, this.#server.clock.now());
   }
 
@@ -183,7 +187,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
         this.#isContinued && (this.#phase === "waiting" || !isLive(headers)) && body.readableFlowing === true && !this.#socket.isPaused(),
       tooSlow: () => this.#tooLate("the body arrives too slowly"),
     };
-    this.#endUpload = watchUpload(this.#server.sweep, upload, minBodyBytesPerS);
+    this.#endUpload = watchUpload(this.#server.deadlines, upload, minBodyBytesPerS);
   }
 
   // Replying.
@@ -274,7 +278,8 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   /** Looks at the deadlines of this connection; called about once a second. */
   look(now: number): void {
-    this.#body?.readMore();
+    this.#discarded = 0;
+    this.readOn();
     const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
     const waited = now - this.#since;
     const isLate = requestTimeoutMs > 0 && waited >= requestTimeoutMs;
@@ -357,10 +362,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     // Over TLS the client's end often arrives with its request: flush ready replies first.
     this.#server.writeBatch.now();
     if (this.#phase === "over") return;
-    if (this.#writer.state === "flushing") {
-      this.#ending = "decided";
-      return;
-    }
+    if (this.#writer.state === "flushing") return void (this.#ending = "decided");
     // A client that has ended only its own side can still read why its request is refused.
     const isIncomplete = !this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null));
     if (isIncomplete) {
@@ -376,8 +378,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const inbound = this.#inbound;
     this.#phase = "over";
     this.#writer.close();
-    this.#inbound = null;
-    this.#rest = null;
+    this.#inbound = this.#rest = null;
     this.#endUpload?.();
     this.#server.gone(this);
     if (inbound === null) return;

@@ -15,7 +15,7 @@ import type { Inbound } from "./receive.ts";
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
 /** The objects shared by all requests of a listener. */
-export type H2Server = Pick<Http1Options, "clock" | "sweep" | "receiving" | "answer" | "ended" | "delivery" | "join">;
+export type H2Server = Pick<Http1Options, "clock" | "deadlines" | "receiving" | "answer" | "ended" | "delivery" | "join">;
 
 export class H2Request implements Responder {
   readonly #stream: ServerHttp2Stream;
@@ -95,7 +95,7 @@ export class H2Request implements Responder {
         },
         tooSlow: () => this.#tooSlow("the body arrives too slowly"),
       };
-      stream.once("close", watchUpload(this.#server.sweep, upload, minBodyBytesPerS));
+      stream.once("close", watchUpload(this.#server.deadlines, upload, minBodyBytesPerS));
     }
     if (requestTimeoutMs > 0) {
       const timer = this.#server.clock.after(requestTimeoutMs, () => {

@@ -3,21 +3,20 @@
  */
 import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, type ServerOptions } from "node:http2";
 import type { Socket } from "node:net";
-import type { Clock } from "../base/clock.ts";
+import type { Clock, DeadlineTimer } from "../base/clock.ts";
 import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
-import type { Sweep } from "./sweep.ts";
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = http2.constants;
 
 export interface SessionsOptions {
   readonly clock: Clock;
   readonly log: Log;
-  readonly sweep: Sweep;
+  readonly deadlines: DeadlineTimer;
   /** In force for new connections. */
   readonly limits: () => Limits;
   /** Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if that is less. */
@@ -44,14 +43,14 @@ export class H2Sessions {
 
   /** Serves HTTP/2 on a connection; bytes that were read from it and put back are included. */
   add(socket: Socket): void {
-    const { limits, log, sweep } = this.#options;
+    const { limits, log, deadlines } = this.#options;
     // A client that has closed its side has disconnected: its streams would get no event for that.
     socket.allowHalfOpen = false;
     const inForce = limits();
     const http2Session = http2.performServerHandshake(socket, optionsFor(inForce));
     const session = new Session(http2Session, socket, inForce, this.#options);
     this.#sessions.add(session);
-    const endLooks = sweep.watch((now, elapsedMs) => session.check(now, elapsedMs));
+    const endLooks = deadlines.everySecond((now, elapsedMs) => session.check(now, elapsedMs));
     http2Session.once("close", () => {
       this.#sessions.delete(session);
       endLooks();

@@ -5,7 +5,7 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock, DeadlineTimer, Timer } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
@@ -16,7 +16,6 @@ import type { DeliveryOptions } from "./delivery.ts";
 import type { Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
-import type { Sweep } from "./sweep.ts";
 
 /** Sends the reply to one request. */
 export interface Responder {
@@ -29,7 +28,8 @@ export interface Responder {
 export interface Http1Options {
   readonly clock: Clock;
   readonly writeBatch: WriteBatch;
-  readonly sweep: Sweep;
+  /** The deadlines of all connections, uploads and replies of a listener. */
+  readonly deadlines: DeadlineTimer;
   readonly log: Log;
   /** The rules in force at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;

@@ -97,7 +97,7 @@ export class NodeHttp1 implements Http1 {
       awaited: () => isContinued && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers)),
       tooSlow: () => this.#giveUp(socket, exchange, TOO_SLOW),
     };
-    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : watchUpload(this.#options.sweep, upload, minBodyBytesPerS);
+    const endUpload = body === null || minBodyBytesPerS === 0 ? ignore : watchUpload(this.#options.deadlines, upload, minBodyBytesPerS);
     response.once("close", () => {
       endUpload();
       if (response.writableFinished) call.close();

@@ -21,7 +21,7 @@ export function createWireHttp1(options: Http1Options): Http1 {
   return {
     serve(socket) {
       const connection = new ClientConnection(socket, server);
-      connections.set(connection, options.sweep.watch((now) => connection.look(now)));
+      connections.set(connection, options.deadlines.everySecond((now) => connection.look(now)));
       drain.postpone();
     },
     sendAway: (away) => void (drain.isLeaving = away),

@@ -2,12 +2,11 @@
  * Enforces the limits of `global.limits` that do not concern a single head: the number of connections, and the minimum rate of a body.
  */
 import type { Server, Socket } from "node:net";
-import type { Clock } from "../base/clock.ts";
+import type { Clock, DeadlineTimer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
 import { hasHeader, type HeaderList } from "../http/headers.ts";
 import { OwnConnections, type ConnectionCounts } from "./connection_counts.ts";
-import type { Sweep } from "./sweep.ts";
 
 export type Limits = Config["global"]["limits"];
 
@@ -118,13 +117,13 @@ const GRACE_MS = 10_000;
 const MOST_AHEAD_MS = 60_000;
 
 /** Watches an upload until the function returned is called, or until it has been given up. */
-export function watchUpload(sweep: Sweep, upload: Upload, leastBytesPerS: number): () => void {
+export function watchUpload(deadlines: DeadlineTimer, upload: Upload, leastBytesPerS: number): () => void {
   /** How long the gateway has waited for the client. */
   let waitedMs = 0;
   /** How far the body is ahead of the minimum rate. */
   let aheadMs = 0;
   let counted = 0;
-  const end = sweep.watch((_now, elapsedMs) => {
+  const end = deadlines.everySecond((_now, elapsedMs) => {
     if (!upload.awaited()) return;
     const received = upload.received();
     const earnedMs = ((received - counted) * 1000) / leastBytesPerS;

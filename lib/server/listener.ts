@@ -22,7 +22,6 @@ import { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
 import { ConnectionLimit, guard } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
-import { Sweep } from "./sweep.ts";
 import { TlsServers, type TlsFiles } from "./tls.ts";
 
 export interface ListenerOptions {
@@ -87,9 +86,9 @@ export class Listener {
     this.#tls = new TlsServers(options.certificates ?? (() => NO_CERTIFICATES), clock, options.handshakeMs);
     this.#connectionLimit = new ConnectionLimit(receiving, log, clock, options.connections);
     this.connections = this.#connectionLimit;
-    const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
-    const sweep = new Sweep(clock);
-    const shared = { clock, log, writeBatch, sweep, delivery, receiving, answer: this.#answer, ended, join };
+    const deadlines = new DeadlineTimer(clock);
+    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS };
+    const shared = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended, join };
     const wire = createWireHttp1(shared);
     this.#http1 = { wire, node: new NodeHttp1(shared, wire) };
     this.onRequest = this.#http1.node.onRequest;
@@ -97,7 +96,7 @@ export class Listener {
     this.#http2 = new H2Sessions({
       clock,
       log,
-      sweep,
+      deadlines,
       limits: () => receiving().limits,
       keepAliveMs: KEEP_ALIVE_MS,
       onStream: (stream, block, endOfStream, onReset) => void new H2Request(stream, block, endOfStream, onReset, shared),

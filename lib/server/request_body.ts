@@ -5,7 +5,6 @@ import { GuardedReadable } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { MAX_DISCARDED_PER_S } from "./linger.ts";
 
 export interface BodySource {
   /** `wantsBytes` may have changed. */
@@ -20,9 +19,8 @@ export class RequestBody extends GuardedReadable {
   readonly #source: BodySource;
   readonly #maxBytes: number;
   #hasRoom = true;
-  /** When bytes last arrived, and how many were discarded since the last `readMore`. */
+  /** When bytes last arrived. */
   arrivedAt = 0;
-  #discarded = 0;
 
   /** `maxBytes` 0: no limit. */
   constructor(source: BodySource, maxBytes: number) {
@@ -33,21 +31,15 @@ export class RequestBody extends GuardedReadable {
     this.on("error", ignore);
   }
 
-  /** Whether its reader has room for more. What arrives when the reader wants none is discarded, some of it in a second. */
+  /** Whether its reader has room for more, or wants none. */
   get wantsBytes(): boolean {
-    return this.destroyed ? this.#discarded <= MAX_DISCARDED_PER_S : this.#hasRoom;
+    return this.destroyed || this.#hasRoom;
   }
 
-  /** To be called once a second. */
-  readMore(): void {
-    this.#discarded = 0;
-    this.#source.readOn();
-  }
-
-  /** Adds what has arrived. */
+  /** Adds what has arrived; once the reader wants none, that is discarded. */
   arrived(bytes: Buffer, now: number): void {
     this.arrivedAt = now;
-    if (this.destroyed) return void (this.#discarded += bytes.length);
+    if (this.destroyed) return;
     this.received += bytes.length;
     if (this.#maxBytes === 0 || this.received <= this.#maxBytes) this.#hasRoom = this.push(bytes);
     else this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));

@@ -14,6 +14,8 @@ export interface LimiterOptions {
   readonly windows: readonly Window[];
   /** How many callers are remembered in memory; beyond that, some who have used little are forgotten, or new ones share one allowance. */
   readonly maxCallers: number;
+  /** How many callers there can be, where that is known: threads reserve memory for no more. Default: `maxCallers`. */
+  readonly callers?: number | undefined;
   /** "memory": counts in this process, whatever `global.counters` says. Default: as `global.counters` says. */
   readonly counters?: "memory" | undefined;
 }

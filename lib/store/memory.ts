@@ -15,10 +15,10 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
   const all = new Map<string, CallerTable>();
 
   /** The table of a key in memory that threads share. Where its memory is too small for these options, larger memory takes its place in `adopt`. */
-  function sharedTable(key: string, { windows, maxCallers }: LimiterOptions, memory: GiveMemory): CallerTable {
+  function sharedTable(key: string, { windows, maxCallers, callers = maxCallers }: LimiterOptions, memory: GiveMemory): CallerTable {
     const known = all.get(key);
     const shards = known?.shards.length ?? Math.min(2 ** Math.ceil(Math.log2(SHARDS_OF_THREAD * threads.count)), 2 ** Math.floor(Math.log2(Math.max(1, maxCallers / FEWEST_OF_SHARD))));
-    const bytes = shards * bytesOfCallers(Math.ceil(Math.max(maxCallers, FEWEST_CALLERS) / shards), windows);
+    const bytes = shards * bytesOfCallers(Math.ceil(Math.max(Math.min(callers, maxCallers), FEWEST_CALLERS) / shards), windows);
     const isTooSmall = known !== undefined && known.memory.byteLength < bytes;
     const shared = memory(nameOf(key), bytes, isTooSmall ? null : known?.memory);
     const table = (buffer: ArrayBufferLike) => new CallerTable(secret, { memory: buffer, shards, owner: threads.id });

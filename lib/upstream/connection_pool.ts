@@ -36,6 +36,8 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   readonly #tlsSessions = new WeakMap<object, Buffer>();
   /** Requests in progress. */
   leased = 0;
+  /** Requests that wait for a lease. */
+  waiting = 0;
   /** How many of them are whose, by `Try.client`. */
   readonly held = new Map<string, number>();
   /** First come, first served. */
@@ -59,23 +61,19 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     if (protocol === "h2") this.#tls!.ALPNProtocols = ["h2"];
   }
 
-  /** Most connections at one time; a reload may change it. */
+  /** Most connections at one time. */
   get maxConnections(): number {
     return this.limit;
   }
 
-  set maxConnections(value: number) {
-    this.limit = value;
+  /** Also with a reload. `clientShare`: of the places, what the requests of one client have at one time, at least one place; 1: all. */
+  limitTo(maxConnections: number, clientShare: number): void {
+    this.limit = maxConnections;
+    this.#clientShare = clientShare;
     this.limitClients();
   }
 
-  /** The share of the places that the requests of one client hold at one time, at least one place; 1: all. A reload may change it. */
-  set clientShare(value: number) {
-    this.#clientShare = value;
-    this.limitClients();
-  }
-
-  /** The places may be other ones, or the share. */
+  /** There may be other places, or another share. */
   protected limitClients(): void {
     const share = this.#clientShare;
     // 0.29 of 100 would be 28.
@@ -83,12 +81,6 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     for (const parked of this.#parked.values()) for (const waiter of parked) this.waiters.add(waiter);
     this.#parked.clear();
     this.grant();
-  }
-
-  get waiting(): number {
-    let waiting = this.waiters.size;
-    for (const { size } of this.#parked.values()) waiting += size;
-    return waiting;
   }
 
   /** Most leases at one time. */
@@ -134,6 +126,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     return new Promise((resolve, reject) => {
       const refuse = (fault: Fault) => {
         if (!this.#leave(waiter)) return;
+        this.waiting--;
         waiter.timer.cancel();
         reject(fault);
       };
@@ -143,6 +136,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
         refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${limit}, ${leased} requests in progress${own})`));
       });
       const waiter: Waiter<Lease> = { client, grant: resolve, refuse, timer };
+      this.waiting++;
       if (this.#parked.has(client) || this.#hasShare(client)) this.#park(waiter);
       else this.waiters.add(waiter);
       onAbort(() => refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection")));
@@ -220,6 +214,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
       this.waiters.delete(waiter);
       if (lease === "parked") this.#park(waiter);
       else {
+        this.waiting--;
         waiter.timer.cancel();
         waiter.grant(lease);
       }

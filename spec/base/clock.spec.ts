@@ -185,3 +185,52 @@ describe("a watch", () => {
     expect(latest).toBeLessThanOrEqual(101);
   });
 });
+
+describe("looks", () => {
+  it("looks come once a second, and each is told the time since its own last one, or since it began", () => {
+    const clock = manualClock();
+    const timer = new DeadlineTimer(clock);
+    const seen: string[] = [];
+    timer.everySecond((now, elapsedMs) => seen.push(`a ${now} ${elapsedMs}`));
+    clock.advance(700);
+    timer.everySecond((now, elapsedMs) => seen.push(`b ${now} ${elapsedMs}`));
+    expect(seen).toEqual([]);
+    clock.advance(300);
+    clock.advance(1_000);
+    const from = clock.now() - 2_000;
+    expect(seen).toEqual([`a ${from + 1_000} 1000`, `b ${from + 1_000} 300`, `a ${from + 2_000} 1000`, `b ${from + 2_000} 1000`]);
+  });
+
+  it("looks count a pause of the process as two seconds at most", () => {
+    const clock = manualClock();
+    const late: (() => void)[] = [];
+    const timer = new DeadlineTimer({ ...clock, now: clock.now, after: (_ms, run) => (late.push(run), { cancel() {}, restart() {} }) });
+    const seen: number[] = [];
+    timer.everySecond((_now, elapsedMs) => seen.push(elapsedMs));
+    clock.advance(30_000);
+    late[0]!();
+    expect(seen).toEqual([2_000]);
+  });
+
+  it("looks have one timer while there are some, and none without, also where looks end or begin during a look", () => {
+    const clock = manualClock();
+    const timer = new DeadlineTimer(clock);
+    expect(clock.pending).toBe(0);
+    let looks = 0;
+    const end: () => void = timer.everySecond(() => {
+      end();
+      endOther();
+      last = timer.everySecond(() => looks++);
+    });
+    const endOther = timer.everySecond(() => looks++);
+    let last = () => {};
+    expect(clock.pending).toBe(1);
+    clock.advance(1_000);
+    expect(clock.pending).toBe(1);
+    const atFirst = looks;
+    clock.advance(1_000);
+    expect([looks - atFirst, clock.pending]).toEqual([1, 1]);
+    last();
+    expect(clock.pending).toBe(0);
+  });
+});

@@ -1,12 +1,13 @@
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { version } from "../../lib/base/version.ts";
 import { oneService } from "../support/gateway.ts";
 import { origin } from "../support/origin.ts";
-import { emptyFolder, startBuilt } from "./built.ts";
+import { emptyFolder, PROGRAM, startBuilt } from "./built.ts";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -17,6 +18,15 @@ async function npm(folder: string, ...args: string[]): Promise<string> {
   const { stdout } = await run("npm", args, { cwd: folder, env: environment, maxBuffer: 16 * 1024 * 1024 });
   return stdout;
 }
+
+describe("a clone", () => {
+  it("starts by npx edge-gateway without compiling again, also for the first time", { timeout: 60_000 }, async () => {
+    await npm(root, "run", "build");
+    const builtAt = statSync(PROGRAM).mtimeMs;
+    const stdout = await npm(root, "exec", "--offline", "--cache", emptyFolder(), "--", "edge-gateway", "--version");
+    expect([stdout, statSync(PROGRAM).mtimeMs]).toEqual([`${version}\n`, builtAt]);
+  });
+});
 
 describe("the package", () => {
   it("the package installs from its tarball without a network into an empty folder, alone, and starts from there", async () => {
@@ -31,6 +41,6 @@ describe("the package", () => {
     expect(await (await fetch(`${url}/a/x`)).text()).toBe("ok");
     const embedded = `import { createGateway, version } from "edge-gateway"; console.log(typeof createGateway, version)`;
     const { stdout } = await run(process.execPath, ["--input-type=module", "-e", embedded], { cwd: folder });
-    expect(stdout).toMatch(/^function \d+\.\d+\.\d+\n$/);
+    expect(stdout).toMatch(/^function \d+\.\d+\.\d+(-dev)?\n$/);
   });
 });

@@ -8,7 +8,7 @@ import { basename, dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { blocksOf, document, root, tableUnder } from "../support/documents.ts";
-import { version } from "../../lib/base/version.ts";
+import { version as current } from "../../lib/base/version.ts";
 import { emptyFolder, PROGRAM } from "./built.ts";
 
 /** The parts of CycloneDX's own library that are used here; without the package this file still compiles. */
@@ -18,6 +18,8 @@ interface CycloneDx {
 }
 const { Spec, Validation } = createRequire(import.meta.url)("@cyclonedx/cyclonedx-library") as CycloneDx;
 
+/** Of the release that is made here. */
+const version = current.replace("-dev", "");
 const TARBALL = `edge-gateway-${version}.tgz`;
 const BOM = `edge-gateway-${version}.cdx.json`;
 const PROVENANCE = `edge-gateway-${version}.provenance.json`;
@@ -64,7 +66,7 @@ function clone(folder: string, machine: Machine): void {
   symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
 }
 
-/** What is here, committed or not, as one commit. */
+/** What is here, committed or not, as one commit, and the commit of the release. */
 function makeOrigin(): void {
   const origin = at("origin");
   for (const path of execFileSync("git", ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], { cwd: root, encoding: "utf8" }).split("\0")) {
@@ -73,6 +75,10 @@ function makeOrigin(): void {
   const who = { GIT_AUTHOR_NAME: "a", GIT_AUTHOR_EMAIL: "a@example.com", GIT_COMMITTER_NAME: "a", GIT_COMMITTER_EMAIL: "a@example.com" };
   const dates = { GIT_AUTHOR_DATE: COMMIT_TIME, GIT_COMMITTER_DATE: COMMIT_TIME };
   done("git init --quiet && git add --all && git commit --quiet --message all", origin, ADA, { ...who, ...dates });
+  if (version === current) return;
+  symlinkSync(join(root, "node_modules"), join(origin, "node_modules"));
+  const [makeCommit] = blocksOf(document("docs/releases.md"), "sh")[3]!.split("\n");
+  done(makeCommit!, origin, ADA, { ...who, ...dates });
 }
 
 beforeAll(() => {

@@ -6,8 +6,9 @@ import { load } from "../journeys/load.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { keptClient, over } from "../support/kept_client.ts";
-import { emptyFolder, logLines } from "../support/process.ts";
-import { RELEASES } from "./nodes.ts";
+import { emptyFolder, logLines, program } from "../support/process.ts";
+import { eventually } from "../support/raw_client.ts";
+import { nodeOf, RELEASES } from "./nodes.ts";
 import { clientOn, probeModule, withWorkers, workerOf, workersOn } from "./workers.ts";
 
 describe.each(RELEASES)("two workers on Node %i", (release) => {
@@ -39,6 +40,22 @@ describe.each(RELEASES)("two workers on Node %i", (release) => {
     expect((await late).status).toBe(200);
     busy.close();
     expect(await running.ended).toMatchObject({ code: 0, signal: null });
+  });
+
+  it("leave their port to the next program as soon as they drain", async () => {
+    const held: (() => void)[] = [];
+    const origin = await backend((_request, response) => void held.push(() => response.end("late")));
+    const first = await withWorkers(oneService(origin.port), { release });
+    const late = fetch(`http://127.0.0.1:${first.port}/a/x`);
+    await eventually(() => held.length === 1, "a request in flight");
+    first.child.kill("SIGTERM");
+    await first.says("SIGTERM: draining");
+    while (await keptClient(first.port).then((client) => (client.close(), true), () => false));
+    const second = program(["--config", first.file, "--workers", "2", "--listen-host", "127.0.0.1", "--http-port", String(first.port)], { node: nodeOf(release) });
+    await second.says(/edge-gateway [^"]+ started/);
+    expect(first.child.exitCode).toBe(null);
+    held[0]!();
+    expect(await (await late).text()).toBe("late");
   });
 
   it("write whole lines to one access log on a pipe: one for each request, however long", async () => {

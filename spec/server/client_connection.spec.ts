@@ -6,7 +6,6 @@ import { WriteBatch } from "../../lib/base/event_loop.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
-import { Sweep } from "../../lib/server/sweep.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import type { Inbound } from "../../lib/server/receive.ts";
 import { client, codeIn, get, statusesIn } from "../journeys/harness.ts";
@@ -28,7 +27,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     clock,
     log,
     writeBatch: new WriteBatch(),
-    sweep: new Sweep(clock),
+    deadlines: new DeadlineTimer(clock),
     delivery: { clock, watch: new DeadlineTimer(clock), idleMs: 60_000 },
     receiving: () => ({ clock, isTrusted: () => false, limits: { ...defaultLimits, ...limits } }),
     answer(inbound, responder) {
@@ -59,6 +58,7 @@ async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await new Promise((resolve) => setTimeout(resolve, 2));
 }
 
+const MIB = 1024 * 1024;
 const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
 
 it.runIf(codec === "wire")("refuses a head that arrives byte by byte with 408 once headers_timeout_ms have passed since its first byte", async () => {
@@ -196,6 +196,22 @@ describe.runIf(codec === "wire")("a client that leaves while its socket is not r
     answers[0]!(fine());
     expect(await talk.until("ok")).toContain("Connection: close");
     expect(received).toEqual(["/slow"]);
+  });
+
+  it("discards at most 8 MiB a second of what comes behind the last request of a connection, while its reply is awaited", async () => {
+    const { clock, port, sockets, answers } = await serving(() => undefined);
+    const talk = await client(port);
+    const head = "GET /slow HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    talk.send(head + "x".repeat(20 * MIB));
+    await until(() => answers.length === 1 && sockets[0]!.isPaused());
+    expect(sockets[0]!.bytesRead).toBeLessThan(9 * MIB);
+    clock.advance(1_000);
+    await until(() => sockets[0]!.bytesRead > 9 * MIB && sockets[0]!.isPaused());
+    expect(sockets[0]!.bytesRead).toBeLessThan(18 * MIB);
+    clock.advance(1_000);
+    await until(() => sockets[0]!.bytesRead === head.length + 20 * MIB);
+    answers[0]!(fine());
+    await talk.until("ok");
   });
 
   it("notices within two seconds that a client has reset its connection behind a body that nobody reads", async () => {

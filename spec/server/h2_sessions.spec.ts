@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { ANSWER_MS, MAX_LINGER_MS, MAX_UNREPORTED, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
 import { H2Sessions } from "../../lib/server/h2_sessions.ts";
-import { Sweep } from "../../lib/server/sweep.ts";
+import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { manualClock } from "../support/clock.ts";
 import {
   ACK,
@@ -36,7 +36,7 @@ async function listening(keepAliveMs = 1_000) {
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
   let limits = defaultLimits;
-  const sessions = new H2Sessions({ clock, log: silentLog, sweep: new Sweep(clock), limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
+  const sessions = new H2Sessions({ clock, log: silentLog, deadlines: new DeadlineTimer(clock), limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     sockets.push(socket);
     sessions.add(socket.on("error", () => {}));

@@ -1,7 +1,7 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ConnectionLimit, guard, watchUpload, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
-import { Sweep } from "../../lib/server/sweep.ts";
+import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -145,10 +145,10 @@ describe("upload rates", () => {
 
   it("accepts uploads at the minimum rate and gives up slower uploads after ten seconds", () => {
     const clock = manualClock();
-    const sweep = new Sweep(clock);
+    const deadlines = new DeadlineTimer(clock);
     const [fast, slow] = [upload(), upload()];
-    watchUpload(sweep, fast, 100);
-    watchUpload(sweep, slow, 100);
+    watchUpload(deadlines, fast, 100);
+    watchUpload(deadlines, slow, 100);
     for (let i = 0; i < 10; i++) {
       fast.bytes += 100;
       slow.bytes += 99;
@@ -167,7 +167,7 @@ describe("upload rates", () => {
   ])("measures the average rate and credits at most a minute: after %d bytes in one second an upload may stall for %d", (bytes, seconds) => {
     const clock = manualClock();
     const early = upload();
-    watchUpload(new Sweep(clock), early, 100);
+    watchUpload(new DeadlineTimer(clock), early, 100);
     pass(clock, 1, early, bytes);
     pass(clock, seconds - 1, early, 0);
     expect(early.slow).toBe(false);
@@ -178,7 +178,7 @@ describe("upload rates", () => {
   it("does not charge an upload for the time in which its body is not read", () => {
     const clock = manualClock();
     const held = upload();
-    watchUpload(new Sweep(clock), held, 100);
+    watchUpload(new DeadlineTimer(clock), held, 100);
     held.waiting = false;
     pass(clock, 3_600, held, 0);
     held.waiting = true;
@@ -190,14 +190,14 @@ describe("upload rates", () => {
 
   it("shares one timer between all uploads and runs it only while there are uploads", () => {
     const clock = manualClock();
-    const sweep = new Sweep(clock);
+    const deadlines = new DeadlineTimer(clock);
     expect(clock.pending).toBe(0);
-    const ends = [upload(), upload(), upload()].map((each) => watchUpload(sweep, each, 1));
+    const ends = [upload(), upload(), upload()].map((each) => watchUpload(deadlines, each, 1));
     expect(clock.pending).toBe(1);
     for (const end of ends) end();
     expect(clock.pending).toBe(0);
     const slow = upload();
-    const end = watchUpload(sweep, slow, 1);
+    const end = watchUpload(deadlines, slow, 1);
     pass(clock, 11, slow, 0);
     expect(slow.slow).toBe(true);
     expect(clock.pending).toBe(0);

@@ -240,7 +240,7 @@ describe("the response", () => {
       const path = text.split(" ", 2)[1]!;
       socket.write(Buffer.concat([Buffer.from(`${HEAD}Content-Length: ${bytes}\r\n\r\n`), pattern(path)]));
     });
-    pool.maxConnections = 6;
+    pool.limitTo(6, 1);
     const ask = async (path: string, slowly: boolean): Promise<boolean> => {
       const body = (await send({ upstreamPath: path })).body as Readable;
       const kept: Buffer[] = [];

@@ -116,10 +116,10 @@ describe("leases", () => {
     const { pool } = made(1);
     pool.tryLease("");
     const waits = [pool.waitForLease("", 100, never), pool.waitForLease("", 100, never)];
-    pool.maxConnections = 3;
+    pool.limitTo(3, 1);
     await Promise.all(waits);
     expect(pool.leased).toBe(3);
-    pool.maxConnections = 1;
+    pool.limitTo(1, 1);
     expect(pool.leased).toBe(3);
     pool.release("");
     pool.release("");
@@ -170,7 +170,7 @@ describe("the addresses of a name", () => {
 
   it("the addresses of a name share the leases", async () => {
     const { pool } = await bench(LOOPBACK, LOOPBACK);
-    pool.maxConnections = 2;
+    pool.limitTo(2, 1);
     expect([pool.tryLease(""), pool.tryLease(""), pool.tryLease("")]).toEqual([true, true, null]);
   });
 
@@ -519,7 +519,7 @@ describe("connections", () => {
 describe("the share of one client", () => {
   it("says in the fault of a wait that the client held its share", async () => {
     const { pool, clock } = made(4);
-    pool.clientShare = 0.5;
+    pool.limitTo(4, 0.5);
     for (const client of ["a", "a", "b"]) pool.tryLease(client);
     const waiting = pool.waitForLease("a", 100, never).catch((fault: Fault) => fault.message);
     expect(pool.tryLease("b")).toBe(true);
@@ -532,7 +532,7 @@ describe("the share of one client", () => {
 
   it("is refused with all other waits when the pool is destroyed", async () => {
     const { pool, clock } = made(2);
-    pool.clientShare = 0.5;
+    pool.limitTo(2, 0.5);
     pool.tryLease("a");
     const waits = [1, 2, 3].map(() => outcome(pool.waitForLease("a", 100, never)));
     pool.destroy();
@@ -544,7 +544,7 @@ describe("the share of one client", () => {
     const dice = random(seed);
     const { pool, clock } = made(4);
     let [limit, share] = [4, 0.5];
-    pool.clientShare = share;
+    pool.limitTo(limit, share);
     const leases: string[] = [];
     const waits = new Set<{ readonly client: string; goAway: () => void }>();
     const count = (client: string) => leases.filter((each) => each === client).length;
@@ -575,8 +575,8 @@ describe("the share of one client", () => {
       else if (roll < 15 && leases.length > 0) release(dice.int(0, leases.length - 1));
       else if (roll < 17 && waits.size > 0) dice.pick([...waits]).goAway();
       else if (roll === 17) clock.advance(dice.int(0, 59));
-      else if (roll === 18) pool.maxConnections = limit = dice.int(1, 8);
-      else if (roll === 19) pool.clientShare = share = dice.pick([0.001, 0.25, 0.5, 1]);
+      else if (roll === 18) pool.limitTo((limit = dice.int(1, 8)), share);
+      else if (roll === 19) pool.limitTo(limit, (share = dice.pick([0.001, 0.25, 0.5, 1])));
       // Grants come some microtasks later; sometimes more happens before, but not a change of the limits, by which the grants are judged.
       if (!isQuiet) continue;
       await new Promise((resolve) => setImmediate(resolve));

@@ -256,7 +256,7 @@ describe("sessions", () => {
     await eventually(() => held.length === 1, "one held request");
     const second = send();
     await eventually(() => pool.waiting === 1, "one waiting request");
-    pool.maxConnections = 2;
+    pool.limitTo(2, 1);
     await eventually(() => held.length === 2, "two held requests");
     for (const answer of held) answer();
     await Promise.all([read(await first), read(await second)]);

@@ -57,7 +57,7 @@ const KINDS: [string, number, number][] = [
 describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
   it.each(PROTOCOLS)("the deadline over %s ends the wait for a connection that is in use", async (protocol) => {
     const { clock, pool, peer, send } = await bench(protocol);
-    pool.maxConnections = 0;
+    pool.limitTo(0, 1);
     const fault = send(tryMs, endsAt);
     await eventually(() => peer.load === 1, "the wait");
     clock.advance(50);
