@@ -145,7 +145,7 @@ function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Q
   const { target } = inbound;
   const { limits } = receiving;
   const all = [...inbound.headers, ...framing];
-  const refusal = refuseBytes(target, all, limits) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(target, all, limits);
+  const refusal = refuseBytes(target, all, limits) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(inbound.method, all) ?? refuseSize(target, all, limits);
   return { ...inbound, refusal };
 }
 

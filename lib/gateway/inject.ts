@@ -95,11 +95,11 @@ export function injected(request: InjectRequest, options: ReceiveOptions, defaul
     refuseSize(target, received, limits) ??
     refuseExpectation(received);
   const headers = refusal === null ? withoutNamed(received) : received;
-  const host = headerValue(headers, "host")!;
   const shown = certificate && certificateOf(certificate);
   const connection = { remoteAddress: clientIp, encrypted: shown !== null || (scheme ?? defaultScheme) === "https", certificate: () => shown, tlsVersion: null };
   return {
-    ...receiveParts(headers, connection, host, options, () => {}),
+    ...receiveParts(headers, connection, options, () => {}),
+    authority: headerValue(headers, "host")!,
     method,
     target,
     httpVersion: "1.1",
@@ -157,7 +157,7 @@ function refuseMalformed({ method, target }: Pick<Inbound, "method" | "target">,
   }
   if (!TOKEN.test(method)) return malformed("The method is not a token.");
   if (target.includes(" ")) return malformed("The request target has a space that is not percent-encoded.");
-  const framing = refuseFramingOf(headers);
+  const framing = refuseFramingOf(method, headers);
   if (framing !== null) return framing;
   if (hasHeader(headers, "transfer-encoding")) return malformed("An injected body has no Transfer-Encoding.");
   const length = headerValue(headers, "content-length");

@@ -202,8 +202,6 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
 
   // 1. Refuse requests that two parsers could read in two ways.
   if (inbound.refusal !== null) return problem(call, inbound.refusal.code, { detail: inbound.refusal.detail });
-  // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
-  if (method === "CONNECT") return problem(call, "bad_request", { detail: "The gateway does not serve this method." });
   const target = readTarget(inbound.target);
   if ("code" in target) return problem(call, target.code, { detail: sentence(target.detail) });
   if (target.authority !== null && !isHost(target.authority)) return problem(call, "bad_request", NO_HOST);

@@ -2,7 +2,8 @@
  * Keeps sessions of the admin interface away from upstreams. Browsers send cookies to every port of a host (RFC 6265 §8.5), so that an
  * upstream behind a traffic port could use the session of an administrator.
  */
-import { sameName, type HeaderList } from "./headers.ts";
+import { withoutCookies } from "./cookies.ts";
+import type { HeaderList } from "./headers.ts";
 
 /** `iss` and `aud` of sessions. */
 export const SESSION_ISSUER = "edge-gateway";
@@ -18,7 +19,8 @@ export function unquoted(value: string): string {
  * signature is not verified: a token that is forged is no loss to an upstream.
  */
 export function isSessionToken(token: string): boolean {
-  if (!token.startsWith(JWT_START)) return false;
+  // `{"` in base64url: a cheap sign of a JWT.
+  if (!token.startsWith("eyJ")) return false;
   const [, body, signature, more] = token.split(".", 4);
   if (body === undefined || signature === undefined || more !== undefined) return false;
   try {
@@ -29,37 +31,7 @@ export function isSessionToken(token: string): boolean {
   }
 }
 
-/** `{"` in base64url: a cheap sign of a JWT. */
-const JWT_START = "eyJ";
-
 /** Returns a function that removes cookies with this name that are sessions, and gives the same list if there is none. */
 export function sessionRemover(cookie: string): (headers: HeaderList) => HeaderList {
-  const isSession = (pair: string) => {
-    const trimmed = pair.trim();
-    const equals = trimmed.indexOf("=");
-    return trimmed.slice(0, equals).trim() === cookie && isSessionToken(unquoted(trimmed.slice(equals + 1).trim()));
-  };
-  return (headers) => {
-    for (let i = 0; i < headers.length; i += 2) {
-      const value = headers[i + 1]!;
-      if (sameName(headers[i]!, "cookie") && value.includes(JWT_START) && value.includes(cookie)) return withoutSessions(headers, isSession);
-    }
-    return headers;
-  };
-}
-
-function withoutSessions(headers: HeaderList, isSession: (pair: string) => boolean): HeaderList {
-  const kept: string[] = [];
-  for (let i = 0; i < headers.length; i += 2) {
-    const [name, value] = [headers[i]!, headers[i + 1]!];
-    if (!sameName(name, "cookie")) {
-      kept.push(name, value);
-      continue;
-    }
-    const pairs = value.split(";");
-    const others = pairs.filter((pair) => !isSession(pair));
-    if (others.length === pairs.length) kept.push(name, value);
-    else if (others.length > 0) kept.push(name, others.join(";").trim());
-  }
-  return kept;
+  return (headers) => withoutCookies(headers, cookie, (value) => isSessionToken(unquoted(value)));
 }

@@ -1,19 +1,39 @@
 /**
- * The content coding gzip: whether a client accepts it, and JSON replies in it.
+ * Content codings: which ones a client accepts (RFC 9110 §12.5.3), and JSON replies in gzip.
  */
 import { promisify } from "node:util";
 import zlib from "node:zlib";
-import { tokens, withHeader, type HeaderList } from "./headers.ts";
+import { headerValues, withHeader, type HeaderList } from "./headers.ts";
 import type { Reply } from "./reply.ts";
 
 const gzip = promisify(zlib.gzip);
 /** What gzip saves of a smaller body is not worth the time. */
 const LEAST_BYTES = 500;
 
-/** By name only (RFC 9110 §12.5.3): "*" also accepts the plain form. */
+/** The weight of each coding in Accept-Encoding, in lower case, without those of an invalid weight. */
+export function acceptedCodings(headers: HeaderList): ReadonlyMap<string, number> {
+  const weights = new Map<string, number>();
+  for (const item of headerValues(headers, "accept-encoding").join().toLowerCase().split(",")) {
+    const [coding = "", ...parameters] = item.split(";").map((part) => part.trim());
+    const weight = weightOf(parameters);
+    if (coding !== "" && weight !== null) weights.set(coding === "x-gzip" ? "gzip" : coding, weight);
+  }
+  return weights;
+}
+
+/** 1 without `q`; null for an invalid one (RFC 9110 §12.4.2). */
+function weightOf(parameters: readonly string[]): number | null {
+  for (const parameter of parameters) {
+    if (parameter.startsWith("q=")) return WEIGHT.test(parameter) ? Number(parameter.slice(2)) : null;
+  }
+  return 1;
+}
+
+const WEIGHT = /^q=(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;
+
+/** By name only: "*" also accepts the plain form. */
 export function acceptsGzip(headers: HeaderList): boolean {
-  const token = tokens(headers, "accept-encoding").find((each) => /^gzip\s*(;|$)/.test(each));
-  return token !== undefined && !/;\s*q\s*=\s*0(\.0*)?\s*$/.test(token);
+  return (acceptedCodings(headers).get("gzip") ?? 0) > 0;
 }
 
 /** The reply in gzip, if the request accepts it. For replies without secrets only: their compressed length would tell of them (BREACH). */

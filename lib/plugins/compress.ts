@@ -6,6 +6,7 @@
  * weak (RFC 9110 §8.8.1); every reply that could be encoded gets Vary. Replies to HEAD and 304 have the headers of the GET (§9.3.2, §15.4.5).
  */
 import { array, integer, object, string, withDefault } from "../config/schema.ts";
+import { acceptedCodings } from "../http/content_coding.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasHeader, hasToken, headerValue, headerValues, nameSet, tokens, withAddedHeader, withHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
@@ -39,8 +40,7 @@ export const compress = definePlugin({
     const answer = (exchange: Exchange, reply: Reply): Reply => {
       if (!mayEncode(reply, minBytes, isListed)) return reply;
       const varied = withVary(reply.headers);
-      const accepted = headerValues(exchange.headers, "accept-encoding");
-      const coding = accepted.length === 0 ? null : choice(accepted.join(","));
+      const coding = choice(acceptedCodings(exchange.headers));
       const encoded = coding === null ? null : encode(exchange, reply, varied, coding);
       return encoded ?? { ...reply, headers: varied };
     };
@@ -127,13 +127,7 @@ function typeMatcher(types: readonly string[]): (contentType: string) => boolean
 }
 
 /** The coding with the greatest weight in Accept-Encoding, the first supported among equals; null for none, or if `identity` has a greater weight. */
-export function choice(accepted: string): Coding | null {
-  const weights = new Map<string, number>();
-  for (const item of accepted.toLowerCase().split(",")) {
-    const [coding = "", ...parameters] = item.split(";").map((part) => part.trim());
-    const weight = weightOf(parameters);
-    if (coding !== "" && weight !== null) weights.set(coding === "x-gzip" ? "gzip" : coding, weight);
-  }
+export function choice(weights: ReadonlyMap<string, number>): Coding | null {
   let best: Coding | null = null;
   let most = 0;
   for (const coding of CODINGS) {
@@ -145,13 +139,3 @@ export function choice(accepted: string): Coding | null {
   }
   return (weights.get("identity") ?? 0) > most ? null : best;
 }
-
-/** 1 without `q`; null for an invalid one (RFC 9110 §12.4.2). */
-function weightOf(parameters: readonly string[]): number | null {
-  for (const parameter of parameters) {
-    if (parameter.startsWith("q=")) return WEIGHT.test(parameter) ? Number(parameter.slice(2)) : null;
-  }
-  return 1;
-}
-
-const WEIGHT = /^q=(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;

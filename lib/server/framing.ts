@@ -89,6 +89,7 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
   const isCrowded = options > MOST_CONNECTION_OPTIONS;
   const bodyLength = coding !== undefined ? "chunked" : length === undefined ? 0 : Number(length);
   const asks = upgrade !== undefined && !isOld && method === "GET" && lists(upgrade, "websocket") && lists(connection, "upgrade");
+  const refusedMethod = method === "CONNECT" ? NO_TUNNEL : asks && bodyLength !== 0 ? UPGRADE_WITH_BODY : null;
   return {
     host,
     bodyLength,
@@ -97,7 +98,7 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
     upgrade: asks ? "websocket" : null,
     dropsHeaders,
     namesHeaders: namesHeaders && !isCrowded,
-    refusal: isCrowded ? CROWDED : (refuseFraming(host, hosts, length, coding, httpVersion) ?? refuseMethod(method, asks && bodyLength !== 0)),
+    refusal: isCrowded ? CROWDED : (refuseFraming(host, hosts, length, coding, httpVersion) ?? refusedMethod),
   };
 }
 
@@ -117,13 +118,6 @@ function lists(value: string | undefined, lowerToken: string): boolean {
 
 function joined(value: string | undefined, more: string): string {
   return value === undefined ? more : `${value},${more}`;
-}
-
-function refuseMethod(method: string, isUpgradeWithBody: boolean): Refusal | null {
-  // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
-  if (method === "CONNECT") return malformed("The gateway is no forward proxy: CONNECT is not served.");
-  // The bytes after an upgrade are of the other protocol; two parsers may disagree whether a body comes first.
-  return isUpgradeWithBody ? malformed("A request for a WebSocket cannot have a body.") : null;
 }
 
 function refuseFraming(
@@ -155,6 +149,10 @@ export function malformed(detail: string): Refusal {
 }
 
 export const BAD_LENGTH = malformed("The Content-Length is not a plain number below 10^15.");
+/** CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6). */
+export const NO_TUNNEL = malformed("The gateway is no forward proxy: CONNECT is not served.");
+/** The bytes after an upgrade are of the other protocol; two parsers may disagree whether a body comes first. */
+export const UPGRADE_WITH_BODY = malformed("A request for a WebSocket cannot have a body.");
 const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
 
 export function tooManyLines(maxHeaders: number): Refusal {

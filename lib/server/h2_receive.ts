@@ -10,7 +10,7 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { detectTruncatedBody } from "../http/h2_streams.ts";
 import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
-import { BAD_LENGTH, isDropped, isHost, malformed, PLAIN_LENGTH, withoutDropped, type Refusal } from "./framing.ts";
+import { BAD_LENGTH, isDropped, isHost, malformed, NO_TUNNEL, PLAIN_LENGTH, UPGRADE_WITH_BODY, withoutDropped, type Refusal } from "./framing.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
 import { boundBody, connectionOf, receiveParts, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
@@ -40,18 +40,13 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
       trailers = withoutDropped(raw, options.underscores);
     });
   }
-  const { call, scheme, authority, clientAddress, headers: kept } = receiveParts(
-    headers,
-    connectionOf(stream.session!.socket as Socket),
-    pseudo[":authority"] ?? hosts[0] ?? "",
-    options,
-    informStream(stream),
-  );
+  const connection = connectionOf(stream.session!.socket as Socket);
+  const { call, scheme, clientAddress, headers: kept } = receiveParts(headers, connection, options, informStream(stream));
   // In the order of `receive.ts`, so that all requests have one hidden class.
   return {
     call,
     scheme,
-    authority,
+    authority: pseudo[":authority"] ?? hosts[0] ?? "",
     clientAddress,
     // As in an HTTP/1.1 upgrade: routes and plugins know one kind of WebSocket.
     method: upgrade === null ? pseudo[":method"] : "GET",
@@ -112,10 +107,10 @@ function refuseLength(headers: HeaderList): Refusal | null {
 }
 
 function refuseConnect({ ":method": method, ":protocol": protocol }: Pseudo, headers: HeaderList, endOfStream: boolean): Refusal | null {
-  if (protocol === undefined) return method === "CONNECT" ? malformed("The gateway is no forward proxy: CONNECT is not served.") : null;
+  if (protocol === undefined) return method === "CONNECT" ? NO_TUNNEL : null;
   if (protocol !== "websocket") return malformed("The only protocol that CONNECT can ask for is websocket.");
   if (endOfStream) return malformed("The request for a WebSocket ends before it can begin.");
-  return hasHeader(headers, "content-length") ? malformed("A request for a WebSocket cannot have a body.") : null;
+  return hasHeader(headers, "content-length") ? UPGRADE_WITH_BODY : null;
 }
 
 /** For an unknown scheme nghttp2 accepts any path, also `http://elsewhere/`, which would be read as an absolute target. */

@@ -11,7 +11,7 @@ import { ERRORS, ignore, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { readFraming } from "./framing.ts";
+import { NO_TUNNEL, readFraming } from "./framing.ts";
 import { clientErrorDetail, Drain, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
 import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
@@ -218,7 +218,7 @@ export class NodeHttp1 implements Http1 {
     server.on("connect", (request: IncomingMessage, socket: Duplex) => {
       quiet(socket);
       this.#relayDrain(request.socket);
-      this.#queue.take(request.socket, () => this.#refuseWith(socket, "The gateway is no forward proxy: CONNECT is not served."));
+      this.#queue.take(request.socket, () => this.#refuseWith(socket, NO_TUNNEL.detail));
     });
     server.on("clientError", this.#onClientError);
     // Node looks for requests that never arrive whole once the server emits this.

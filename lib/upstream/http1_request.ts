@@ -74,7 +74,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
 
   begin(): void {
     this.#connection.user = this;
-    this.failWhenAborted();
+    this.attempt.exchange.call.onAbort(() => this.fail(clientDisconnected()));
     if (this.#connection.isConnected) this.connected();
     else if (this.phase === "connecting") this.watch(this.attempt.options.connectMs);
   }

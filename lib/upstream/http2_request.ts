@@ -145,7 +145,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
       if (this.phase !== "over") this.fail(this.#faultOf(error));
     });
     stream.once("close", () => this.#closed());
-    this.failWhenAborted();
+    this.attempt.exchange.call.onAbort(() => this.fail(clientDisconnected()));
     if (body === null) return this.awaitResponse();
     if (this.phase === "over") return;
     this.watch(0);
@@ -243,7 +243,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     const session = this.#session;
     if (fault.code === "upstream_timeout") session.probe(this.#bytesRead);
     // A client that gives up early says as much, if nothing at all has arrived since.
-    else if (this.attempt.exchange.call.aborted && this.#bytesRead === session.socket.bytesRead) session.probe(-1);
+    else if (this.attempt.exchange.call.aborted && this.#bytesRead === session.socket.bytesRead) session.clientLeft();
     resetStream(this.#stream, NGHTTP2_CANCEL);
     if (this.given === null) this.#stream.destroy();
   }

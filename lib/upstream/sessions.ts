@@ -157,6 +157,8 @@ export class Session {
   #outputTimer: Timer | null = null;
   /** Runs while a sign of life is awaited: the answer to a PING, or the end of the connection. */
   #probe: Timer | null = null;
+  /** When the next one is due for a client that leaves. */
+  #probesFrom = 0;
 
   /** `mostStreams`: how many leases are given before the upstream's SETTINGS have arrived. */
   constructor(socket: Socket, address: Address | undefined, pool: Sessions, mostStreams: number) {
@@ -245,6 +247,14 @@ export class Session {
     this.http2.ping((error) => {
       if (error === null) this.#isAlive();
     });
+  }
+
+  /** As `probe`, at most once in QUIET_MS: clients must not choose how many PINGs an upstream gets, which may end the connection for them. */
+  clientLeft(): void {
+    const now = this.#pool.clock.now();
+    if (now < this.#probesFrom) return;
+    this.#probesFrom = now + QUIET_MS;
+    this.probe(-1);
   }
 
   /** Accepts no new streams; ends with the last it has. */

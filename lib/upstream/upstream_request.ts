@@ -136,10 +136,6 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     return ["upstream_timeout", `no byte either way for ${idleMs} ms`];
   }
 
-  protected failWhenAborted(): void {
-    this.attempt.exchange.call.onAbort(() => this.fail(clientDisconnected()));
-  }
-
   /** Starts the time of the present phase; 0: it has no deadline of its own. */
   protected watch(phaseMs: number): void {
     const { to, options, tryEndsAt, endsAt } = this.attempt;

@@ -401,6 +401,22 @@ describe("an upstream that does not answer in time", () => {
     expect(proxy.connections).toBe(2);
   });
 
+  it("an upstream that answers slowly gets one PING in three seconds for clients that give up, however many do", async () => {
+    const upstream = await framePeer(() => {});
+    const { clock, peer, options, pool } = bench(upstream.port);
+    for (let i = 0; i < 10; i++) {
+      const exchange = madeUpExchange();
+      const left = code(peer.forward(exchange, options, 0));
+      await eventually(() => upstream.streams.length === i + 1, "the request sent");
+      clock.advance(50);
+      exchange.call.abort();
+      expect(await left).toBe("upstream_reset");
+      await eventually(() => upstream.resets.length === i + 1 && pool.leased === 0, "the reset");
+    }
+    // Sent before the last reset.
+    expect([upstream.pings, upstream.connections]).toEqual([1, 1]);
+  });
+
   it("an upstream that falls silent gets no new requests on a connection from which no byte has come for 3 s although requests were sent", async () => {
     const { send, patient, clock, proxy } = await vanished(2);
     const lost = patient("GET");
