@@ -30,7 +30,7 @@ export interface Tools {
   readonly scope: Scope;
   /**
    * State that survives reloads: connections, a queue, a cache. Returns the existing state of this `name` if the instance is the same
-   * (see `scope.key`) and `settings` are equal as JSON, else the result of `make`. State that no active configuration uses is closed;
+   * (see `scope.key`) and `settings` are equal as JSON, else the result of `make`, which may use nothing else of the configuration. State that no active configuration uses is closed;
    * all state is closed with the gateway.
    */
   keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T;

@@ -10,6 +10,7 @@ import { guarded } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { WriteBatch } from "../base/event_loop.ts";
+import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { HostCertificates } from "./certificates.ts";
@@ -17,7 +18,7 @@ import type { ConnectionCounts } from "./connection_counts.ts";
 import { H2Request } from "./h2_request.ts";
 import { H2Sessions } from "./h2_sessions.ts";
 import { detectProtocol } from "./h2c.ts";
-import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, refuseBare, type Http1, type Responder } from "./http1.ts";
+import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options, type Responder } from "./http1.ts";
 import { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
 import { ConnectionLimit, guard } from "./limits.ts";
@@ -52,8 +53,8 @@ export interface ListenerOptions {
   readonly connections?: ConnectionCounts;
   /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended?: (inbound: Inbound) => void;
-  /** Connects an upgraded client to its tunnel. Default: there are no tunnels. */
-  readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
+  /** Connects an upgraded client to its tunnel; the options are those of replies. Default: there are no tunnels. */
+  readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes, delivery: DeliveryOptions) => void;
 }
 
 export class Listener {
@@ -87,8 +88,9 @@ export class Listener {
     this.#connectionLimit = new ConnectionLimit(receiving, log, clock, options.connections);
     this.connections = this.#connectionLimit;
     const deadlines = new DeadlineTimer(clock);
-    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS };
-    const shared = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended, join };
+    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
+    const parts = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended };
+    const shared = { ...parts, join: (...joined: Parameters<Http1Options["join"]>) => join(...joined, delivery) };
     const wire = createWireHttp1(shared);
     this.#http1 = { wire, node: new NodeHttp1(shared, wire) };
     this.onRequest = this.#http1.node.onRequest;

@@ -60,6 +60,7 @@ const LIMITS: Limits = {
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 30_000,
   minBodyBytesPerS: 0,
+  minReplyBytesPerS: 0,
   maxHeaderBytes: 16 * 1024,
   maxHeaders: 100,
   maxUriBytes: 8 * 1024,
