@@ -125,6 +125,13 @@ export const COMMANDS = {
     remedy: "write the password to standard input, since other users could read it on the command line",
     load: async () => (await import("./hash_password.ts")).hashPassword,
   },
+  pin: {
+    operand: "[FILE]",
+    about: "Write the SHA-256 of plugin modules into the configuration that names them, once you have read the modules",
+    settings: { configPath },
+    exits: "0 the configuration has the digests, 1 it cannot be written",
+    load: async () => (await import("./pin.ts")).pin,
+  },
   sign: {
     operand: "FILE",
     about: "Write the Ed25519 signature of a configuration or of a list of checksums to FILE.sig",

@@ -40,7 +40,7 @@ interface Answer {
   readonly reject: (error: Error) => void;
 }
 
-export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie"> {
+export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie" | "parts"> {
   /** How many workers; at least 2. */
   readonly count: number;
   readonly logger: Log;
@@ -215,10 +215,10 @@ export class Supervisor implements Followers {
   }
 
   #spawn(place: Place): void {
-    const { count, log, tracing, adminCookie } = this.#options;
+    const { count, log, tracing, adminCookie, parts } = this.#options;
     const { index } = place;
     const start: WorkerStart = {
-      ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, bundle: this.#parts!.configuration.bundle, words: this.#words },
+      ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, parts, bundle: this.#parts!.configuration.bundle, words: this.#words },
       ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey, inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES) },
     };
     Object.assign(place, { id: start.id, inFlight: start.inFlight, hasServed: false, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });

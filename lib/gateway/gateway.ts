@@ -125,6 +125,7 @@ export class Gateway {
       return configuration;
     };
     return new Listener({
+      part: (name) => this.#runtime.parts.part(name),
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
