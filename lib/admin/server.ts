@@ -3,8 +3,7 @@
  */
 import { passwordProblem } from "../base/password.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Pair } from "../server/certificates.ts";
-import { createOperatorServer, type OperatorServer } from "../server/operator_server.ts";
+import { createOperatorServer, type OperatorServer, type OperatorTls } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { Endpoints, type EndpointsOptions } from "./endpoints.ts";
 
@@ -12,7 +11,7 @@ export type { AdminSettings, AdminSource, ProxyConfig } from "./views.ts";
 
 export interface AdminOptions extends EndpointsOptions {
   /** PEM. Null: plain HTTP. */
-  readonly tls: Pair | null;
+  readonly tls: OperatorTls | null;
 }
 
 export interface Admin extends OperatorServer {

@@ -18,6 +18,7 @@ import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, modulesOf, PACKAGE, PROGRAM, type AuditedModule } from "./audit_modules.ts";
 import { accepted } from "./failure.ts";
+import { partsNamedBy } from "./named_parts.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -49,8 +50,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
-  if (settings.tracing !== null) await modules.parts.loadPart("tracing");
-  if (settings.admin !== null) await modules.parts.loadPart("adminCookie");
+  for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
   const reader = new ConfigReader({ configFile: configPath, modules, ...(configKeyFile !== undefined && { configKeyFile }) }, (path) => readFileSync(path));
   const read = reader.load(reader.source());
   const { config, tests, testFiles } = read.loaded;

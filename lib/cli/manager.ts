@@ -8,12 +8,14 @@ import { createLog, type Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import { readManagerSettings, type LoneManagerSettings, type ManagerSettings } from "../config/settings.ts";
 import { watchFiles } from "../config/watch.ts";
+import { Parts } from "../gateway/parts.ts";
 import { createManager, type Manager } from "../manager/server.ts";
-import type { Pair } from "../server/certificates.ts";
+import type { OperatorTls } from "../server/operator_server.ts";
 import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
 import type { RunCommand } from "./arguments.ts";
 import { accepted, Failure, listenFailure } from "./failure.ts";
 import { untilStopped } from "./shutdown.ts";
+import { TLS_PARTS } from "./named_parts.ts";
 import { createTlsRenewal, readAuthorities, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
 export const manager: RunCommand = async (given) => {
@@ -21,7 +23,9 @@ export const manager: RunCommand = async (given) => {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
   const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
-  const opened = openManager(settings.manager, null, tls, log);
+  const parts = new Parts();
+  if (tls !== null) for (const name of TLS_PARTS) await parts.loadPart(name);
+  const opened = openManager(settings.manager, null, tls && { ...tls, part: (name) => parts.part(name) }, log);
   const url = await listenManager(opened, settings.manager, log);
   const renew = createTlsRenewal(tlsSettings, log);
   const renewNow = () => {
@@ -48,7 +52,7 @@ function announce(url: string, { manager: { backendUrl }, logFormat, logLevel }:
 }
 
 /** `admin` is the admin interface of this process, which is used unless the settings name another. */
-export function openManager(settings: ManagerSettings, admin: Admin | null, tls: Pair | null, log: Log): Manager {
+export function openManager(settings: ManagerSettings, admin: Admin | null, tls: OperatorTls | null, log: Log): Manager {
   const { backendUrl, backendCaPath, hosts } = settings;
   const ca = backendCaPath === null ? null : readAuthorities(backendCaPath, "MANAGER_BACKEND_CA_PATH");
   const backend = backendUrl === null ? admin!.answer : { url: new URL(backendUrl), ca };

@@ -13,11 +13,12 @@ import type { Settings } from "../config/settings.ts";
 import { ConfigError, Gateway, type GatewayOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { Manager } from "../manager/server.ts";
-import type { OperatorServer } from "../server/operator_server.ts";
+import type { OperatorServer, OperatorTls } from "../server/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
 import { ON_DEMAND } from "./commands.ts";
 import { Failure, listenFailure } from "./failure.ts";
+import { partsNamedBy } from "./named_parts.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 import { readTlsFiles } from "./tls_files.ts";
 import { openWorkers } from "./workers.ts";
@@ -56,8 +57,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
-  if (tracing !== null) await modules.parts.loadPart("tracing");
-  if (adminCookie !== undefined) await modules.parts.loadPart("adminCookie");
+  for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
   const supervisor = await openWorkers(settings, log);
   const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) }, supervisor?.threads);
   const { configuration } = Gateway.partsOf(gateway);
@@ -65,7 +65,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   await configuration.findWarnings();
   const tls = readTlsFiles(settings, log);
   configuration.setHttps(tls !== null);
-  const admin = await openAdmin(settings, { gateway, tls, reload, log });
+  const part: OperatorTls["part"] = (name) => modules.parts.part(name);
+  const admin = await openAdmin(settings, { gateway, tls, part, reload, log });
   const probes = await openProbes(settings, gateway, log);
   let manager: Manager | null = null;
   try {
@@ -81,7 +82,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     let managerUrl: string | null = null;
     if (settings.manager !== null) {
       const { listenManager, openManager } = await ON_DEMAND.manager();
-      manager = openManager(settings.manager, admin, tls, log);
+      manager = openManager(settings.manager, admin, tls && { ...tls, part }, log);
       managerUrl = await listenManager(manager, settings.manager, log);
     }
     // After the traffic, which is what "ready" is about.
@@ -156,18 +157,19 @@ function urlsOf(addresses: readonly Address[]): string[] {
 interface AdminParts {
   readonly gateway: Gateway;
   readonly tls: TlsFiles | null;
+  readonly part: OperatorTls["part"];
   readonly reload: () => Promise<LastReload>;
   readonly log: Log;
 }
 
-async function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts): Promise<Admin | null> {
+async function openAdmin(settings: Settings, { gateway, tls, part, reload, log }: AdminParts): Promise<Admin | null> {
   const { admin } = settings;
   if (admin === null) return null;
   const { createAdmin } = await ON_DEMAND.admin();
   try {
     return createAdmin({
       ...admin,
-      tls: admin.tls ? tls : null,
+      tls: admin.tls && tls !== null ? { ...tls, part } : null,
       clock: systemClock,
       log,
       version,

@@ -9,6 +9,7 @@ import type { Supervisor } from "../cluster/supervisor.ts";
 import type { Settings } from "../config/settings.ts";
 import { ON_DEMAND } from "./commands.ts";
 import { Failure } from "./failure.ts";
+import { partsNamedBy } from "./named_parts.ts";
 
 /** Systems on which several threads can listen on one port, and the kernel spreads the connections over them. */
 const SYSTEMS: readonly string[] = ["linux", "freebsd", "dragonfly", "sunos", "aix"];
@@ -22,12 +23,16 @@ export interface Machine {
 }
 
 /** Null: this thread serves the requests. Rejects with a `Failure` where there cannot be as many workers as the settings ask for. */
-export async function openWorkers({ workers, logLevel, logFormat, tracing, admin }: Settings, log: Log): Promise<Supervisor | null> {
+export async function openWorkers(settings: Settings, log: Log): Promise<Supervisor | null> {
+  const { workers, logLevel, logFormat, tracing, admin } = settings;
   const count = workerCount(workers, log, { node: process.versions.node, platform: process.platform, cores: availableParallelism() });
   if (count === 1) return null;
   const { Supervisor } = await ON_DEMAND.workers();
   const write = (line: string) => void process.stderr.write(line);
-  return new Supervisor({ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null, logger: log, write });
+  return new Supervisor({
+    ...{ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null },
+    ...{ parts: partsNamedBy(settings), logger: log, write },
+  });
 }
 
 export function workerCount(asked: number | "auto", log: Log, { node, platform, cores }: Machine): number {

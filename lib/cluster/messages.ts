@@ -5,6 +5,7 @@ import type { LogFormat, LogLevel } from "../base/log.ts";
 import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_error.ts";
+import type { PartName } from "../gateway/parts.ts";
 import type { WorkerReport } from "../gateway/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamFailures } from "../upstream/shared_health.ts";
@@ -67,6 +68,8 @@ export interface Address {
 export interface WorkerSettings {
   readonly log: { readonly level: LogLevel; readonly format: LogFormat };
   readonly tracing: TracingSettings | null;
+  /** The parts that settings name. */
+  readonly parts: readonly PartName[];
   /** See `GatewayOptions`; null without an admin interface. */
   readonly adminCookie: string | null;
 }

@@ -18,6 +18,8 @@ export interface Place {
   state: "none" | "starting" | "compiled" | "asked" | "serving" | "hanging";
   /** Its requests in flight, see `InFlight`. */
   inFlight: SharedArrayBuffer;
+  /** Whether the worker listens, or did as it ended. */
+  hasServed: boolean;
   /** Why the worker is about to end, if that is known. */
   reason: string | null;
   /** How often the main thread has looked at this worker, in all and since its last beat. */
@@ -36,24 +38,23 @@ export interface Place {
 
 export function newPlace(index: number): Place {
   return {
-    ...{ index, worker: null, id: 0, state: "none", inFlight: new SharedArrayBuffer(0), reason: null, looks: 0, silentLooks: 0, beats: 0 },
+    ...{ index, worker: null, id: 0, state: "none", inFlight: new SharedArrayBuffer(0), hasServed: false, reason: null, looks: 0, silentLooks: 0, beats: 0 },
     ...{ shortLives: 0, respawn: null, outcome: null, awaited: [], onStopped: null },
   };
 }
 
 /** Whether the worker listens, or is about to. */
-export function takesRequests({ state }: Pick<Place, "state">): boolean {
+export function takesRequests({ state }: Place): boolean {
   return state === "asked" || state === "serving";
 }
 
 /**
- * How long the worker of this place, which has ended in this state, is not replaced, in milliseconds. If it has served, then a request may have
- * ended it, and may end the others as well: one place at a time waits, and only while another worker serves.
+ * How long the worker of this place, which has ended, is not replaced, in milliseconds. If it has served, then a request may have ended it, and
+ * may end the others as well: one place at a time waits, and only while another worker serves.
  */
-export function pauseBefore(place: Place, state: Place["state"], places: readonly Place[]): number {
-  if (state === "serving" && place.looks >= STEADY_LOOKS) place.shortLives = 0;
+export function pauseBefore(place: Place, places: readonly Place[]): number {
+  if (place.hasServed && place.looks >= STEADY_LOOKS) place.shortLives = 0;
   const pauseMs = PAUSES_MS[Math.min(place.shortLives++, PAUSES_MS.length - 1)]!;
-  const hasServed = takesRequests({ state }) || state === "hanging";
-  const isNeeded = places.some(({ respawn }) => respawn !== null) || !places.some((each) => each.state === "serving");
-  return hasServed && isNeeded ? 0 : pauseMs;
+  const isNeeded = places.some(({ respawn }) => respawn !== null) || !places.some(({ state }) => state === "serving");
+  return place.hasServed && isNeeded ? 0 : pauseMs;
 }

@@ -40,7 +40,7 @@ interface Answer {
   readonly reject: (error: Error) => void;
 }
 
-export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie"> {
+export interface SupervisorOptions extends Pick<WorkerStart, "log" | "tracing" | "adminCookie" | "parts"> {
   /** How many workers; at least 2. */
   readonly count: number;
   readonly logger: Log;
@@ -215,13 +215,13 @@ export class Supervisor implements Followers {
   }
 
   #spawn(place: Place): void {
-    const { count, log, tracing, adminCookie } = this.#options;
+    const { count, log, tracing, adminCookie, parts } = this.#options;
     const { index } = place;
     const start: WorkerStart = {
-      ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, bundle: this.#parts!.configuration.bundle, words: this.#words },
+      ...{ id: ++this.#lastId, place: index, count, log, tracing, adminCookie, parts, bundle: this.#parts!.configuration.bundle, words: this.#words },
       ...{ addresses: this.#addresses, tls: this.#tls, ticketKey: this.#ticketKey, inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES) },
     };
-    Object.assign(place, { id: start.id, inFlight: start.inFlight, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
+    Object.assign(place, { id: start.id, inFlight: start.inFlight, hasServed: false, state: "starting", reason: null, looks: 0, silentLooks: 0, respawn: null });
     Atomics.store(this.#words, waitingLinesOf(index, count), 0);
     let worker: Worker;
     try {
@@ -281,6 +281,7 @@ export class Supervisor implements Followers {
 
   #listen(place: Place): void {
     place.state = "asked";
+    place.hasServed = true;
     place.worker!.postMessage({ type: "listen" } satisfies ToWorker);
     if (this.#isStopAnnounced) place.worker!.postMessage({ type: "announceStop" } satisfies ToWorker);
     this.#changed();
@@ -316,13 +317,25 @@ export class Supervisor implements Followers {
     }
     if (this.#start !== null) return this.#start.failed(new Error(`a worker cannot start: ${reason}`));
     // The reason may be a configuration that does not come into force.
-    const pauseMs = answer !== undefined ? 0 : pauseBefore(place, state, this.#places);
+    const pauseMs = answer !== undefined ? 0 : pauseBefore(place, this.#places);
     logger.error("a worker has ended and is replaced", { worker: index, exit_code: code, pause_s: pauseMs / 1_000, error: reason });
     const suspects = this.#ends.add(place.inFlight, performance.now());
     if (suspects !== null) logger.error("was in flight whenever workers ended", { ...suspects });
     this.restarts++;
     if (pauseMs === 0) this.#spawn(place);
     else place.respawn = setTimeout(entry("the start of a worker", () => this.#spawn(place)), pauseMs);
+    this.#endWaits();
+  }
+
+  /** No place waits while none serves, unless its worker could not start. */
+  #endWaits(): void {
+    if (this.serving > 0) return;
+    for (const place of this.#places) {
+      if (place.respawn === null || !place.hasServed) continue;
+      clearTimeout(place.respawn);
+      this.#options.logger.info("a worker is started before its time, since no other serves", { worker: place.index });
+      this.#spawn(place);
+    }
   }
 
   /** Ends workers that hang. */
@@ -345,6 +358,7 @@ export class Supervisor implements Followers {
         place.reason = "it does not answer: it gave no sign of life for 10 seconds";
         place.state = "hanging";
         this.#options.logger.error("a worker hangs and is being ended", { worker: place.index });
+        this.#endWaits();
       } else if (place.state !== "serving" && place.looks >= MOST_START_LOOKS) place.reason = "it did not start within 60 seconds";
       else continue;
       void place.worker.terminate();

@@ -52,8 +52,7 @@ port.on("message", (message: ToWorker) => {
 async function create(bundle: Bundle): Promise<Gateway> {
   const modules = new PluginModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
-  if (start.tracing !== null) await modules.parts.loadPart("tracing");
-  if (start.adminCookie !== null) await modules.parts.loadPart("adminCookie");
+  for (const name of start.parts) await modules.parts.loadPart(name);
   // The main thread compiles the same, and logs it.
   const log = threadLog(() => isCreated && !configuration.isCompiling);
   const tracing = start.tracing === null ? null : { ...start.tracing, ...(start.tracing.ca && { ca: asBuffer(start.tracing.ca) }) };

@@ -63,9 +63,10 @@ export interface RouteIssue {
   readonly message: string;
 }
 
+export const MODULE_FILE = s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." });
 const MODULE_FIELDS = s.object(
   {
-    path: s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." }),
+    path: MODULE_FILE,
     sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", references: "none", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
   },
   {
@@ -268,6 +269,7 @@ const LIMITS = s.object(
     headers_timeout_ms: milliseconds(1, 60_000, "Longest wait for the whole head of a request"),
     request_timeout_ms: integer(0, DAY_MS, 0, "Longest time for a whole request to arrive, in milliseconds; 0: no limit."),
     min_body_bytes_per_s: integer(0, 1_000_000_000, 100, "Slowest a request body may arrive on average, looked at from its tenth second; 0: no limit."),
+    min_reply_bytes_per_s: integer(0, 1_000_000_000, 100, "Slowest a client may read a reply on average, after the first minute of waiting for it; 0: no limit."),
     max_header_bytes: integer(1024, 1_048_576, 32_768, "Largest head of a request, in bytes."),
     max_headers: integer(1, 10_000, 200, "Most header lines in a request."),
     max_uri_bytes: integer(64, 1_048_576, 8192, "Longest request target, in bytes."),

@@ -9,7 +9,11 @@ import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
+import * as kit from "../plugins/kit.ts";
 import * as memory from "../store/memory.ts";
+import * as http2Server from "../server/http2.ts";
+import * as nodeHttp1 from "../server/http1_node.ts";
+import * as tlsServer from "../server/tls.ts";
 import * as redis from "../store/redis.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
@@ -17,12 +21,14 @@ import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsRedirect from "./https_redirect.ts";
 import * as misdirected from "./misdirected.ts";
+import * as moduleErrors from "./module_errors.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
 const ALL: LoadedParts = {
   ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
-  ...{ redis: { ...redis, ...countersFields }, tracing: { ...tracer, ...exporter }, adminCookie },
+  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, tracing: { ...tracer, ...exporter } },
+  ...{ http2Server, nodeHttp1, tlsServer, adminCookie },
 };
 
 /** What all parts add to the schema of a configuration. */

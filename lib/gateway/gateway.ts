@@ -125,6 +125,7 @@ export class Gateway {
       return configuration;
     };
     return new Listener({
+      part: (name) => this.#runtime.parts.part(name),
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
@@ -136,11 +137,11 @@ export class Gateway {
       certificates: () => inForce().snapshot.certificates,
       serve: this.#requests.serve,
       ended: this.#requests.ended,
-      join: (client, behind, tunnel, notes) => {
+      join: (client, behind, tunnel, notes, delivery) => {
         // A tunnel may last for days, and its trace would not be sent until it ends.
         this.#tracer?.end(notes);
         this.#shutdown.addTunnel(client, tunnel.socket);
-        joinTunnel(client, behind, tunnel, notes);
+        joinTunnel(client, behind, tunnel, notes, delivery);
       },
     });
   }

@@ -82,6 +82,11 @@ const PARTS = {
     named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
     load: () => import("../store/memory.ts"),
   },
+  /** What plugin modules get, and how their errors are reported. */
+  modules: {
+    named: ["global.plugin_modules[]"],
+    load: async () => ({ ...(await import("../plugins/kit.ts")), ...(await import("./module_errors.ts")) }),
+  },
   /** How plugins ask other servers. */
   client: {
     named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],
@@ -92,6 +97,11 @@ const PARTS = {
     named: ["global.counters"],
     load: async () => ({ ...(await import("../store/redis.ts")), ...(await import("../config/counters.ts")) }),
   },
+  /** HTTP/2 for clients. */
+  http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
+  /** HTTP/1.1 for clients by Node's server. */
+  nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
+  tlsServer: { load: () => import("../server/tls.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: readonly string[]; readonly load: () => Promise<object> }>>;
@@ -110,7 +120,7 @@ export const ON_DEMAND = {
   dryRun: () => import("./proof/dry_run.ts"),
 };
 
-type PartName = keyof typeof PARTS;
+export type PartName = keyof typeof PARTS;
 type PartsByName = { readonly [Name in PartName]: Awaited<ReturnType<(typeof PARTS)[Name]["load"]>> };
 
 export interface LoadedParts extends PartsByName {

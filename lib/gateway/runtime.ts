@@ -62,7 +62,7 @@ export interface UpstreamSetPlan {
 }
 
 export interface Checks {
-  /** With the source of `expects`, so that two can be compared. */
+  /** With the source of `expects`, so that two can be compared as JSON. */
   readonly settings: HealthCheckSettings & { readonly expectStatus: string };
   /** What may be connected to is this configuration's, as the pool of a peer may be an older one's. */
   readonly dials: ReadonlyMap<Peer, Dial>;
@@ -138,7 +138,8 @@ export class Runtime {
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
   pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
-    const key = JSON.stringify([service, options.protocol, options.host, options.port, options.keepaliveIdleMs, options.tls?.identity]);
+    // All that the pool holds of a configuration, whatever options there are; `dial` leads to host and port alone.
+    const key = JSON.stringify([service, { ...options, dial: null, tls: options.tls?.identity }]);
     // Two upstreams of a service may have one address: they share its pool.
     const share = shareOf(maxConnections, this.threads);
     const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#connections(options, share);
@@ -322,7 +323,7 @@ export class Runtime {
     this.#names.retain(used.map(({ options }) => options.host));
     for (const [peer, { check, settings }] of this.#checks) {
       const now = wanted.get(peer);
-      if (now !== undefined && describeChecks(now.settings) === settings) wanted.delete(peer);
+      if (now !== undefined && JSON.stringify(now.settings) === settings) wanted.delete(peer);
       else {
         check.stop();
         this.#checks.delete(peer);
@@ -339,7 +340,7 @@ export class Runtime {
         random: Math.random,
         report: (failure) => health.checked(failure),
       });
-      this.#checks.set(peer, { settings: describeChecks(settings), check });
+      this.#checks.set(peer, { settings: JSON.stringify(settings), check });
     }
   }
 
@@ -366,10 +367,6 @@ async function closed(value: KeptState): Promise<void> {
   } catch {
     // It is released all the same.
   }
-}
-
-function describeChecks({ path, intervalMs, timeoutMs, expectStatus }: Checks["settings"]): string {
-  return JSON.stringify([path, intervalMs, timeoutMs, expectStatus]);
 }
 
 function isHttp1(options: PoolOptions | SessionsOptions): options is PoolOptions {

@@ -4,8 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Pair } from "../server/certificates.ts";
-import { createOperatorServer, type OperatorServer } from "../server/operator_server.ts";
+import { createOperatorServer, type OperatorServer, type OperatorTls } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import type { Backend } from "./backend.ts";
 import { createEndpoints } from "./endpoints.ts";
@@ -16,7 +15,7 @@ export interface ManagerOptions {
   /** The admin interface: of another process, or of this one as a function that is called directly. */
   readonly backend: Backend | ((inbound: Inbound) => Promise<Reply>);
   /** PEM. Null: plain HTTP. */
-  readonly tls: Pair | null;
+  readonly tls: OperatorTls | null;
   /** Host names, besides localhost, that are accepted over plain HTTP. */
   readonly hosts: readonly string[];
   readonly clock: Clock;

@@ -4,12 +4,12 @@
 import http2, { type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { Readable } from "node:stream";
 import { entry } from "../base/event_loop.ts";
+import { Delivery, type DeliveryOptions } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./client_reply.ts";
-import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { letFlow } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
 

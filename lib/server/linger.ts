@@ -5,9 +5,10 @@
 import { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import { TLSSocket } from "node:tls";
-import type { Clock } from "../base/clock.ts";
+import { DeadlineTimer, type Clock } from "../base/clock.ts";
+import { PacedSink } from "../http/delivery.ts";
 
-/** Milliseconds a client may leave the last reply unread. Any byte it reads restarts the time. */
+/** Milliseconds a client may leave the last reply unread, beyond what `DeliveryOptions` say. */
 const MAX_UNREAD_MS = 60_000;
 /**
  * How long an unwanted request body is discarded, in milliseconds, so that its connection can be reused or closed normally: in all, and
@@ -25,15 +26,10 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, cloc
   socket.resume();
   // Not the socket's own timeout: bytes that the client sends would restart it, although the client reads nothing.
   socket.setTimeout?.(0);
-  let before = acknowledgedBytes(socket);
-  const look = () => {
-    const now = acknowledgedBytes(socket);
-    if (now === before) return cut();
-    before = now;
-    timer.restart();
-  };
-  const timer = clock.after(MAX_UNREAD_MS, look);
-  let stop = () => timer.cancel();
+  const options = { clock, watch: new DeadlineTimer(clock), idleMs: MAX_UNREAD_MS, leastBytesPerS: () => 0 };
+  const last = new PacedSink({ to: socket, outlet: socket }, options, () => (socket as Partial<Socket>).bytesWritten ?? 0, cut);
+  last.wait();
+  let stop = () => last.stop();
   socket.once("close", () => stop());
   const wait = () => {
     stop();
@@ -79,16 +75,6 @@ const LOOK_MS = 1_000;
 export function breakOff(socket: Duplex, isUntilClose: boolean): void {
   if (isUntilClose && socket instanceof Socket && !(socket instanceof TLSSocket)) socket.resetAndDestroy();
   else socket.destroy();
-}
-
-/**
- * Returns a number that grows whenever the peer accepts written bytes: the bytes handed to the system, minus, on a socket, the bytes that the
- * system has not sent yet.
- */
-export function acknowledgedBytes(outlet: Duplex): number {
-  if (!(outlet instanceof Socket)) return -outlet.writableLength;
-  const { _handle: handle } = outlet as { _handle?: { readonly writeQueueSize?: number } | null };
-  return outlet.bytesWritten - outlet.writableLength - (handle?.writeQueueSize ?? 0);
 }
 
 /** Drains an unwanted body, even if its reader has paused it for an upstream that has answered and stopped reading. */

@@ -10,21 +10,32 @@ import { guarded } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { WriteBatch } from "../base/event_loop.ts";
+import type { DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { HostCertificates } from "./certificates.ts";
 import type { ConnectionCounts } from "./connection_counts.ts";
-import { H2Request } from "./h2_request.ts";
-import { H2Sessions } from "./h2_sessions.ts";
-import { detectProtocol } from "./h2c.ts";
-import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, refuseBare, type Http1, type Responder } from "./http1.ts";
-import { NodeHttp1 } from "./http1_node.ts";
+import type * as http2Server from "./http2.ts";
+import type { H2Sessions } from "./h2_sessions.ts";
+import { CLIENT_IDLE_MS, refuseBare, type Http1, type Http1Options, type Responder } from "./http1.ts";
+import type * as nodeHttp1 from "./http1_node.ts";
+import type { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
 import { ConnectionLimit, guard } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
-import { TlsServers, type TlsFiles } from "./tls.ts";
+import type * as tlsServer from "./tls.ts";
+import type { TlsFiles, TlsServers } from "./tls.ts";
+
+/** What a listener needs for more than HTTP/1.1 by our own codec over plain TCP. */
+export interface ListenerParts {
+  readonly http2Server: typeof http2Server;
+  readonly nodeHttp1: typeof nodeHttp1;
+  readonly tlsServer: typeof tlsServer;
+}
 
 export interface ListenerOptions {
+  /** Gives a part; throws where it has not been loaded. */
+  readonly part: <Name extends keyof ListenerParts>(name: Name) => ListenerParts[Name];
   readonly clock: Clock;
   readonly log: Log;
   /** Collects replies that are written together; default: one of its own. */
@@ -52,14 +63,14 @@ export interface ListenerOptions {
   readonly connections?: ConnectionCounts;
   /** Called once for each request, when its reply was sent or its client has disconnected. */
   readonly ended?: (inbound: Inbound) => void;
-  /** Connects an upgraded client to its tunnel. Default: there are no tunnels. */
-  readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
+  /** Connects an upgraded client to its tunnel; the options are those of replies. Default: there are no tunnels. */
+  readonly join?: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes, delivery: DeliveryOptions) => void;
 }
 
 export class Listener {
   /** For a host's own `http.Server`: its `request` and `upgrade` events. */
-  readonly onRequest: NodeHttp1["onRequest"];
-  readonly onUpgrade: NodeHttp1["onUpgrade"];
+  readonly onRequest: NodeHttp1["onRequest"] = (request, response) => this.#nodeHttp1.onRequest(request, response);
+  readonly onUpgrade: NodeHttp1["onUpgrade"] = (request, socket, head) => this.#nodeHttp1.onUpgrade(request, socket, head);
   /** How many client connections are open, and how many were refused. */
   readonly connections: Pick<ConnectionLimit, "open" | "refused">;
   readonly #options: ListenerOptions;
@@ -67,15 +78,20 @@ export class Listener {
   readonly #sockets = new Set<Socket>();
   /** TCP connections whose TLS handshake has not finished, by their addresses. */
   readonly #handshakes = new Map<string, Socket>();
-  readonly #tls: TlsServers;
   readonly #connectionLimit: ConnectionLimit;
-  readonly #http1: { readonly wire: Http1; readonly node: NodeHttp1 };
-  readonly #http2: H2Sessions;
+  readonly #shared: Http1Options;
+  readonly #wire: Http1;
+  #node: NodeHttp1 | null = null;
+  #http2: H2Sessions | null = null;
+  #tls: TlsServers | null = null;
   /** Plain connections whose protocol is not known yet. */
   readonly #undecided = new Set<Socket>();
   /** How many connections have been accepted. */
   #accepted = 0;
   #isStopAnnounced = false;
+  #isSendingAway = false;
+  /** Set once `drain` was called. */
+  #lingerMs: number | null = null;
   /** Set once `stopAccepting` was called: resolves when the ports are closed. */
   #stopped: Promise<void> | null = null;
   #onAllClosed: (() => void) | null = null;
@@ -83,24 +99,38 @@ export class Listener {
   constructor(options: ListenerOptions) {
     const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, join = ignore } = options;
     this.#options = options;
-    this.#tls = new TlsServers(options.certificates ?? (() => NO_CERTIFICATES), clock, options.handshakeMs);
     this.#connectionLimit = new ConnectionLimit(receiving, log, clock, options.connections);
     this.connections = this.#connectionLimit;
     const deadlines = new DeadlineTimer(clock);
-    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS };
-    const shared = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended, join };
-    const wire = createWireHttp1(shared);
-    this.#http1 = { wire, node: new NodeHttp1(shared, wire) };
-    this.onRequest = this.#http1.node.onRequest;
-    this.onUpgrade = this.#http1.node.onUpgrade;
-    this.#http2 = new H2Sessions({
-      clock,
-      log,
-      deadlines,
-      limits: () => receiving().limits,
-      keepAliveMs: KEEP_ALIVE_MS,
-      onStream: (stream, block, endOfStream, onReset) => void new H2Request(stream, block, endOfStream, onReset, shared),
-    });
+    const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
+    const parts = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended };
+    this.#shared = { ...parts, join: (...joined) => join(...joined, delivery) };
+    this.#wire = createWireHttp1(this.#shared);
+  }
+
+  get #codecs(): readonly Http1[] {
+    return this.#node === null ? [this.#wire] : [this.#wire, this.#node];
+  }
+
+  /** Made when a connection needs it first, perhaps while the listener drains. */
+  get #nodeHttp1(): NodeHttp1 {
+    if (this.#node !== null) return this.#node;
+    this.#node = new (this.#options.part("nodeHttp1").NodeHttp1)(this.#shared, this.#wire);
+    this.#node.sendAway(this.#isSendingAway);
+    if (this.#lingerMs !== null) this.#node.drain(this.#lingerMs);
+    return this.#node;
+  }
+
+  get #h2Sessions(): H2Sessions {
+    if (this.#http2 !== null) return this.#http2;
+    this.#http2 = this.#options.part("http2Server").createHttp2(this.#shared);
+    if (this.#lingerMs !== null) this.#http2.drain();
+    return this.#http2;
+  }
+
+  get #tlsServers(): TlsServers {
+    const { part, certificates = () => NO_CERTIFICATES, clock, handshakeMs } = this.#options;
+    return (this.#tls ??= new (part("tlsServer").TlsServers)(certificates, clock, handshakeMs));
   }
 
   /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's listen error. */
@@ -116,7 +146,7 @@ export class Listener {
 
   /** Listens for HTTP/2 and HTTP/1.1 over TLS ≥ 1.2, chosen by ALPN. Rejects with node's listen or certificate error. */
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
-    const server = this.#tls.create(files);
+    const server = this.#tlsServers.create(files);
     guard(server, (socket) => {
       if (!this.#admit(guarded(socket))) return false;
       const addresses = addressesOf(socket);
@@ -129,7 +159,7 @@ export class Listener {
       // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must end.
       socket.allowHalfOpen = true;
       guarded(socket).on("error", ignore);
-      if (socket.alpnProtocol === "h2") this.#http2.add(socket);
+      if (socket.alpnProtocol === "h2") this.#h2Sessions.add(socket);
       else this.#serveHttp1(socket);
     });
     server.on("tlsClientError", (error, socket) => {
@@ -142,17 +172,17 @@ export class Listener {
 
   /** Replaces the files of every TLS listener; connections stay open. Throws, and changes nothing, when they cannot be used. */
   renewTls(files: TlsFiles): void {
-    this.#tls.renew(files);
+    this.#tls?.renew(files);
   }
 
   /** See `TlsServers.useTicketKey`. Another thread makes the key, and replaces it. */
   useTicketKey(key: Buffer): void {
-    this.#tls.useTicketKey(key);
+    this.#tlsServers.useTicketKey(key);
   }
 
   /** After a reload that changed what HTTP/2 connections are opened under: sends GOAWAY to all of them, or to the plain ones. */
   renewSessions(which: "all" | "plain"): void {
-    this.#http2.renew(which);
+    this.#http2?.renew(which);
   }
 
   /** From now on each HTTP/1 reply asks its client to reconnect. HTTP/2 clients get one GOAWAY, from `drain`. */
@@ -179,8 +209,9 @@ export class Listener {
    */
   async drain(lingerMs: number): Promise<void> {
     await this.stopAccepting(lingerMs);
-    this.#http2.drain();
-    for (const codec of Object.values(this.#http1)) codec.drain(lingerMs);
+    this.#lingerMs = lingerMs;
+    this.#http2?.drain();
+    for (const codec of this.#codecs) codec.drain(lingerMs);
     if (lingerMs === 0) this.#endSilent();
     else this.#options.clock.after(lingerMs, () => this.#endSilent());
     if (this.#sockets.size > 0) await new Promise<void>((resolve) => (this.#onAllClosed = resolve));
@@ -189,22 +220,23 @@ export class Listener {
   /** Ends every connection at once, upgraded ones too. */
   destroy(): void {
     for (const server of this.#servers) server.close();
-    this.#http2.destroy();
-    for (const codec of Object.values(this.#http1)) codec.destroy();
+    this.#http2?.destroy();
+    for (const codec of this.#codecs) codec.destroy();
     for (const socket of this.#sockets) socket.destroy();
   }
 
   #serveHttp1(socket: Socket): void {
-    this.#http1[this.#options.http1?.() ?? "wire"].serve(socket);
+    if (this.#options.http1?.() === "node") this.#nodeHttp1.serve(socket);
+    else this.#wire.serve(socket);
   }
 
   #serveByPreface(socket: Socket): void {
     const { clock, receiving } = this.#options;
     this.#undecided.add(socket);
-    detectProtocol(socket, clock, receiving().limits.headersTimeoutMs, (protocol) => {
+    this.#options.part("http2Server").detectProtocol(socket, clock, receiving().limits.headersTimeoutMs, (protocol) => {
       this.#undecided.delete(socket);
       if (protocol === "HTTP/1") this.#serveHttp1(socket);
-      else if (protocol === "HTTP/2") this.#http2.add(socket);
+      else if (protocol === "HTTP/2") this.#h2Sessions.add(socket);
       else refuseBare(socket, "request_timeout", { requestId: randomUUID(), clock, detail: "The request head did not arrive in time." });
     });
   }
@@ -276,7 +308,8 @@ export class Listener {
   }
 
   #sendAway(away: boolean): void {
-    for (const codec of Object.values(this.#http1)) codec.sendAway(away);
+    this.#isSendingAway = away;
+    for (const codec of this.#codecs) codec.sendAway(away);
   }
 
   /** Ends connections that have not sent a byte of a request. */

@@ -6,11 +6,11 @@ import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { entry } from "../base/event_loop.ts";
 import type { WriteBatch } from "../base/event_loop.ts";
+import { Delivery, type DeliveryOptions } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { breakOff, discardRest, endSoon, letFlow } from "./linger.ts";
 import { bodyToSend, framingOf, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./client_reply.ts";
 

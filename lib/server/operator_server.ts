@@ -10,9 +10,14 @@ import type { Limits } from "./limits.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
 import type { Inbound } from "./receive.ts";
 
+/** A certificate, and the parts of a listener for TLS. */
+export interface OperatorTls extends Pair {
+  readonly part: ListenerOptions["part"];
+}
+
 export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "clock" | "log" | "dualStack"> {
   /** PEM. Null: plain HTTP. */
-  readonly tls: Pair | null;
+  readonly tls: OperatorTls | null;
   /** Bytes of a request body; 0: `serve` checks it. */
   readonly maxBodyBytes: number;
   /** Called when the server closes: ends event streams, which would never end by themselves. */
@@ -33,7 +38,7 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
   if (tls !== null) createSecureContext(tls);
   const { clock } = options;
   const receiving = { clock, isTrusted: null, limits: { ...LIMITS, maxBodyBytes } };
-  const listener = new Listener({ ...options, receiving: () => receiving });
+  const listener = new Listener({ ...options, receiving: () => receiving, part: tls?.part ?? noPart });
   let closing: Promise<void> | null = null;
 
   async function close(): Promise<void> {
@@ -54,12 +59,18 @@ export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options
   };
 }
 
+/** Plain HTTP/1.1 needs none. */
+function noPart(): never {
+  throw new Error("a server without TLS has no parts");
+}
+
 const CLOSE_GRACE_MS = 2000;
 
 const LIMITS: Limits = {
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 30_000,
   minBodyBytesPerS: 0,
+  minReplyBytesPerS: 0,
   maxHeaderBytes: 16 * 1024,
   maxHeaders: 100,
   maxUriBytes: 8 * 1024,

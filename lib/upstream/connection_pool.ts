@@ -9,6 +9,7 @@ import { Fault } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
 import { connect, type ConnectTarget, tlsOptions, type UpstreamTls } from "./connect.ts";
 
+/** All that a pool holds of a configuration, besides what can be set anew: `Runtime` makes another pool when one of them changes. */
 export interface ConnectionPoolOptions extends ConnectTarget {
   readonly protocol: "http" | "https" | "h2" | "h2c";
   /** How long an unused connection is kept, in milliseconds. */

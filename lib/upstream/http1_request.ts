@@ -367,6 +367,10 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.attempt.to.pool.release(this.attempt.client);
   }
 
+  protected override listen(): void {
+    this.#connection.socket.setTimeout(this.attempt.options.idleMs);
+  }
+
   protected override phaseOver(): void {
     this.#leave("spent");
   }

@@ -128,12 +128,11 @@ class Http2Request extends UpstreamRequest<Sessions> {
   }
 
   begin(head: RequestHead, waitsForTrailers: boolean): void {
-    const { exchange, options } = this.attempt;
-    const { body } = exchange;
+    const { body } = this.attempt.exchange;
     const stream = guarded(this.#stream);
     detectTruncatedBody(stream);
     this.#endWithReset();
-    stream.setTimeout(options.idleMs);
+    this.listen();
     stream.on("timeout", () => this.silent());
     stream.once("finish", () => this.awaitResponse());
     stream.on("headers", (_fields: object, _flags: number, raw: HeaderList) => this.inform(Number(raw[1]), raw.slice(2)));
@@ -226,6 +225,10 @@ class Http2Request extends UpstreamRequest<Sessions> {
   #watchUnread(): void {
     const { exchange, options } = this.attempt;
     if (this.phase === "receiving" && !exchange.call.aborted && !this.#isRead) this.watch(options.idleMs);
+  }
+
+  protected override listen(): void {
+    this.#stream.setTimeout(this.attempt.options.idleMs);
   }
 
   protected override phaseOver(): void {

@@ -5,17 +5,18 @@ import { constants, type Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import { pump, sinkOf } from "../http/body.ts";
+import { pump } from "../http/body.ts";
+import { PacedSink, type DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_streams.ts";
 import type { Tunnel } from "../http/reply.ts";
 
 /**
  * Either side is a socket or an HTTP/2 stream. `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side.
- * `notes` counts the bytes.
+ * `notes` counts the bytes. `delivery`: for the client, which may read as slowly as a reply; the upstream has `tunnel.idleMs`.
  */
-export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, notes: Pick<Notes, "received" | "sent">): void {
-  const upstream = tunnel.socket;
+export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, notes: Pick<Notes, "received" | "sent">, delivery: DeliveryOptions): void {
+  const { idleMs, socket: upstream } = tunnel;
   // Closed while a plugin handled the 101: its events are over, and the other side would wait for it.
   if (upstream.destroyed) return reset(client);
   if (client.destroyed) return reset(upstream);
@@ -25,17 +26,21 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, n
   if (tunnel.head.length > 0) client.write(tunnel.head);
   notes.received = clientHead.length;
   notes.sent = tunnel.head.length;
-  carry(client, upstream, (bytes) => (notes.received! += bytes));
-  carry(upstream, client, (bytes) => (notes.sent! += bytes));
-  const moved = closeWhenIdle(client, upstream, tunnel.idleMs);
-  client.on("data", moved);
-  upstream.on("data", moved);
+  const tooSlow = () => {
+    cut(client);
+    cut(upstream);
+  };
+  const toUpstream = new PacedSink({ to: upstream, outlet: upstream }, { ...delivery, idleMs, leastBytesPerS: () => 0 }, () => notes.received!, tooSlow);
+  const toClient = new PacedSink({ to: client, outlet: client }, delivery, () => notes.sent!, tooSlow);
+  carry(client, upstream, toUpstream, (bytes) => (notes.received! += bytes));
+  carry(upstream, client, toClient, (bytes) => (notes.sent! += bytes));
+  closeWhenIdle(client, upstream, idleMs, () => toUpstream.isBusy() || toClient.isBusy());
   // It was paused behind the 101.
   upstream.resume();
 }
 
-function carry(from: Duplex, to: Duplex, passed: (bytes: number) => void): void {
-  pump(from, sinkOf(to), {
+function carry(from: Duplex, to: Duplex, sink: PacedSink, passed: (bytes: number) => void): void {
+  pump(from, sink, {
     passed,
     // A normal end of one side is passed on; the other side may still be sending.
     done: () => (wasReset(from) ? reset(to) : to.end()),
@@ -43,6 +48,7 @@ function carry(from: Duplex, to: Duplex, passed: (bytes: number) => void): void 
   });
   // A closed side emits no "drain", so the other side would stay paused for ever. Data already queued for the other side is still sent.
   to.once("close", () => {
+    sink.stop();
     if (wasReset(to)) reset(from);
     else if (from.writableEnded && !from.writableFinished) from.once("finish", () => cut(from));
     else cut(from);
@@ -71,20 +77,20 @@ function isStream(side: Duplex): side is Http2Stream {
   return "rstCode" in side;
 }
 
-/** The tunnel is idle when both sides have timed out, or closed, and no byte has moved since the first did. Returns the function that counts a move. */
-function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): () => void {
+/** The tunnel is idle when both sides have timed out, or closed, no byte has moved since the first did, and nobody reads what is under way. */
+function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number, isBusy: () => boolean): void {
   const sides: (Duplex & { setTimeout?(ms: number): void })[] = [client, upstream];
   const movedAtTimeout = [-1, -1];
   let moved = 0;
   sides.forEach((side, own) => {
+    for (const event of ["data", "drain"]) side.on(event, () => void moved++);
     // Not as the argument of `setTimeout`, which would be called at the first timeout only.
     side.on("timeout", () => {
       movedAtTimeout[own] = moved;
-      if (movedAtTimeout[1 - own] !== moved && !sides[1 - own]!.destroyed) return side.setTimeout?.(idleMs);
+      if ((movedAtTimeout[1 - own] !== moved && !sides[1 - own]!.destroyed) || isBusy()) return side.setTimeout?.(idleMs);
       cut(client);
       cut(upstream);
     });
     side.setTimeout?.(idleMs);
   });
-  return () => void moved++;
 }

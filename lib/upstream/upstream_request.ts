@@ -120,10 +120,16 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     return !this.awaitsContinue && this.writableLength === 0 && !this.writableEnded;
   }
 
+  /** Measures another `idleMs` of silence. */
+  protected abstract listen(): void;
+
   /** Not a byte has moved for `idleMs`: the upstream's fault unless the client has a part of either body to send or to read. */
   silent(): void {
+    const { options, exchange } = this.attempt;
     if (this.phase === "over" || this.phase === "connecting" || this.phase === "waiting") return;
-    this.fail(new Fault(...this.#stall(this.attempt.options.idleMs)));
+    // The client was waited for meanwhile: what becomes of one that reads too little is decided where the reply is sent.
+    if (this.hasResponse && options.clock.now() - exchange.call.heldUpTill < options.idleMs) return this.listen();
+    this.fail(new Fault(...this.#stall(options.idleMs)));
   }
 
   #stall(idleMs: number): [ErrorCode, string] {
@@ -132,7 +138,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
       if (!this.#awaitsClient()) return ["upstream_timeout", `the upstream read nothing for ${idleMs} ms`];
       return ["request_timeout", `the client sent nothing for ${idleMs} ms`];
     }
-    if ((this.given?.readableLength ?? 0) > 0) return ["request_timeout", `the client read nothing of the reply for ${idleMs} ms`];
+    if ((this.given?.readableLength ?? 0) > 0) return ["request_timeout", `the reply was not read for ${idleMs} ms`];
     return ["upstream_timeout", `no byte either way for ${idleMs} ms`];
   }
 

@@ -10,7 +10,7 @@ import type { GatewayHealth, GatewayStatus } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { eventually } from "../support/raw_client.ts";
 import { CERT, KEY } from "./certificate.ts";
-import { HEALTH, source, startAdmin, STATS, STATUS, UI, type Running } from "./harness.ts";
+import { HEALTH, source, startAdmin, STATS, STATUS, UI, type AdminChanges, type Running } from "./harness.ts";
 
 interface Stream {
   readonly status: number;
@@ -69,7 +69,7 @@ function changing() {
   return { now, source: told };
 }
 
-async function listening(changes: Partial<AdminOptions> = {}) {
+async function listening(changes: AdminChanges = {}) {
   const { now, source: told } = changing();
   const running = await startAdmin({ source: told, ...changes });
   const cookie = await running.session();

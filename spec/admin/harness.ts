@@ -9,6 +9,8 @@ import { silentLog } from "../../lib/base/log.ts";
 import type { DryRun } from "../../lib/gateway/proof/dry_run.ts";
 import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
+import { part } from "../support/listener_parts.ts";
+import type { Pair } from "../../lib/server/certificates.ts";
 
 export const USER = "ädmin";
 export const PASSWORD = "s3cret:with:cölons";
@@ -183,7 +185,9 @@ export const source: AdminSource = {
   dryRun: () => Promise.resolve(DRY_RUN),
 };
 
-export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
+export type AdminChanges = Partial<Omit<AdminOptions, "tls">> & { readonly tls?: Pair | null };
+
+export function optionsWith({ tls = null, ...changes }: AdminChanges = {}): AdminOptions {
   return {
     user: USER,
     password: PASSWORD,
@@ -194,7 +198,7 @@ export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
     redactSecrets: false,
     corsOrigins: [UI],
     hosts: [],
-    tls: null,
+    tls: tls && { ...tls, part },
     clock: manualClock(),
     log: silentLog,
     version: "1.2.3",
@@ -203,7 +207,7 @@ export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
   };
 }
 
-export async function startAdmin(changes: Partial<AdminOptions> = {}): Promise<Running> {
+export async function startAdmin(changes: AdminChanges = {}): Promise<Running> {
   const clock = (changes.clock as ManualClock | undefined) ?? manualClock();
   const options = optionsWith({ ...changes, clock });
   const admin = createAdmin(options);

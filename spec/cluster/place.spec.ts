@@ -3,30 +3,30 @@ import { newPlace, pauseBefore, type Place } from "../../lib/cluster/place.ts";
 
 const timer = setTimeout(() => {}, 0);
 
-/** Places of which the first has ended for the fourth time in a row, in the state `ended`; the others are as given. */
-function pauseOf(ended: Place["state"], ...others: readonly (Place["state"] | "waiting")[]): number {
-  const own = { ...newPlace(0), shortLives: 3 };
+/** Places of which the first has ended for the fourth time in a row; the others are as given. */
+function pauseOf(hasServed: boolean, ...others: readonly (Place["state"] | "waiting")[]): number {
+  const own = { ...newPlace(0), shortLives: 3, hasServed };
   const rest = others.map((state, i): Place => ({ ...newPlace(i + 1), ...(state === "waiting" ? { respawn: timer } : { state }) }));
-  return pauseBefore(own, ended, [own, ...rest]);
+  return pauseBefore(own, [own, ...rest]);
 }
 
 describe("a worker that ends again and again", () => {
-  it("is replaced after a pause, which grows, while another serves", () => {
-    const own = newPlace(0);
+  it("is replaced after a pause, which grows, while another serves, and at once where it has served for a minute", () => {
+    const own = { ...newPlace(0), hasServed: true };
     const places = [own, { ...newPlace(1), state: "serving" as const }];
-    expect(Array.from({ length: 8 }, () => pauseBefore(own, "serving", places))).toEqual([0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
-    expect(pauseBefore({ ...own, looks: 60 }, "serving", places)).toBe(0);
+    expect(Array.from({ length: 8 }, () => pauseBefore(own, places))).toEqual([0, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+    expect(pauseBefore({ ...own, looks: 60 }, places)).toBe(0);
   });
 
   it("is replaced at once while another place waits, or none serves", () => {
-    expect(pauseOf("serving", "serving", "waiting")).toBe(0);
-    expect(pauseOf("hanging", "starting", "none")).toBe(0);
-    expect(pauseOf("asked", "hanging")).toBe(0);
-    expect(pauseOf("serving", "serving", "none")).toBe(4_000);
+    expect(pauseOf(true, "serving", "waiting")).toBe(0);
+    expect(pauseOf(true, "starting", "none")).toBe(0);
+    expect(pauseOf(true, "hanging")).toBe(0);
+    expect(pauseOf(true, "serving", "none")).toBe(4_000);
   });
 
   it("is replaced after a pause in any case if it has not served", () => {
-    expect(pauseOf("starting", "waiting", "none")).toBe(4_000);
-    expect(pauseOf("compiled", "none")).toBe(4_000);
+    expect(pauseOf(false, "waiting", "none")).toBe(4_000);
+    expect(pauseOf(false, "none")).toBe(4_000);
   });
 });

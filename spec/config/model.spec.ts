@@ -62,6 +62,7 @@ describe("configSchema", () => {
           headersTimeoutMs: 60_000,
           requestTimeoutMs: 0,
           minBodyBytesPerS: 100,
+          minReplyBytesPerS: 100,
           maxHeaderBytes: 32_768,
           maxHeaders: 200,
           maxUriBytes: 8192,
@@ -352,6 +353,8 @@ describe("limits", () => {
     ["headers_timeout_ms", "60s", 'found "60s"'],
     ["request_timeout_ms", -1, "an integer 0–86400000, found -1"],
     ["min_body_bytes_per_s", 0.5, "an integer 0–1000000000, found 0.5"],
+    ["min_reply_bytes_per_s", -1, "an integer 0–1000000000, found -1"],
+    ["min_reply_bytes_per_s", "2k", 'an integer 0–1000000000, found "2k"'],
     ["max_header_bytes", 1023, "an integer 1024–1048576, found 1023"],
     ["max_headers", 0, "an integer 1–10000, found 0"],
     ["max_uri_bytes", 63, "an integer 64–1048576, found 63"],
@@ -370,7 +373,7 @@ describe("limits", () => {
     expect(others).toEqual([]);
   });
 
-  it.each(["request_timeout_ms", "min_body_bytes_per_s", "max_body_bytes", "max_connections", "max_connections_per_ip", "max_requests_in_flight"])(
+  it.each(["request_timeout_ms", "min_body_bytes_per_s", "min_reply_bytes_per_s", "max_body_bytes", "max_connections", "max_connections_per_ip", "max_requests_in_flight"])(
     "the limit %s is off with 0",
     (field) => expect(limits({ [field]: 0 })).toEqual([]),
   );

@@ -1,4 +1,4 @@
-/** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/journeys/loaded_modules.spec.ts`. */
+/** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/cli/loaded_modules.spec.ts`. */
 import { describe, expect, it } from "vitest";
 import type { ConfigSource } from "../../lib/config/load.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";

@@ -3,12 +3,16 @@ import http from "node:http";
 import http2 from "node:http2";
 import https from "node:https";
 import { once } from "node:events";
+import { Session } from "node:inspector";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllParts } from "../../lib/gateway/all_parts.ts";
-import type { Gateway } from "../../lib/index.ts";
+import { Gateway } from "../../lib/gateway/gateway.ts";
+import { PluginModules } from "../../lib/gateway/plugin_modules.ts";
+import { PublishedHealth } from "../../lib/upstream/shared_health.ts";
+import type { Peer } from "../../lib/upstream/upstream_set.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
@@ -56,11 +60,20 @@ async function configurations(): Promise<readonly ConfigInput[]> {
   const limits = {
     ...{ headers_timeout_ms: 50_000, request_timeout_ms: 50_000, min_body_bytes_per_s: 10, max_header_bytes: 20_000, max_headers: 150, max_uri_bytes: 9000 },
     ...{ max_body_bytes: 1_000_000, max_connections: 500, max_connections_per_ip: 400, max_requests_in_flight: 300, max_client_share: 0.4 },
+    min_reply_bytes_per_s: 10,
   };
   const access_log = { enabled: true, format: "combined", sample: 0.5, exclude: ["/b/*"], file: log } as const;
   const tests = [{ name: "t", request: { url: "/a/x" }, expect: { status: 200 } }];
   const counters = { store: "redis", url: `rediss://127.0.0.1:${await closedPort()}`, tls: { ca, cert: clientCert, key: clientKey, servername: "localhost" }, timeout_ms: 50, on_error: "local", prefix: "p" } as const;
+  // For the upstreams of others below, with other values.
+  const others = { enabled: true, interval_ms: 150, timeout_ms: 50_000, healthy_threshold: 2, expect_status: ["200-299"], passive: { ...PASSIVE, max_failures: 4, statuses: [] } };
   return [
+    of({
+      ...{ upstreams: [{ ...upstreams[0], weight: 5, group: "one" }], split: [{ group: "one", percent: 100 }], pool: { max_connections: 7 } },
+      ...{ health: { ...HEALTH, ...others }, circuit_breaker: { error_ratio: 0.8, min_requests: 6, window_ms: 2000, open_ms: 20, probes: 3 } },
+      plugins: [{ name: "rate_limit", config: { limit_hour: 1_000_000 } }],
+    }, { limits: { max_client_share: 0.3 }, dns_ttl_ms: 300, counters: { ...counters, timeout_ms: 60 } }),
+    of({ protocol: "https", upstreams: [{ host: "127.0.0.1", port: secure }], tls: { verify: false }, health: { ...HEALTH, ...others, path: "/" } }),
     of({}),
     of({ health: { ...HEALTH, enabled: true }, circuit_breaker: { error_ratio: 0.9, min_requests: 5, window_ms: 1000, open_ms: 10, probes: 2 } }),
     of({
@@ -124,8 +137,52 @@ function load(ports: readonly number[]) {
   return { served, end };
 }
 
+const session = new Session();
+
+/** The value of a private field. */
+function fieldOf<T>(object: object, name: `#${string}`): T {
+  const held = globalThis as { inspected?: unknown };
+  let value: unknown;
+  const post = (method: string, params: object) => session.post(method, params, (error: Error | null, result: unknown) => {
+    if (error !== null) throw error;
+    value = result;
+  });
+  session.connect();
+  try {
+    held.inspected = object;
+    post("Runtime.evaluate", { expression: "inspected" });
+    post("Runtime.getProperties", { objectId: (value as { result: { objectId: string } }).result.objectId, ownProperties: true });
+    const { privateProperties = [] } = value as { privateProperties?: { name: string; value: { value?: unknown; objectId?: string } }[] };
+    const found = privateProperties.find((each) => each.name === name)?.value;
+    if (found === undefined) throw new Error(`there is no field ${name}`);
+    if (found.objectId === undefined) return found.value as T;
+    post("Runtime.callFunctionOn", { objectId: found.objectId, functionDeclaration: "function () { globalThis.inspected = this; }" });
+    return held.inspected as T;
+  } finally {
+    session.disconnect();
+    delete held.inspected;
+  }
+}
+
+/** What the survivors of a reload hold of a configuration; functions and private parts of Node left out. */
+function rulesOf(gateway: Gateway): unknown {
+  const { runtime } = Gateway.partsOf(gateway);
+  const upstreamSets = runtime.upstreamSets.map((upstreamSet) => {
+    const breaker = fieldOf<object | null>(upstreamSet, "#breaker");
+    const peers = upstreamSet.peers.map(({ id, weight, group, authority, health, pool }) => {
+      const { protocol, host, port, keepaliveIdleMs, tls } = pool.options;
+      const options = { protocol, host, port, keepaliveIdleMs, tls: tls?.identity, maxConnections: pool.maxConnections, clientShare: fieldOf(pool, "#clientShare") };
+      return { id, weight, group, authority, options, statuses: [...(health.failureStatuses ?? [])], health: health instanceof PublishedHealth ? [fieldOf(health, "#maxFailures"), fieldOf(health, "#slowStartMs")] : fieldOf(health, "#settings") };
+    });
+    return { service: upstreamSet.service, breaker: breaker === null ? null : fieldOf(breaker, "#settings"), peers };
+  });
+  const checks = [...fieldOf<Map<Peer, { readonly settings: string }>>(runtime, "#checks")].map(([{ id }, { settings }]) => [id, settings]);
+  const shared = runtime.shared === null ? null : runtime.shared.settings;
+  return { upstreamSets, checks, ttlMs: fieldOf<{ readonly ttlMs: number }>(runtime, "#names").ttlMs, shared };
+}
+
 /** Reloads between all pairs, and past the first probes of each configuration. */
-async function reloadAll(configs: readonly ConfigInput[], gateway: Gateway, advance: (ms: number) => void, served: () => Promise<void>): Promise<void> {
+async function reloadAll(configs: readonly ConfigInput[], gateway: Gateway, advance: (ms: number) => void, served: () => Promise<void>, reloaded: (i: number) => Promise<void>): Promise<void> {
   for (const i of walk(configs.length).slice(1)) {
     await gateway.loadModules(configs[i]!);
     await gateway.reload(configs[i]!);
@@ -133,16 +190,24 @@ async function reloadAll(configs: readonly ConfigInput[], gateway: Gateway, adva
       advance(300);
       await served();
     }
+    await reloaded(i);
   }
 }
 
 describe("reloads between every two of a set of configurations that have every field", () => {
-  it("serves all requests, and every timer of what survives a reload may act under the configuration in force", async () => {
+  it("serves all requests; what survives a reload holds the rules of the configuration in force, and its timers may act under them", async () => {
     const configs = await configurations();
     const clock = manualClock();
-    const { gateway, port } = await running(configs[0]!, { clock, modules: withAllParts() });
+    const modules = withAllParts();
+    const { gateway, port } = await running(configs[0]!, { clock, modules });
     const { served, end } = load([port]);
-    await reloadAll(configs, gateway, (ms) => clock.advance(ms), served);
+    const rules: unknown[] = [];
+    for (const config of configs) {
+      await gateway.loadModules(config);
+      rules.push(rulesOf((await running(config, { clock: manualClock(), modules })).gateway));
+    }
+    expect(new Set(rules.map((each) => JSON.stringify(each))).size).toBe(configs.length);
+    await reloadAll(configs, gateway, (ms) => clock.advance(ms), served, async (i) => expect(rulesOf(gateway), `configuration ${i}`).toEqual(rules[i]));
     expect(await end()).toEqual(new Set([200]));
     await gateway.reload(configs[1]!);
     await eventually(() => {
@@ -151,12 +216,23 @@ describe("reloads between every two of a set of configurations that have every f
     }, "a probe has passed");
   }, 60_000);
 
-  it("serves all requests also with workers", async () => {
+  it("serves all requests also with workers, whose survivors hold the rules of the configuration in force", async () => {
     const configs = await configurations();
     const clock = manualClock();
-    const { main, ports } = await together({ config: configs[0]!, clock });
+    const modules = new PluginModules();
+    const { main, workers, ports } = await together({ config: configs[0]!, clock, modules });
     const { served, end } = load(ports);
-    await reloadAll(configs, main, (ms) => clock.advance(ms), served);
+    const rules: unknown[] = [];
+    for (const config of configs) {
+      await main.loadModules(config);
+      const fresh = await together({ config, modules, clock: manualClock(), ofWorkers: [{ modules }, { modules }] });
+      rules.push([fresh.main, ...fresh.workers].map(rulesOf));
+    }
+    await reloadAll(configs, main, (ms) => clock.advance(ms), served, async (i) => {
+      // A worker follows at its next request.
+      for (const port of ports) await ask(port, { path: "/a/x" });
+      expect([main, ...workers].map(rulesOf), `configuration ${i}`).toEqual(rules[i]);
+    });
     expect(await end()).toEqual(new Set([200]));
   }, 60_000);
 });

@@ -29,7 +29,7 @@ const COMMIT_TIME = "2026-01-02T03:04:05Z";
 
 /** The folder of all others, removed at the end. */
 const above = mkdtempSync(join(tmpdir(), "edge-gateway-release-spec-"));
-afterAll(() => rmSync(above, { recursive: true, force: true }));
+afterAll(() => rmSync(above, { recursive: true, force: true }), 180_000);
 const at = (...names: readonly string[]) => join(above, ...names);
 const [ada, bob] = [at("ada"), at("a folder of bob", "deep")];
 const packageFolder = at("unpacked", "package");

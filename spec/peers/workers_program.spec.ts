@@ -206,7 +206,7 @@ describe("a reload", () => {
 });
 
 describe("a worker that ends", () => {
-  it("again and again is replaced after 0, 1 and 2 seconds while another serves, the last one at once; /readyz is 503 while none serves", async () => {
+  it("again and again is replaced after 0, 1, 2, 4 and 8 seconds while another serves, and at once when none does: then /readyz is 503", async () => {
     const { port } = await backend();
     const running = await withWorkers(oneService(port, PROBE, { plugin_modules: [probeModule()] }));
     const ready = async () => (await fetch(`${running.adminUrl}/readyz`)).status;
@@ -222,10 +222,11 @@ describe("a worker that ends", () => {
     const looking = (async () => {
       while (!seen.has(503)) seen.add(await ready());
     })();
-    for (const round of [1, 2, 3]) await end(round);
+    for (const round of [1, 2, 3, 4, 5]) await end(round);
     await looking;
     await until(async () => (await ready()) === 200);
-    expect(deaths(running).map(({ pause_s }) => pause_s)).toEqual([0, 0, 1, 0, 2, 0]);
+    expect(deaths(running).map(({ pause_s }) => pause_s)).toEqual([0, 0, 1, 0, 2, 0, 4, 0, 8, 0]);
+    expect(running.stderr()).toContain("a worker is started before its time, since no other serves");
   });
 });
 

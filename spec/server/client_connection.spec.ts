@@ -28,7 +28,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     log,
     writeBatch: new WriteBatch(),
     deadlines: new DeadlineTimer(clock),
-    delivery: { clock, watch: new DeadlineTimer(clock), idleMs: 60_000 },
+    delivery: { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 },
     receiving: () => ({ clock, isTrusted: () => false, limits: { ...defaultLimits, ...limits } }),
     answer(inbound, responder) {
       received.push(inbound.target);

@@ -21,7 +21,7 @@ async function answered(reply: Reply, before: (stream: ServerHttp2Stream) => voi
     const options = { clock, isTrusted: () => false, limits: defaultLimits };
     const inbound = receiveStream(stream, block, true, options);
     before(stream);
-    respondStream(stream, inbound, reply, { clock, watch: new DeadlineTimer(clock), idleMs: 60_000 }, (code) => resetStream(stream, code));
+    respondStream(stream, inbound, reply, { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 }, (code) => resetStream(stream, code));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const talk = await rawSession((server.address() as AddressInfo).port);

@@ -16,6 +16,7 @@ import { CA, SERVER } from "../support/certs.ts";
 import { backend, hosted, oneService } from "../support/gateway.ts";
 import { codec } from "../support/codec.ts";
 import { defaultLimits } from "../support/limits.ts";
+import { part } from "../support/listener_parts.ts";
 import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
 async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, h2c = false, writeBatch = new WriteBatch()) {
@@ -24,6 +25,7 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, 
   const errors: string[] = [];
   const log = { debug() {}, info() {}, warn() {}, error: (message: string) => void errors.push(message) };
   const listener = new Listener({
+    part,
     clock,
     log,
     serve,
@@ -45,7 +47,7 @@ const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") }
 it("takes a port only to give it back where others are to listen on it: over TLS too, a port in use is an error, and clients are refused", async () => {
   const clock = manualClock();
   const [log, receiving] = [{ debug() {}, info() {}, warn() {}, error() {} }, () => ({ clock, isTrusted: () => false, limits: defaultLimits })];
-  const listener = new Listener({ clock, log, serve: fine, receiving, ports: "taken" });
+  const listener = new Listener({ part, clock, log, serve: fine, receiving, ports: "taken" });
   onTestFinished(() => listener.destroy());
   const addresses = [await listener.listenPlain("127.0.0.1", 0), await listener.listenSecure("127.0.0.1", 0, FILES)];
   for (const { port } of addresses) await expect(client(port)).rejects.toThrow("ECONNREFUSED");
@@ -390,6 +392,7 @@ it("a listener with TLS alone serves HTTP/1.1, ends incomplete heads, and drains
   const limits = { ...defaultLimits, headersTimeoutMs: 1 };
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const listener = new Listener({
+    part,
     clock,
     log,
     serve: fine,

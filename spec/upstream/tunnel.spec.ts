@@ -1,8 +1,12 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import { Duplex } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
+import { DeadlineTimer, systemClock } from "../../lib/base/clock.ts";
 import { joinTunnel } from "../../lib/upstream/tunnel.ts";
+import { manualClock } from "../support/clock.ts";
 import { connect, eventually, type RawConnection } from "../support/raw_client.ts";
+
+const DELIVERY = { clock: systemClock, watch: new DeadlineTimer(systemClock), idleMs: 60_000, leastBytesPerS: () => 0 };
 
 /** Both ends of one TCP connection. */
 async function connection(): Promise<{ far: RawConnection; near: Socket }> {
@@ -24,7 +28,7 @@ async function connection(): Promise<{ far: RawConnection; near: Socket }> {
 
 async function joined(idleMs = 10_000) {
   const [client, upstream] = [await connection(), await connection()];
-  joinTunnel(client.near, Buffer.from("<c>"), { socket: upstream.near, head: Buffer.from("<u>"), idleMs }, { received: null, sent: null });
+  joinTunnel(client.near, Buffer.from("<c>"), { socket: upstream.near, head: Buffer.from("<u>"), idleMs }, { received: null, sent: null }, DELIVERY);
   return { client, upstream };
 }
 
@@ -40,7 +44,7 @@ it.each(["client", "upstream"] as const)("closes the other side of a %s that clo
   const sides = { client: await connection(), upstream: await connection() };
   sides[gone].near.destroy();
   await eventually(() => sides[gone].near.closed, "the end of the first side");
-  joinTunnel(sides.client.near, Buffer.alloc(0), { socket: sides.upstream.near, head: Buffer.alloc(0), idleMs: 10_000 }, { received: null, sent: null });
+  joinTunnel(sides.client.near, Buffer.alloc(0), { socket: sides.upstream.near, head: Buffer.alloc(0), idleMs: 10_000 }, { received: null, sent: null }, DELIVERY);
   await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed, "the end of both sides");
 });
 
@@ -113,7 +117,9 @@ it("keeps both sides open for traffic in one direction", async () => {
 it("measures every silence, even on streams that count no bytes", async () => {
   const side = () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const [client, upstream] = [side(), side()];
-  joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 }, { received: null, sent: null });
+  const clock = manualClock();
+  const delivery = { ...DELIVERY, clock, watch: new DeadlineTimer(clock) };
+  joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 }, { received: null, sent: null }, delivery);
   // Once both flow, what is pushed is heard at once.
   await new Promise((resolve) => setImmediate(resolve));
   for (const mover of [client, upstream]) {
@@ -123,6 +129,7 @@ it("measures every silence, even on streams that count no bytes", async () => {
     mover.push("y");
     expect([client.destroyed, upstream.destroyed]).toEqual([false, false]);
   }
+  clock.advance(1);
   client.emit("timeout");
   expect(client.destroyed).toBe(false);
   upstream.emit("timeout");

@@ -1,7 +1,8 @@
 /** Which modules of the program a start loads, as Node's loader reports them: those that the configuration and the settings need, and no more. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { program, runningProgram } from "../support/process.ts";
+import { SERVER } from "../support/certs.ts";
+import { fileWith, program, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -26,6 +27,9 @@ const PARTS = {
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp)/,
   client: /^lib\/http\/client$/,
+  http2Server: /^lib\/server\/h(?:ttp2|2_)/,
+  nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
+  tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   tracing: /^lib\/observe\/(?:trace|otlp|span_json)$/,
   admin: /^lib\/admin\//,
@@ -38,12 +42,12 @@ const PARTS = {
 const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 174 of its modules, and no part that the configuration does not name", async () => {
+  it("loads at most 164 of its modules, and no part that the configuration does not name", async () => {
     const modules = await loadedBy(quickstart);
     expect(modules).toContain("lib/gateway/gateway");
     expect(modules).toHaveLength(new Set(modules).size);
     expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(174);
+    expect(modules.length).toBeLessThanOrEqual(164);
   });
 });
 
@@ -58,12 +62,16 @@ describe("the program loads what is named, and only that,", () => {
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
     ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["split"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
+    ["with HTTP/2 for clients", { ...quickstart, global: { h2c: true } }, [], {}, ["http2Server"]],
+    ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
+    ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
     ["with the admin interface", quickstart, [], ADMIN, ["admin", "proof"]],
     ["with the management UI", quickstart, ["--manager"], ADMIN, ["admin", "manager", "proof"]],
   ])("%s", async (_title, config, words, environment, parts) => {
-    expect(partsOf(await loadedBy(config, words, environment))).toEqual(parts);
+    const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
+    expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
   });
 
   it("with a plugin: the file of its kind, and of none of the other kinds", async () => {

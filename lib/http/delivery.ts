@@ -1,0 +1,264 @@
+/**
+ * Sends bytes to a side that may read slowly: ends it when it reads too little for too long. The body of one reply, for every protocol, which
+ * also ends when the time for its exchange is over.
+ */
+import type { Http2Stream } from "node:http2";
+import { Socket } from "node:net";
+import type { Duplex, Readable } from "node:stream";
+import type { Clock, DeadlineTimer, HasDeadline } from "../base/clock.ts";
+import { Fault, ignore } from "../base/errors.ts";
+import { pump, type Sink } from "./body.ts";
+import type { Call } from "./exchange.ts";
+
+/**
+ * A side that reads so many bytes a second is never ended for its slowness, unless more is asked of it. The system hides what is read: it
+ * takes megabytes ahead, and then nothing more until a third of its buffer is free again.
+ */
+const STEADY_BYTES_PER_S = 2000;
+/** Most that is read between two moments at which the system takes more: by Linux's defaults 1.8 MB (`net.ipv4.tcp_wmem` / 3 + `tcp_rmem` / 16). */
+const MOST_HIDDEN_BYTES = 2 * 1024 * 1024;
+
+export interface DeliveryOptions {
+  readonly clock: Clock;
+  /** The deadlines of all deliveries of a listener. */
+  readonly watch: DeadlineTimer;
+  /**
+   * Milliseconds that a side may leave everything unread, whether or not all has been written: beyond the time in which one that reads 2000
+   * bytes a second would still be reading what the system took.
+   */
+  readonly idleMs: number;
+  /** The least it has to read on average, in bytes a second, after the first `idleMs`; 0: no such limit. Asked once. */
+  readonly leastBytesPerS: () => number;
+}
+
+/** Where bytes go. */
+export interface Outlet {
+  /** The destination: a response, a stream, a socket, or a framing layer before one. */
+  readonly to: { write(chunk: Buffer): boolean; once(event: "drain", run: () => void): unknown };
+  /** The transport: the connection in HTTP/1, the stream in HTTP/2. */
+  readonly outlet: Duplex;
+}
+
+/** One direction of a connection or stream, and how far its other end keeps up. */
+export class PacedSink implements Sink, HasDeadline {
+  /** As `HasDeadline`. */
+  place = -1;
+  readonly #where: Outlet;
+  readonly #options: DeliveryOptions;
+  readonly #handed: () => number;
+  readonly #tooSlow: (why: string) => void;
+  readonly #leastBytesPerS: number;
+  readonly #steadyBytesPerMs: number;
+  /** How long the other end may go on as it does now: each byte adds to it, waiting takes from it. */
+  #aheadMs: number;
+  /** When an end that reads steadily will have read all that was taken. */
+  #readBy = -Infinity;
+  /** Since when it has been waited for, up to which moment that was counted; Infinity while it is not. */
+  #waitsFrom = Infinity;
+  #wroteAt: number;
+  /** Since when nothing was taken while it was waited for. */
+  #quietFrom: number;
+  #taken: number;
+  #takenByConnection: number;
+  #tookBytes = 0;
+  #waitedMs = 0;
+  #resume: () => void = ignore;
+
+  /** `handed`: bytes that were written so far, without framing. `tooSlow` is called once, with the reason. */
+  constructor(where: Outlet, options: DeliveryOptions, handed: () => number, tooSlow: (why: string) => void) {
+    this.#where = where;
+    this.#options = options;
+    this.#handed = handed;
+    this.#tooSlow = tooSlow;
+    this.#leastBytesPerS = options.leastBytesPerS();
+    this.#steadyBytesPerMs = Math.max(STEADY_BYTES_PER_S, this.#leastBytesPerS) / 1000;
+    this.#aheadMs = options.idleMs;
+    this.#wroteAt = this.#quietFrom = options.clock.now();
+    const { outlet } = where;
+    // What was written before may be unread.
+    const system = outlet instanceof Socket ? takenBySystem(outlet) : null;
+    this.#taken = system === null ? Math.min(0, handed() - outlet.writableLength) : Math.max(0, system.bytes - handed());
+    this.#takenByConnection = connectionOf(outlet)?.bytes ?? 0;
+  }
+
+  write(chunk: Buffer): boolean {
+    this.#wroteAt = this.#options.clock.now();
+    return this.#where.to.write(chunk);
+  }
+
+  onceDrained(run: () => void): void {
+    this.#resume = run;
+    this.wait();
+    this.#where.to.once("drain", this.#drained);
+  }
+
+  /** From now on the other end is waited for. */
+  wait(): void {
+    const { clock, watch } = this.#options;
+    const now = clock.now();
+    this.#look(now);
+    if (this.#waitsFrom === Infinity) this.#waitsFrom = this.#quietFrom = now;
+    if (!this.#where.outlet.destroyed) watch.add(this, now);
+  }
+
+  /** It is no longer waited for. */
+  protected goOn(now: number): void {
+    this.#look(now);
+    this.#waitsFrom = Infinity;
+  }
+
+  /** Ends the deadlines. */
+  stop(): void {
+    this.#options.watch.remove(this);
+  }
+
+  /** Whether the other end is waited for, or may still be reading what the system took. */
+  isBusy(): boolean {
+    const now = this.#options.clock.now();
+    this.#look(now);
+    return this.#waitsFrom !== Infinity || this.#readBy > now;
+  }
+
+  get dueAt(): number {
+    return this.#waitsFrom + this.#aheadMs;
+  }
+
+  overdue(now: number): void {
+    this.#look(now);
+    // Less may be nothing but an error of rounding, of which the clock sees no end.
+    if (this.#aheadMs >= 1) return;
+    const { idleMs } = this.#options;
+    const quietMs = now - this.#quietFrom;
+    this.stop();
+    const inSeconds = (ms: number) => `${Math.round(ms / 1000)} s`;
+    if (quietMs >= idleMs) this.#tooSlow(`its system took nothing for ${inSeconds(quietMs)}`);
+    else this.#tooSlow(`its system took ${this.#tookBytes} bytes in ${inSeconds(this.#waitedMs)}, less than ${this.#leastBytesPerS} a second`);
+  }
+
+  readonly #drained = (): void => {
+    this.goOn(this.#options.clock.now());
+    this.#resume();
+  };
+
+  #look(now: number): void {
+    if (this.#waitsFrom !== Infinity) {
+      this.#waitedMs += now - this.#waitsFrom;
+      this.#aheadMs -= now - this.#waitsFrom;
+      this.#waitsFrom = now;
+    }
+    const bytes = this.#newlyTaken();
+    if (bytes > 0) {
+      const tookAt = this.#where.outlet.writableLength === 0 ? this.#wroteAt : now;
+      this.#tookBytes += bytes;
+      this.#quietFrom = now;
+      this.#readBy = Math.min(Math.max(this.#readBy, tookAt) + bytes / this.#steadyBytesPerMs, tookAt + MOST_HIDDEN_BYTES / this.#steadyBytesPerMs);
+      this.#aheadMs += (bytes * 1000) / this.#leastBytesPerS;
+    }
+    this.#aheadMs = Math.min(this.#aheadMs, this.#options.idleMs + Math.max(0, this.#readBy - now));
+  }
+
+  /** How many bytes the system took since the last look. Where a stream waits for its whole connection, what that moves counts for it. */
+  #newlyTaken(): number {
+    const { outlet } = this.#where;
+    if (outlet.destroyed) return 0;
+    const before = this.#taken;
+    const connectionBefore = this.#takenByConnection;
+    const connection = connectionOf(outlet);
+    this.#taken = (outlet instanceof Socket ? takenBySystem(outlet)?.bytes : undefined) ?? this.#handed() - outlet.writableLength;
+    if (connection !== null) this.#takenByConnection = connection.bytes;
+    const byConnection = connection?.isFull === true ? this.#takenByConnection - connectionBefore : 0;
+    return Math.max(this.#taken - before, byConnection);
+  }
+}
+
+interface Taken {
+  readonly bytes: number;
+  /** Whether the system takes no more for now. */
+  readonly isFull: boolean;
+}
+
+/** What the system took of the bytes written to a socket; null where Node does not tell. Over TLS in its records. */
+function takenBySystem(socket: Socket): Taken | null {
+  const { _handle: own } = socket as { _handle?: (Handle & { readonly _parent?: Handle }) | null };
+  const { bytesWritten, writeQueueSize } = own?._parent ?? own ?? {};
+  // Not the socket's own numbers, in which all of a write that is under way counts as not taken.
+  if (bytesWritten === undefined || writeQueueSize === undefined) return null;
+  return { bytes: bytesWritten - writeQueueSize, isFull: writeQueueSize > 0 };
+}
+
+interface Handle {
+  readonly bytesWritten?: number;
+  readonly writeQueueSize?: number;
+}
+
+/** The connection that a stream shares with others; null for a connection of its own. */
+function connectionOf(outlet: Duplex): Taken | null {
+  const { session } = outlet as Partial<Http2Stream>;
+  return session === undefined || session.destroyed ? null : takenBySystem(session.socket as Socket);
+}
+
+export interface Recipient extends Outlet {
+  /** Ends the reply in its middle, its connection or stream included. */
+  readonly cut: (why: "broken" | "overdue") => void;
+}
+
+/** The body of one reply on its way to its client. */
+export class Delivery extends PacedSink {
+  readonly #call: Call;
+  readonly #recipient: Recipient;
+  /** Moment of the monotonic clock at which the exchange has to be over; Infinity: none. */
+  readonly #endsAt: number;
+
+  constructor(call: Call, recipient: Recipient, options: DeliveryOptions) {
+    super(recipient, options, () => call.notes.sent ?? 0, (why) => this.#giveUp("request_timeout", `the client reads the reply too slowly: ${why}`));
+    this.#call = call;
+    this.#recipient = recipient;
+    // The error reply for a deadline that has passed is not bound by it.
+    this.#endsAt = call.endsAt > options.clock.now() ? call.endsAt : Infinity;
+  }
+
+  /** Sends a body of `length` bytes (Infinity: not known) while it arrives; `done` is called when all of it has been written. */
+  stream(body: Readable, length: number, done: () => void): void {
+    const call = this.#call;
+    call.onAbort(() => body.destroy());
+    const broken = (cause: Error | null) => {
+      // The client must not mistake the part it has for the whole: no clean end.
+      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body ended early");
+      this.#recipient.cut("broken");
+    };
+    pump(body, this, { passed: (bytes) => (call.notes.sent! += bytes), done, broken }, length);
+  }
+
+  /** All of the reply has been written: true where the client has yet to read some of it. */
+  ended(): boolean {
+    if (this.#recipient.outlet.writableLength === 0) return false;
+    this.wait();
+    return true;
+  }
+
+  override wait(): void {
+    if (this.place < 0) this.#call.onEnd(() => this.stop());
+    this.#call.heldUpTill = Infinity;
+    super.wait();
+  }
+
+  protected override goOn(now: number): void {
+    this.#call.heldUpTill = now;
+    super.goOn(now);
+  }
+
+  override get dueAt(): number {
+    return Math.min(this.#endsAt, super.dueAt);
+  }
+
+  override overdue(now: number): void {
+    if (this.#endsAt > now) return super.overdue(now);
+    this.stop();
+    this.#giveUp("upstream_timeout", "the time for the whole exchange was over before its client had read the reply");
+  }
+
+  #giveUp(code: "upstream_timeout" | "request_timeout", why: string): void {
+    this.#call.fail(code, why);
+    this.#recipient.cut("overdue");
+  }
+}
