@@ -27,7 +27,8 @@ import { PluginModules } from "./plugin_modules.ts";
 
 const ALL: LoadedParts = {
   ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
-  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, http2Server, nodeHttp1, tlsServer, tracing: { ...tracer, ...exporter }, adminCookie },
+  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, tracing: { ...tracer, ...exporter } },
+  ...{ http2Server, nodeHttp1, tlsServer, adminCookie },
 };
 
 /** What all parts add to the schema of a configuration. */
