@@ -53,8 +53,9 @@ export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from 
 export type { Client, ClientAnswer, ClientFailure, ClientRequestOptions, ClientTls, HttpClientOptions } from "./http/client.ts";
 export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
+export { readBody, readReply } from "./http/whole_body.ts";
 export { headerValue, headerValues, hasHeader, withHeader, withAddedHeader, withoutHeader, type HeaderList } from "./http/headers.ts";
-export { ERRORS, type ErrorCode } from "./base/errors.ts";
+export { ERRORS, Fault, type ErrorCode } from "./base/errors.ts";
 export { createLog, type Log, type LogOptions } from "./base/log.ts";
 export { systemClock, type Clock, type Timer } from "./base/clock.ts";
 export { manualClock, type ManualClock } from "./base/manual_clock.ts";

@@ -108,7 +108,7 @@ export const COMMANDS = {
   },
   import: {
     operand: "SOURCE FILE",
-    about: "Make a configuration from an openapi, kong or express-gateway file (JSON)",
+    about: "Make a configuration from an openapi or kong file (JSON)",
     settings: {},
     flags: {
       upstream: { value: "URL", help: "openapi: the server that has the API." },
@@ -124,6 +124,13 @@ export const COMMANDS = {
     settings: {},
     remedy: "write the password to standard input, since other users could read it on the command line",
     load: async () => (await import("./hash_password.ts")).hashPassword,
+  },
+  pin: {
+    operand: "[FILE]",
+    about: "Write the SHA-256 of plugin modules into the configuration that names them, once you have read the modules",
+    settings: { configPath },
+    exits: "0 the configuration has the digests, 1 it cannot be written",
+    load: async () => (await import("./pin.ts")).pin,
   },
   sign: {
     operand: "FILE",

@@ -1,7 +1,7 @@
 /**
  * Exit codes, and start-up failures as sentences that name the setting to change.
  */
-import { readFileSync } from "node:fs";
+import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { whyUnreadable } from "../config/references.ts";
 import type { SettingsRead } from "../config/settings.ts";
 
@@ -46,5 +46,18 @@ export function readNamedFile(path: string, setting: string, what: string, read:
     return read(path);
   } catch (error) {
     throw new Failure(`cannot read the ${what} ${path} (${setting}): ${whyUnreadable(error)}`, 2);
+  }
+}
+
+/** Writes a file beside `path` and renames it, so that a running gateway never reads half of it. `prepare` gets its path before. */
+export function writeWhole(path: string, text: string, prepare: (fresh: string) => void = () => {}): void {
+  const fresh = `${path}.${process.pid}.new`;
+  try {
+    writeFileSync(fresh, text, { flag: "wx" });
+    prepare(fresh);
+    renameSync(fresh, path);
+  } catch (error) {
+    rmSync(fresh, { force: true });
+    throw new Failure(`cannot write ${path}: ${whyUnreadable(error)}`, 1);
   }
 }

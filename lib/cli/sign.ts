@@ -1,11 +1,10 @@
 /**
  * `edge-gateway sign`: writes the Ed25519 signature of a file beside it, as `FILE.sig`.
  */
-import { renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { statSync } from "node:fs";
 import { signatureOf } from "../base/signature.ts";
-import { whyUnreadable } from "../config/references.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
-import { Failure, readNamedFile } from "./failure.ts";
+import { Failure, readNamedFile, writeWhole } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
 /** Ed25519 needs the whole file in memory (RFC 8032 §5.1.6: it is hashed twice). */
@@ -24,15 +23,3 @@ export const sign: RunCommand = async (given, own) => {
   process.stdout.write(printable([`${file}.sig is written; ${file} must not change any more`]));
   return 0;
 };
-
-/** Written beside it and renamed, so that a running gateway never reads half a signature. */
-function writeWhole(path: string, text: string): void {
-  const fresh = `${path}.${process.pid}.new`;
-  try {
-    writeFileSync(fresh, text, { flag: "wx" });
-    renameSync(fresh, path);
-  } catch (error) {
-    rmSync(fresh, { force: true });
-    throw new Failure(`cannot write ${path}: ${whyUnreadable(error)}`, 1);
-  }
-}

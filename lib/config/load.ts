@@ -7,7 +7,7 @@ import { readRegularFile } from "../base/regular_file.ts";
 import { concealing } from "./concealment.ts";
 import { CONDITIONS } from "./conditions.ts";
 import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
-import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
+import { configSchema, defaultRouteName, MODULE_FILE, PLUGIN_MODULE } from "./model.ts";
 import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
 import { unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests, RouteNames } from "./read_tests.ts";
@@ -144,6 +144,22 @@ export function pluginModulesOf(source: ConfigSource, options: ReadOptions): rea
   if (node === null) return [];
   const found = readModules(node, { issues: [], sources: sourcesFor(source, options) });
   return found.flatMap(({ module }) => (module === INVALID ? [] : [module]));
+}
+
+/** The files of the plugin modules of a configuration, whatever their digests; other errors are ignored. */
+export function moduleFilesOf(source: ConfigSource, options: ReadOptions) {
+  const context: CheckContext = { issues: [], sources: sourcesFor(source, options) };
+  const { node: root } = parsedFrom(source);
+  const found = root === null ? [] : items(nodeAt(root, MODULES_AT));
+  const modules = found.flatMap((node, i) => {
+    const at = [...MODULES_AT, i];
+    if (node.kind !== "object") return (report(context, at, node, "expected an object with path and sha256"), []);
+    const [path, sha256] = [node.members.get("path")?.value, node.members.get("sha256")?.value];
+    if (sha256 !== undefined && sha256.kind !== "string") report(context, [...at, "sha256"], sha256, "expected a string");
+    const module = path === undefined ? report(context, [...at, "path"], node, "is required") : MODULE_FILE.check(path, [...at, "path"], context);
+    return module === INVALID ? [] : [{ at, node, file: module }];
+  });
+  return { modules, issues: context.issues };
 }
 
 /** All kinds that a configuration can use; its errors are ignored. */

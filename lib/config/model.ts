@@ -63,9 +63,10 @@ export interface RouteIssue {
   readonly message: string;
 }
 
+export const MODULE_FILE = s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." });
 const MODULE_FIELDS = s.object(
   {
-    path: s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." }),
+    path: MODULE_FILE,
     sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", references: "none", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
   },
   {

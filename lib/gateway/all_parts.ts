@@ -9,6 +9,7 @@ import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
+import * as kit from "../plugins/kit.ts";
 import * as memory from "../store/memory.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
@@ -22,13 +23,15 @@ import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsRedirect from "./https_redirect.ts";
 import * as misdirected from "./misdirected.ts";
+import * as moduleErrors from "./module_errors.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
 const ALL: LoadedParts = {
-  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
-  ...{ redis: { ...redis, ...countersFields }, http2Server, nodeHttp1, tlsServer, tracing: { ...tracer, ...exporter }, adminCookie },
   ...{ hash, byLoad },
+  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
+  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, tracing: { ...tracer, ...exporter } },
+  ...{ http2Server, nodeHttp1, tlsServer, adminCookie },
 };
 
 /** What all parts add to the schema of a configuration. */

@@ -4,8 +4,7 @@
 import { parseJson, positionAt } from "../config/json.ts";
 import { loadConfig, readConfigFile, type ConfigSource } from "../config/load.ts";
 import type { PlaceholderSource } from "../config/references.ts";
-import { kindProblem } from "../plugins/kit.ts";
-import type { AnyPlugin } from "../plugins/plugin.ts";
+import { kindProblem, type AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";

@@ -17,11 +17,10 @@ import { HttpClient, type HttpClientOptions } from "../http/client.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import type { Reply } from "../http/reply.ts";
+import { faultReply, isForeignFault, type Reply } from "../http/reply.ts";
 import { isReply } from "../plugins/chain.ts";
-import { kindProblem } from "../plugins/kit.ts";
 import { sendingValid } from "../plugins/sending_valid.ts";
-import type { KeptState, Plugin, Scope, Tools } from "../plugins/plugin.ts";
+import { kindProblem, type KeptState, type Plugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import { statedLength } from "../server/client_reply.ts";
 import type { Inbound } from "../server/receive.ts";
@@ -83,7 +82,7 @@ export interface Exercise {
   readonly clock: ManualClock;
   /** The plugin's log entries so far. */
   readonly lines: readonly LogLine[];
-  /** Rejects with what the plugin throws, and with a TypeError when it gives no Reply: in a gateway, a 500. */
+  /** Rejects with what the plugin throws other than a `Fault`, and with a TypeError when it gives no Reply: in a gateway, a 500. */
   send(request?: ExerciseRequest): Promise<Exercised>;
   /** Closes what the plugin holds by `tools.keep`. */
   close(): Promise<void>;
@@ -121,7 +120,10 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
       tracks.set(call, track);
       try {
         const returned = handler(exchangeOf(request, frozen(inbound)));
-        const reply = await returned;
+        const reply = await Promise.resolve(returned).catch((error: unknown) => {
+          if (isForeignFault(error)) return faultReply(call, error);
+          throw error;
+        });
         if (!isReply(reply)) throw new TypeError("the plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own");
         const response = await collected(inbound, reply);
         checkLength(inbound.method, reply, response.body.length);

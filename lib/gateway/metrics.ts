@@ -19,7 +19,7 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
   const { metrics, requests, configuration, runtime, spans, listener, reports } = source;
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
-  const limiters = [...runtime.counters.tables()].filter(([key]) => snapshot.instances.has(key));
+  const limiters = [...runtime.limiterTables].filter(([key]) => snapshot.instances.has(key));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>

@@ -96,6 +96,11 @@ const PARTS = {
     named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
     load: () => import("../store/memory.ts"),
   },
+  /** What plugin modules get, and how their errors are reported. */
+  modules: {
+    named: ["global.plugin_modules[]"],
+    load: async () => ({ ...(await import("../plugins/kit.ts")), ...(await import("./module_errors.ts")) }),
+  },
   /** How plugins ask other servers. */
   client: {
     named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],

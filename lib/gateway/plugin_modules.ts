@@ -10,8 +10,8 @@ import { entry } from "../base/event_loop.ts";
 import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { PluginModule } from "../config/model.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
-import { kindProblem, kit } from "../plugins/kit.ts";
-import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { PluginKit } from "../plugins/kit.ts";
+import { kindProblem, type AnyPlugin } from "../plugins/plugin.ts";
 import { Parts } from "./parts.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -55,11 +55,13 @@ export class PluginModules {
     for (const module of pluginModulesOf(source, { environment, ...(readFile && { readFile }) })) {
       const key = keyOf(module);
       if (this.#loaded.has(key)) continue;
+      const label = `${module.sha256.slice(0, 12)}-${this.#tries++}`;
+      const tools = this.parts.part("modules");
       try {
-        this.#loaded.set(key, await inTime(kindsFrom(module, this.#tries++)));
+        this.#loaded.set(key, await inTime(kindsFrom(module, label, tools.kit)));
         this.#problems.delete(key);
       } catch (error) {
-        this.#problems.set(key, messageOf(error));
+        this.#problems.set(key, messageOf(error) + (error instanceof Error ? tools.placeIn(error, String(module.path.content), label) : ""));
       }
     }
   }
@@ -75,9 +77,9 @@ function keyOf({ path, sha256 }: PluginModule): string {
   return `${sha256} ${path.path}`;
 }
 
-async function kindsFrom({ path, sha256 }: PluginModule, nth: number): Promise<readonly AnyPlugin[]> {
-  const { default: exported } = await evaluated(path.path, path.content, `${sha256.slice(0, 12)}-${nth}`);
-  const made: unknown = typeof exported === "function" ? await (exported as (given: typeof kit) => unknown)(kit) : exported;
+async function kindsFrom({ path }: PluginModule, label: string, kit: PluginKit): Promise<readonly AnyPlugin[]> {
+  const { default: exported } = await evaluated(path.path, path.content, label);
+  const made: unknown = typeof exported === "function" ? await (exported as (given: PluginKit) => unknown)(kit) : exported;
   const kinds: readonly unknown[] = Array.isArray(made) ? made : [made];
   if (made === undefined || kinds.length === 0) throw new Error(USAGE);
   for (const kind of kinds) {

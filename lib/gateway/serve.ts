@@ -230,7 +230,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
   const headers = method === "OPTIONS" || method === "TRACE" ? withForwardsLeft(inbound, authority, target, snapshot.table) : inbound.headers;
   if ("status" in headers) return headers;
   const exchange = new Exchange({
-    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
+    call, method, target: inbound.target, httpVersion, scheme, authority, path, upstreamPath, query, headers: tools.withoutSessions?.(headers) ?? headers, params,
     clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
   });
 

@@ -6,12 +6,14 @@ import { messageOf, type ErrorCode } from "../base/errors.ts";
 import { byteStream } from "./body.ts";
 import { hasHeader, headerProblem, isWritable, type HeaderList } from "./headers.ts";
 
-/** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call`. */
+/** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call` and `target`. */
 export interface ExchangeParts {
   /** The state shared by all copies: identity of the request, its end, and notes for the log. */
   readonly call: Call;
   /** As received; upper case for the standard methods. */
   readonly method: string;
+  /** The request target byte for byte as the client sent it ("/p/%73igned?x"; over HTTP/2 `:path`), for signatures; `path` is normalised. */
+  readonly target: string;
   /** "1.0", "1.1" or "2.0": the protocol of the client. */
   readonly httpVersion: string;
   /** "https" when the client's connection to the gateway (or to a trusted proxy before it) is encrypted. */
@@ -68,6 +70,7 @@ export class Exchange {
     // Written out, so that every Exchange has one hidden class and reads of it stay monomorphic.
     own.call = parts.call;
     own.method = parts.method;
+    own.target = parts.target;
     own.httpVersion = parts.httpVersion;
     own.scheme = parts.scheme;
     own.authority = parts.authority;
@@ -87,7 +90,7 @@ export class Exchange {
   }
 
   /** A copy with some parts replaced: `next(exchange.with({ headers }))`. Throws a `TypeError` for headers that cannot be sent. */
-  with(changes: Partial<Omit<ExchangeParts, "call">>): Exchange {
+  with(changes: Partial<Omit<ExchangeParts, "call" | "target">>): Exchange {
     const problem = changes.headers === undefined ? null : headerProblem(changes.headers, this.headers);
     if (problem !== null) throw new TypeError(problem);
     // Assigned over a copy: spread into one, the parts are gathered twice, which takes three times as long.

@@ -44,6 +44,12 @@ export class LentBody extends GuardedReadable {
     return this.#bytes;
   }
 
+  /** Returns a copy of the bytes. The body must be untouched, and stays so. */
+  peek(): Buffer {
+    if (!this.isUntouched) throw new Error("a body that already has a reader cannot be copied");
+    return Buffer.from(this.#bytes);
+  }
+
   /** Returns a copy of the bytes. The body must be untouched, and cannot be read afterwards. */
   own(): Buffer {
     const bytes = Buffer.from(this.lend());

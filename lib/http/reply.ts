@@ -65,14 +65,14 @@ export function problem(call: Call, code: ErrorCode, options: ProblemOptions = {
   return problemReply(call, { code, status: kind.status, title: kind.title }, options);
 }
 
-/** Whether a plugin threw because of the client: a plugin that reads the body meets its limits. */
-export function isClientFault(error: unknown): error is Fault {
-  return error instanceof Fault && ERRORS[error.code].side === "client";
+/** Whether a plugin threw because of the client, the upstream or the load: a plugin that reads a body meets its limits, and its early end. */
+export function isForeignFault(error: unknown): error is Fault {
+  return error instanceof Fault && error.code !== "internal";
 }
 
-/** Returns the reply for a thrown error: the client's own fault, else a 500 that does not name the cause. */
+/** Returns the reply for a thrown error: a fault that is not of our code, else a 500 that does not name the cause. */
 export function faultReply(call: Call, error: unknown): Reply {
-  return problem(call, isClientFault(error) ? error.code : "internal", { why: messageOf(error) });
+  return problem(call, isForeignFault(error) ? error.code : "internal", { why: messageOf(error) });
 }
 
 /** A problem document whose code is not in the table: for plugins with codes of their own. */

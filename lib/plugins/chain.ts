@@ -6,7 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
 import type { Call, Exchange, Notes, PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
-import { discard, faultReply, isClientFault, type Reply, type Tunnel } from "../http/reply.ts";
+import { discard, faultReply, isForeignFault, type Reply, type Tunnel } from "../http/reply.ts";
 import type { Scope } from "./plugin.ts";
 
 /** One plugin instance of a route. */
@@ -54,7 +54,7 @@ function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault):
   const handler = middleware(next);
   const replyTo = (exchange: Exchange, error: unknown): Reply => {
     const { call } = exchange;
-    if (!isClientFault(error)) onFault(link, call, error);
+    if (!isForeignFault(error)) onFault(link, call, error);
     return faultReply(call, error);
   };
   const checked = (exchange: Exchange, reply: Reply): Reply => {

@@ -6,15 +6,14 @@
  * §10.1.1) gets it here, since the body is read here first.
  */
 import { Readable } from "node:stream";
-import type { Clock } from "../base/clock.ts";
-import { Fault } from "../base/errors.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import { describeNode, nodeAt, positionAt, type Json, type JsonNode } from "../config/json.ts";
 import { boolean, INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
-import { BODILESS, pump } from "../http/body.ts";
+import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { wholeRequest } from "../http/whole_body.ts";
 import { compileJsonSchema, eachOf, readJson, Run, TooMuchWork, Work } from "../json_schema/json_schema.ts";
 import type { CompiledSchema, Done, TextTypes } from "../json_schema/json_schema.ts";
 import { definePlugin } from "./plugin.ts";
@@ -139,7 +138,7 @@ export const requestValidation = definePlugin({
       if (hasToken(headerValue(exchange.headers, "expect"), "100-continue")) call.inform(100, []);
       let received = 0;
       try {
-        const read = await wholeBody(body, clock, (bytes) => {
+        const read = await wholeRequest(body, clock, (bytes) => {
           if (received + bytes > maxBytes || !held.take(MOST_HELD, bytes)) return received + bytes > maxBytes ? tooLarge : busy;
           received += bytes;
           return null;
@@ -171,9 +170,6 @@ const WORK_PER_BYTE = 20;
 const MOST_WORK = 10_000_000;
 /** Bytes of bodies that all instances buffer at a time, in all workers. */
 const MOST_HELD = 268_435_456;
-const IDLE_MS = 60_000;
-/** Chunks that are kept before they are joined. */
-const MOST_LOOSE = 256;
 
 function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined, withHeaders: boolean): number {
   let bytes = (body?.length ?? 0) + query.length;
@@ -193,40 +189,6 @@ function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   const count = violations.length;
   const detail = `The request has ${count >= MOST_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of its schemas.`;
   return problem(call, "request_invalid", { detail, members: { violations } });
-}
-
-/** The chunks of a body, or the result of `take` for the chunk at which reading stopped: the server discards the rest. */
-function wholeBody<Stop>(body: Readable, clock: Clock, take: (bytes: number) => Stop | null): Promise<Buffer[] | Stop> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let joined = 0;
-    const write = (chunk: Buffer) => {
-      timer.restart();
-      const stopped = take(chunk.length);
-      // A chunk of one byte takes a hundred times its size in memory.
-      if (chunks.push(chunk) - joined >= MOST_LOOSE) chunks.push(Buffer.concat(chunks.splice(joined++)));
-      if (stopped === null) return true;
-      timer.cancel();
-      stop();
-      resolve(stopped);
-      return false;
-    };
-    const end = {
-      done: () => {
-        timer.cancel();
-        resolve(chunks);
-      },
-      broken: (cause: Error | null) => {
-        timer.cancel();
-        reject(cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause ?? undefined));
-      },
-    };
-    const timer = clock.after(IDLE_MS, () => {
-      stop();
-      reject(new Fault("request_timeout", `the client sent nothing for ${IDLE_MS} ms`));
-    });
-    const stop = pump(body, { write, onceDrained: () => {} }, end);
-  });
 }
 
 function isJson(contentType: string): boolean {

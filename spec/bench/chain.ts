@@ -93,6 +93,7 @@ function exchange(): Exchange {
   return new Exchange({
     call: new Call({ id: "0b2ce3c5-5d45-4dff-9a19-598eadbdf4e0", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} }),
     method: "GET",
+    target: "/a/b",
     httpVersion: "1.1",
     scheme: "http",
     authority: "shop.example.com",

@@ -1,10 +1,9 @@
 /** Which servers the plugins of a configuration may ask. */
 import { describe, expect, it } from "vitest";
-import { definePlugin, type Plugin } from "../../lib/plugins/plugin.ts";
+import { kindProblem, definePlugin, type Plugin } from "../../lib/plugins/plugin.ts";
 import * as schema from "../../lib/config/schema.ts";
 import { destinationsOf } from "../../lib/gateway/destinations.ts";
 import { Candidate } from "../../lib/gateway/proof/candidate.ts";
-import { kindProblem } from "../../lib/plugins/kit.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
 

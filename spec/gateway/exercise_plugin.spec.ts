@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ConfigError, definePlugin, discard, exercisePlugin, headerValue, problem, schema, withHeader, type Middleware } from "../../lib/index.ts";
+import { ConfigError, definePlugin, discard, exercisePlugin, headerValue, problem, readBody, readReply, schema, withHeader, type Middleware } from "../../lib/index.ts";
 import { keyAuth } from "../../lib/plugins/key_auth.ts";
 import { rateLimit } from "../../lib/plugins/rate_limit.ts";
 
@@ -69,6 +69,23 @@ describe("exercisePlugin", () => {
     const { send } = exercisePlugin(greeting, { word: "a" });
     const [one, two] = await Promise.all([send({ url: "/1", method: "POST", body: "x" }), send({ url: "/2", method: "POST", body: "y" })]);
     expect([one.forwarded!.path, one.forwardedBody.toString(), two.forwarded!.path, two.forwardedBody.toString()]).toEqual(["/1", "x", "/2", "y"]);
+  });
+
+  it("send runs a plugin that reads whole bodies, and answers as a gateway where a body is too large", async () => {
+    const count = definePlugin({
+      name: "count",
+      schema: schema.object({ most: schema.integer() }),
+      create: ({ most }) => (next) => async (exchange) => {
+        const sent = await readBody(exchange, most);
+        const reply = await next(exchange);
+        const got = await readReply(reply, most);
+        return { ...reply, headers: withHeader(reply.headers, "X-Bytes", `${exchange.target} ${sent.length} ${got.length}`) };
+      },
+    });
+    const done = await exercisePlugin(count, { most: 13 }).send({ url: "/%61?b", method: "POST", body: "hello" });
+    expect([done.header("x-bytes"), done.text(), done.forwardedBody.toString()]).toEqual(["/%61?b 5 13", "from upstream", "hello"]);
+    expect(await exercisePlugin(count, { most: 4 }).send({ method: "POST", body: "hello" })).toMatchObject({ status: 413, code: "body_too_large", forwarded: null });
+    expect(await exercisePlugin(count, { most: 5 }).send({ method: "POST", body: "hello" })).toMatchObject({ status: 502, code: "upstream_invalid" });
   });
 
   it("send rejects with what the plugin throws, and with a TypeError when it returns no Reply", async () => {

@@ -86,10 +86,16 @@ describe("a plugin module", () => {
   const USAGE = "Its default export has to be a plugin, a list of plugins, or a function that makes them: export default (kit) => kit.definePlugin({ … })";
 
   it.each([
-    ["that is no JavaScript", "export default {{", /SyntaxError: Unexpected token '\{'$/],
-    ["that throws", 'throw new RangeError("out of luck\\nsecond line");', /RangeError: out of luck$/],
+    ["that is no JavaScript", "export default {{", /SyntaxError: Unexpected token '\{' \(line 1, column 17\)$/],
+    ["with a syntax error in the middle of a line", "const one = 1;\nexport default () => {\n\tconst é = 'é😀' two;\n};\n", /SyntaxError: Unexpected identifier.* \(line 3, column 18\)$/],
+    ["with a syntax error in an import", "\n  import { a from 'node:fs';\nexport default 1;", /SyntaxError: Unexpected identifier.* \(line 2, column 14\)$/],
+    ["with a name that is declared twice", "let a;\n  let a;", /SyntaxError: Identifier 'a' has already been declared \(line 2, column 7\)$/],
+    ["that ends in the middle", "export default () => {\n  one();", /SyntaxError: Unexpected end of input \(line 2, column 9\)$/],
+    ["that imports what a module does not export", "\nimport { nope } from 'node:fs'; export default nope;", /SyntaxError: .*'nope' \(line 2, column 10\)$/],
+    ["that throws a syntax error of another text", "const one = 1;\n  JSON.parse('{one}'); export default one;", /SyntaxError: .* in JSON .*\(line 2, column 8\)$/],
+    ["that throws", '\n  throw new RangeError("out of luck\\nsecond line");', /RangeError: out of luck \(line 2, column 9\)$/],
     ["that throws what is no error", "throw 7;", /it threw 7$/],
-    ["whose function throws", 'export default () => { throw new Error("no luck"); };', /no luck$/],
+    ["whose function throws", 'export default () => { throw new Error("no luck"); };', /no luck \(line 1, column 30\)$/],
     ["that exports nothing", "const a = 1;", USAGE],
     ["that exports nothing as default", "export const plugin = {};", USAGE],
     ["that exports an empty list", "export default [];", USAGE],

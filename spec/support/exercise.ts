@@ -19,6 +19,7 @@ export function madeUpExchange(parts: Partial<ExchangeParts> = {}): Exchange {
   return new Exchange({
     call: new Call({ id: "request-1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} }),
     method: "GET",
+    target: "/a/b",
     httpVersion: "1.1",
     scheme: "http",
     authority: "gateway.example",

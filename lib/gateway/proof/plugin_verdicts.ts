@@ -8,7 +8,7 @@ import { ClientFailure } from "../../http/client.ts";
 import type { Exchange } from "../../http/exchange.ts";
 import type { Handler, Middleware } from "../../http/handler.ts";
 import { headerValue, type HeaderList } from "../../http/headers.ts";
-import { discard, isClientFault, type Reply } from "../../http/reply.ts";
+import { discard, isForeignFault, type Reply } from "../../http/reply.ts";
 import { isReply } from "../../plugins/chain.ts";
 import type { Scope } from "../../plugins/plugin.ts";
 import type { Found } from "../../route/table.ts";
@@ -137,7 +137,7 @@ class PluginStep implements Step {
         };
         const failed = (error: unknown): Reply | Promise<Reply> => {
           if (this.#asked !== null) return this.#ignored(exchange, goOn);
-          this.verdict = isClientFault(error) ? `answers ${ERRORS[error.code].status} ${error.code}` : `answers 500 internal: ${messageOf(error)}`;
+          this.verdict = isForeignFault(error) ? `answers ${ERRORS[error.code].status} ${error.code}` : `answers 500 internal: ${messageOf(error)}`;
           throw error;
         };
         let returned: Reply | Promise<Reply>;

@@ -1,0 +1,82 @@
+/**
+ * `edge-gateway pin`: writes the digests of plugin modules into the configuration that names them. It runs no module.
+ */
+import { hash } from "node:crypto";
+import { chmodSync, existsSync, realpathSync, statSync } from "node:fs";
+import { formatPath, type JsonNode, type Position } from "../config/json.ts";
+import { moduleFilesOf, parsedFrom, readConfigFile } from "../config/load.ts";
+import { ConfigError } from "../gateway/config_error.ts";
+import type { RunCommand } from "./arguments.ts";
+import { namedFile } from "./config_file.ts";
+import { Failure, writeWhole } from "./failure.ts";
+import { printable } from "./terminal.ts";
+
+interface Edit {
+  readonly at: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+export const pin: RunCommand = async (given, own) => {
+  const file = namedFile(given, own);
+  if (/\.[cm]?js$/.test(file)) throw new Failure(`${file} is a module: name the configuration that names it, edge-gateway pin gw.json`, 2);
+  const read = readConfigFile(file);
+  if (!read.ok) throw new ConfigError(read.issues, file);
+  const { issues: inText } = parsedFrom(read);
+  const { modules, issues } = moduleFilesOf(read, { environment: process.env });
+  if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);
+  if (modules.length === 0) throw new Failure(`${file} names no plugin modules (global.plugin_modules): there is nothing to pin`, 2);
+  const text = read.text.toString();
+  const lines: string[] = [];
+  const edits: Edit[] = [];
+  for (const { at, node, file: module } of modules) {
+    const found = hash("sha256", module.content);
+    const before = textOf(node, "sha256");
+    const isSame = before?.toLowerCase() === found;
+    lines.push(`${formatPath([...at, "sha256"])} of ${module.path}: ${found}, ${isSame ? "as before" : `was ${before ?? "missing"}`}`);
+    if (!isSame) edits.push(editOf(text, node, found));
+  }
+  if (edits.length > 0) write(file, edits.reduceRight((edited, edit) => edited.slice(0, edit.at) + edit.text + edited.slice(edit.end), text));
+  const signature = existsSync(`${file}.sig`) ? `; sign it again, ${file}.sig is of the text before` : "";
+  lines.push(edits.length > 0 ? `${file} is written: it trusts these modules now${signature}` : `${file} has these digests already`);
+  process.stdout.write(printable(lines));
+  return 0;
+};
+
+type ObjectNode = Extract<JsonNode, { readonly kind: "object" }>;
+
+function textOf(node: ObjectNode, name: string): string | undefined {
+  const value = node.members.get(name)?.value;
+  return value?.kind === "string" ? value.value : undefined;
+}
+
+/** Replaces the digest, or adds it behind the path, on a line of its own if the path has one. */
+function editOf(text: string, node: ObjectNode, digest: string): Edit {
+  const there = node.members.get("sha256");
+  if (there !== undefined) return { ...stringAt(text, there.value.position!), text: `"${digest}"` };
+  const path = node.members.get("path")!;
+  const { end } = stringAt(text, path.value.position!);
+  const space = /\s*$/.exec(text.slice(0, offsetOf(text, path.keyPosition!)))![0];
+  return { at: end, end, text: `,${space.includes("\n") ? space : " "}"sha256": "${digest}"` };
+}
+
+function stringAt(text: string, position: Position): { readonly at: number; readonly end: number } {
+  const at = offsetOf(text, position);
+  const string = /"(?:[^"\\]|\\.)*"/y;
+  string.lastIndex = at;
+  return { at, end: at + string.exec(text)![0].length };
+}
+
+/** Columns count characters, of which some are two in a string. */
+function offsetOf(text: string, { line, column }: Position): number {
+  let start = text.startsWith("\uFEFF") ? 1 : 0;
+  for (let i = 1; i < line; i++) start = text.indexOf("\n", start) + 1;
+  return start + [...text.slice(start, start + 2 * column)].slice(0, column - 1).join("").length;
+}
+
+/** In place of the file itself, where `file` is a link. */
+function write(file: string, text: string): void {
+  const real = realpathSync(file);
+  const { mode } = statSync(real);
+  writeWhole(real, text, (fresh) => chmodSync(fresh, mode));
+}
