@@ -163,6 +163,11 @@ export class Runtime {
     return (this.#counters ??= this.parts.part("counters").memoryCounters(this.clock, undefined, this.threads));
   }
 
+  /** As `MemoryCounters.tables`; none before the first limiter. */
+  get limiterTables(): ReturnType<MemoryCounters["tables"]> | readonly never[] {
+    return this.#counters?.tables() ?? [];
+  }
+
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
   keep<T extends KeptState>(key: string, settings: string, make: () => T, inUse: InUse): T {
     const known = inUse.kept.get(key) ?? this.#inUse?.kept.get(key);
