@@ -29,8 +29,25 @@ import * as reporting from "./reporting.ts";
 import * as workerReports from "./worker_reports.ts";
 
 const ALL: LoadedParts = {
-  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
-  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, http2Server, nodeHttp1, tlsServer: { ...tlsServer, ...httpsFacts }, reporting, workerReports, tracing: { ...tracer, ...exporter }, adminCookie },
+  kinds: builtinPlugins,
+  http2: { ...sessions, ...http2Request },
+  split,
+  sticky,
+  httpsRedirect,
+  misdirected,
+  tls,
+  tests,
+  counters: memory,
+  client,
+  modules: { ...kit, ...moduleErrors },
+  redis: { ...redis, ...countersFields },
+  http2Server,
+  nodeHttp1,
+  tlsServer: { ...tlsServer, ...httpsFacts },
+  reporting,
+  workerReports,
+  tracing: { ...tracer, ...exporter },
+  adminCookie,
 };
 
 /** What all parts add to the schema of a configuration. */

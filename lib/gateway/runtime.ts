@@ -163,8 +163,8 @@ export class Runtime {
     return (this.#counters ??= this.parts.part("counters").memoryCounters(this.clock, undefined, this.threads));
   }
 
-  /** As `MemoryCounters.tables`; none before the first limiter. */
-  get limiterTables(): ReturnType<MemoryCounters["tables"]> | readonly never[] {
+  /** What the limits that count in memory hold, by their keys; nothing where there are none. */
+  get limiterTables(): Iterable<readonly [string, { readonly callers: number; readonly shared: number }]> {
     return this.#counters?.tables() ?? [];
   }
 
