@@ -24,10 +24,11 @@ import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import * as warnings from "./proof/config_warnings.ts";
 
 const ALL: LoadedParts = {
   ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
-  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, http2Server, nodeHttp1, tlsServer, tracing: { ...tracer, ...exporter }, adminCookie },
+  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, http2Server, nodeHttp1, tlsServer, tracing: { ...tracer, ...exporter }, adminCookie, warnings },
 };
 
 /** What all parts add to the schema of a configuration. */
