@@ -8,6 +8,7 @@ import { valuesAt, type JsonNode } from "../config/json.ts";
 import { parsedFrom, type ConfigSource } from "../config/load.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { Strategy } from "../upstream/balance.ts";
 import { canHaveWarnings } from "./can_have_warnings.ts";
 
 /** The built-in plugin kinds by their names, in the order in which messages list them. */
@@ -42,6 +43,10 @@ function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
   return kinds.flatMap((kind) => KIND_PLACES.map((place) => `${place}=${kind}`));
 }
 
+function namedByStrategies(...strategies: Strategy[]): string[] {
+  return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
+}
+
 /**
  * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
  * without it, settings do. A part that brings fields has their schemas in `fields`.
@@ -51,6 +56,15 @@ const PARTS = {
   http2: {
     named: ["services[].protocol=h2", "services[].protocol=h2c"],
     load: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
+  },
+  hash: {
+    named: [...["hash_on", "hash_balance_factor", "split[].hash_on"].map((field) => `services[].${field}`), ...namedByStrategies("hash", "ip_hash")],
+    load: () => import("../upstream/hash.ts"),
+  },
+  /** The strategies that look at the load. */
+  byLoad: {
+    named: namedByStrategies("least_connections", "random_two_choices"),
+    load: () => import("../upstream/by_load.ts"),
   },
   split: {
     named: ["services[].split"],
@@ -104,7 +118,10 @@ const PARTS = {
   http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
   /** HTTP/1.1 for clients by Node's server. */
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
-  tlsServer: { load: () => import("../server/tls.ts") },
+  tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("./https_facts.ts")) }) },
+  /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("./reporting.ts") },
+  workerReports: { load: () => import("./worker_reports.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;

@@ -21,6 +21,9 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 const PARTS = {
   kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$|sending_valid$)|json_schema\/)/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
+  hashOn: /^lib\/config\/hash_on$/,
+  hash: /^lib\/upstream\/hash/,
+  byLoad: /^lib\/upstream\/by_load$/,
   split: /^lib\/(?:upstream|config)\/split$/,
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
   tls: /^lib\/config\/tls_fields$/,
@@ -32,6 +35,8 @@ const PARTS = {
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   tracing: /^lib\/observe\/(?:trace|otlp|span_json)$/,
+  reporting: /^lib\/(?:gateway\/(?:reporting|reports|metrics|warnings)|observe\/(?:stats|exposition))$/,
+  workerReports: /^lib\/(?:gateway\/worker_reports|observe\/metrics_report)$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
@@ -43,12 +48,12 @@ const PARTS = {
 const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 152 of its modules, and no part that the configuration does not name", async () => {
+  it("loads at most 140 of its modules, and no part that the configuration does not name", async () => {
     const modules = await loadedBy(quickstart);
     expect(modules).toContain("lib/gateway/gateway");
     expect(modules).toHaveLength(new Set(modules).size);
     expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(152);
+    expect(modules.length).toBeLessThanOrEqual(140);
   });
 });
 
@@ -61,7 +66,9 @@ describe("the program loads what is named, and only that,", () => {
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "counters", "warnings"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
-    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["split"]],
+    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "split"]],
+    ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash"]],
+    ["with a choice by load", withService({ load_balancing_strategy: "least_connections" }), [], {}, ["byLoad"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
     ["with HTTP/2 for clients", { ...quickstart, global: { h2c: true } }, [], {}, ["http2Server"]],
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
@@ -69,8 +76,9 @@ describe("the program loads what is named, and only that,", () => {
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "warnings"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["admin", "warnings", "proof"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["admin", "manager", "warnings", "proof"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "admin", "warnings", "proof"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "admin", "manager", "warnings", "proof"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
