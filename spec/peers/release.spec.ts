@@ -301,7 +301,8 @@ describe("the tarball", () => {
     for (const path of packaged()) {
       const content = readFileSync(join(packageFolder, path));
       const sum = sha256(content);
-      if (content.length > 0) paths.set(sum, [...(paths.get(sum) ?? []), path]);
+      // A module of types alone compiles to the empty one.
+      if (!["", "export {};\n"].includes(String(content))) paths.set(sum, [...(paths.get(sum) ?? []), path]);
     }
     // A source that only exports what other files have is its own declaration.
     const twice = [...paths.values()].filter(([first, ...others]) => others.some((other) => other !== `dist/${first!.replace(/ts$/, "d.ts")}`));
