@@ -33,7 +33,7 @@ answerForThread(threadLog(), (module) => isCreated && countFault(Gateway.partsOf
 const gateway = await create(received(start.bundle)).catch((error) => fail(error));
 const { accessLog, configuration, listener, reports, runtime } = Gateway.partsOf(gateway);
 listener.useTicketKey(asBuffer(start.ticketKey));
-runtime.failures.send = (failures) => send({ type: "failures", failures });
+runtime.failures!.send = (failures) => send({ type: "failures", failures });
 isCreated = true;
 process.on("exit", () => {
   accessLog.flush();

@@ -18,20 +18,6 @@ const STATUS_RANGE = s.string({
   },
 });
 
-export interface StatusRange {
-  readonly from: number;
-  readonly to: number;
-}
-
-/** The ranges of an `expect_status`. */
-export function statusRanges(expected: string | readonly (string | number)[]): readonly StatusRange[] {
-  const list = typeof expected === "string" ? [expected] : expected;
-  return list.map((item) => {
-    const [from, to] = String(item).split("-").map(Number);
-    return { from: from!, to: to ?? from! };
-  });
-}
-
 const PASSIVE = s.object(
   {
     max_failures: integer(0, 10_000, 5, "Failed requests within window_ms that eject an upstream; 0: none do."),

@@ -18,8 +18,10 @@ import * as redis from "../store/redis.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
 import * as hash from "../upstream/hash.ts";
+import * as healthChecks from "../upstream/health_checks.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
+import * as sharedHealth from "../upstream/shared_health.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "./https_facts.ts";
@@ -38,6 +40,8 @@ const ALL: LoadedParts = {
   hash,
   byLoad,
   breaker,
+  healthChecks,
+  sharedHealth,
   split,
   sticky,
   httpsRedirect,

@@ -67,6 +67,9 @@ const PARTS = {
     load: () => import("../upstream/by_load.ts"),
   },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
+  healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
+  /** How workers share the health of upstreams. */
+  sharedHealth: { load: () => import("../upstream/shared_health.ts") },
   split: {
     named: ["services[].split"],
     load: () => import("../upstream/split.ts"),

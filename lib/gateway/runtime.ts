@@ -17,11 +17,11 @@ import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import { Health } from "../upstream/health.ts";
-import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
+import type { HealthCheck, HealthCheckSettings } from "../upstream/health_checks.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
-import { FailureReports, HEALTH_BYTES, type UpstreamFailures } from "../upstream/shared_health.ts";
+import type { FailureReports, UpstreamFailures } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
 import type { Sticky } from "../upstream/sticky.ts";
 import type { SessionsOptions } from "../upstream/sessions.ts";
@@ -101,8 +101,8 @@ export class Runtime {
   readonly #counts = new Map<string, SharedCount>();
   /** What the instances of a plugin kind share, see `Tools`. */
   readonly common = new Map<string, unknown>();
-  /** In a worker: failures of upstreams, for the main thread. */
-  readonly failures = new FailureReports();
+  /** In a worker: failures of upstreams, for the main thread; null elsewhere. */
+  readonly failures: FailureReports | null;
   /** Requests in flight of all workers; null without workers. */
   readonly inFlight: SharedCount | null = null;
   /** Client connections of all workers; null without workers. */
@@ -123,6 +123,7 @@ export class Runtime {
     this.parts = parts;
     this.threads = threads;
     this.#log = log;
+    this.failures = isWorker(threads) ? new (parts.part("sharedHealth").FailureReports)() : null;
     this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {
       this.inFlight = this.count("requests in flight");
@@ -150,12 +151,14 @@ export class Runtime {
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
     const { clock, threads, failures: reports } = this;
-    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, { clock, log: this.#log, threads, reports, changes: this.#changes });
+    const known = this.#inUse?.upstreamSets.get(service)?.upstreamSet;
+    return known ?? new UpstreamSet(service, { clock, log: this.#log, threads, reports, changes: this.#changes, shared: () => this.parts.part("sharedHealth") });
   }
 
   /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
   healthMemory(service: string, id: string, { protocol, host, port }: Connections["options"], inUse: InUse): ArrayBufferLike | null {
-    return this.threads.count === 1 ? null : this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, HEALTH_BYTES, inUse);
+    if (this.threads.count === 1) return null;
+    return this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, this.parts.part("sharedHealth").HEALTH_BYTES, inUse);
   }
 
   /** Rate counters in the memory of this program. */
@@ -338,7 +341,7 @@ export class Runtime {
       const { health } = peer;
       // In a worker: the main thread checks.
       if (!(health instanceof Health)) continue;
-      const check = startHealthCheck({
+      const check = this.parts.part("healthChecks").startHealthCheck({
         target: { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority },
         settings,
         clock: this.clock,

@@ -2,7 +2,6 @@
  * Compiles the upstreams of a service into the innermost handler of its routes.
  */
 import type { Egress } from "../base/egress.ts";
-import { statusRanges } from "../config/resilience.ts";
 import type { Service } from "../config/model.ts";
 import { compileConditions } from "../http/conditions.ts";
 import type { Handler } from "../http/handler.ts";
@@ -38,7 +37,7 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
   const split = splitOf(service, members, pickerOf, runtime, inUse);
   const sticky = stickyOf(service, peers, runtime);
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress), split, sticky });
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress, runtime), split, sticky });
   const picker = split ?? pickerOf(peers);
   const tries = attempts({
     picker: sticky === null ? picker : sticky.picker(picker),
@@ -95,9 +94,9 @@ function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshol
 }
 
 /** Null: the upstreams are not probed. */
-function checksOf({ health: { enabled, path, intervalMs, timeoutMs, expectStatus } }: Service, peers: readonly Peer[], egress: Egress): Checks | null {
+function checksOf({ health: { enabled, path, intervalMs, timeoutMs, expectStatus } }: Service, peers: readonly Peer[], egress: Egress, { parts }: Runtime): Checks | null {
   if (!enabled) return null;
-  const ranges = statusRanges(expectStatus);
+  const ranges = parts.part("healthChecks").statusRanges(expectStatus);
   const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
   const settings = { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
   return { settings, dials: new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })])) };

@@ -16,7 +16,7 @@ import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } f
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
 import type { Sessions } from "./sessions.ts";
-import { PublishedHealth, publishHealth, type FailureReports } from "./shared_health.ts";
+import type * as sharedHealth from "./shared_health.ts";
 import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
@@ -125,7 +125,9 @@ export interface UpstreamSetOptions {
   /** Of the program; default: this one is alone. */
   readonly threads?: Threads;
   /** In a worker: gets failures. */
-  readonly reports?: FailureReports;
+  readonly reports?: sharedHealth.FailureReports | null;
+  /** How threads share health; needed where they do. */
+  readonly shared?: () => typeof sharedHealth;
   /** One word, which goes up whenever other upstreams may be usable; shared by all threads. Default: one of its own. */
   readonly changes?: Int32Array;
 }
@@ -229,7 +231,8 @@ export class UpstreamSet {
 
   #newHealth(id: string, memory: ArrayBufferLike | null): UpstreamHealth {
     const { clock, log, threads = ALONE, reports } = this.#options;
-    if (memory !== null && threads.place >= 0) return new PublishedHealth(clock, memory, (reason) => reports?.add(this.service, id, reason));
+    const shared = memory === null ? null : { memory, ...this.#options.shared!() };
+    if (shared !== null && threads.place >= 0) return new shared.PublishedHealth(clock, shared.memory, (reason) => reports?.add(this.service, id, reason));
     const health: Health = new Health({
       clock,
       log,
@@ -237,7 +240,7 @@ export class UpstreamSet {
       upstream: id,
       mayEject: () => this.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
       changed: () => {
-        if (memory !== null) publishHealth(health, memory);
+        shared?.publishHealth(health, shared.memory);
         this.#changed();
       },
     });
