@@ -15,20 +15,47 @@ import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
 import * as redis from "../store/redis.ts";
+import * as breaker from "../upstream/breaker.ts";
+import * as byLoad from "../upstream/by_load.ts";
+import * as hash from "../upstream/hash.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
+import * as httpsFacts from "./https_facts.ts";
 import * as httpsRedirect from "./https_redirect.ts";
 import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import * as warnings from "./proof/config_warnings.ts";
+import * as reporting from "./reporting.ts";
+import * as workerReports from "./worker_reports.ts";
 
 const ALL: LoadedParts = {
-  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
-  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, tracing: { ...tracer, ...exporter } },
-  ...{ http2Server, nodeHttp1, tlsServer, adminCookie },
+  kinds: builtinPlugins,
+  http2: { ...sessions, ...http2Request },
+  hash,
+  byLoad,
+  breaker,
+  split,
+  sticky,
+  httpsRedirect,
+  misdirected,
+  tls,
+  tests,
+  counters: memory,
+  client,
+  modules: { ...kit, ...moduleErrors },
+  redis: { ...redis, ...countersFields },
+  http2Server,
+  nodeHttp1,
+  tlsServer: { ...tlsServer, ...httpsFacts },
+  reporting,
+  workerReports,
+  tracing: { ...tracer, ...exporter },
+  adminCookie,
+  warnings,
 };
 
 /** What all parts add to the schema of a configuration. */

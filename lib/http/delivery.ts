@@ -55,7 +55,8 @@ export class PacedSink implements Sink, HasDeadline {
   #readBy = -Infinity;
   /** Since when it has been waited for, up to which moment that was counted; Infinity while it is not. */
   #waitsFrom = Infinity;
-  #wroteAt: number;
+  /** When this one wrote last; others may write to its outlet. */
+  #wroteAt = Infinity;
   /** Since when nothing was taken while it was waited for. */
   #quietFrom: number;
   #taken: number;
@@ -75,7 +76,7 @@ export class PacedSink implements Sink, HasDeadline {
     this.#leastBytesPerS = options.leastBytesPerS();
     this.#steadyBytesPerMs = Math.max(STEADY_BYTES_PER_S, this.#leastBytesPerS) / 1000;
     this.#aheadMs = options.idleMs;
-    this.#wroteAt = this.#quietFrom = options.clock.now();
+    this.#quietFrom = options.clock.now();
     const { outlet } = where;
     // What was written before may be unread.
     const system = outlet instanceof Socket ? takenBySystem(outlet) : null;
@@ -165,7 +166,7 @@ export class PacedSink implements Sink, HasDeadline {
   #took(bytes: number, now: number): void {
     this.#tookBytes += bytes;
     this.#quietFrom = now;
-    this.#readBy = this.#readTime(this.#readBy, this.#where.outlet.writableLength === 0 ? this.#wroteAt : now, bytes);
+    this.#readBy = this.#readTime(this.#readBy, this.#where.outlet.writableLength === 0 ? Math.min(this.#wroteAt, now) : now, bytes);
     this.#aheadMs += (bytes * 1000) / this.#leastBytesPerS;
   }
 

@@ -169,8 +169,9 @@ class Session {
     const bytes = this.#socket.bytesRead - this.#bytesRead;
     this.#bytesRead += bytes;
     if (bytes > 0) this.#countUnreported(bytes);
+    const isReading = this.#output.isBusy();
     if (this.#lastStream > this.#lastReported && this.#lastStream > this.#lastSettled) this.#checkHead(now);
-    if (this.#streams > 0) return this.#checkAlive(bytes > 0, elapsed);
+    if (this.#streams > 0) return this.#checkAlive(bytes > 0, elapsed, isReading);
     this.#silentMs = 0;
     if (!this.#session.closed && !this.#session.destroyed) {
       if (now - this.#idleSince < this.#keepMs) return;
@@ -178,7 +179,7 @@ class Session {
     }
     // Node waits for the client to close its side.
     this.#drainedSince ??= now;
-    if (now - this.#drainedSince >= h2.MAX_LINGER_MS && !this.#output.isBusy()) this.#socket.destroy();
+    if (now - this.#drainedSince >= h2.MAX_LINGER_MS && !isReading) this.#socket.destroy();
   }
 
   readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {
@@ -232,7 +233,7 @@ class Session {
     if (error === null && !this.#session.destroyed) this.#lastSettled = this.#session.state.lastProcStreamID ?? 0;
   };
 
-  #checkAlive(hasReceived: boolean, elapsed: number): void {
+  #checkAlive(hasReceived: boolean, elapsed: number, isReading: boolean): void {
     const silentBefore = this.#silentMs;
     this.#silentMs = hasReceived ? 0 : silentBefore + elapsed;
     if (this.#session.destroyed) return;
@@ -241,7 +242,7 @@ class Session {
     // A blocked process may run two checks in one turn, and flushes output only at its end: check again after the flush.
     if (this.#stuckAt >= 0 && this.#stuckAt === stuckBefore) setImmediate(this.#endIfStuck);
     if (silentBefore < h2.SILENCE_MS && this.#silentMs >= h2.SILENCE_MS) this.#session.ping(ignore);
-    else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS && !this.#output.isBusy()) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
+    else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS && !isReading) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   }
 
   readonly #endIfStuck = entry("a check of a session", () => {

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import { balancer } from "../../lib/upstream/balance.ts";
+import { Breaker, type BreakerOptions } from "../../lib/upstream/breaker.ts";
 import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
+import { balancerOf } from "../support/balance_parts.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPool, madeUpPeer } from "../support/peer.ts";
@@ -27,7 +28,7 @@ function bench(text: string) {
     });
     fleet.adopt(members, null);
     const peers = members.map(({ peer }) => peer);
-    return { peers, picker: fleet.picker(peers, balancer({ loadBalancingStrategy: "round_robin" })) };
+    return { peers, picker: fleet.picker(peers, balancerOf({ loadBalancingStrategy: "round_robin" })) };
   };
   const first = adopt(text);
   const picks = (n: number, tried: readonly Peer[] = []) =>
@@ -148,14 +149,15 @@ describe("a reload", () => {
 
   it("a reload keeps the state of the circuit breaker, and drops it if none is configured", () => {
     const { fleet } = bench("a");
-    const breaker = fleet.breaker(BREAKER);
+    const made = (options: BreakerOptions) => new Breaker(options, BREAKER);
+    const breaker = fleet.breaker(made);
     fleet.adopt([], { breaker, settings: BREAKER });
     breaker.settle(breaker.admit(), "failed");
-    expect(fleet.breaker(BREAKER)).toBe(breaker);
+    expect(fleet.breaker(made)).toBe(breaker);
     expect(fleet.report.circuitBreaker).toMatchObject({ state: "open" });
     fleet.adopt([], null);
     expect(fleet.report.circuitBreaker).toBeNull();
-    expect(fleet.breaker(BREAKER)).not.toBe(breaker);
+    expect(fleet.breaker(made)).not.toBe(breaker);
   });
 });
 
