@@ -4,8 +4,9 @@
  * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
  * `cli/commands.ts`.
  */
-import { valuesAt } from "../config/json.ts";
-import { parsedFrom, type ConfigSource } from "../config/load.ts";
+import { builtParts, isInBuild } from "../base/version.ts";
+import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
+import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 
@@ -45,7 +46,7 @@ function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
  * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`; without
  * it, settings do. A part that brings fields has their schemas in `fields`.
  */
-const PARTS = {
+export const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
   http2: {
     named: ["services[].protocol=h2", "services[].protocol=h2c"],
@@ -106,11 +107,14 @@ const PARTS = {
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: readonly string[]; readonly load: () => Promise<object> }>>;
 
-/** What a configuration can name, by how it is loaded. */
+/** What a configuration can name, and the places that name it. */
 const NAMED: readonly (readonly [PartName, readonly string[]])[] = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part ? [[name as PartName, part.named] as const] : []));
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
-export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), ...NAMED.map(([name]) => PARTS[name].load)];
+export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [
+  ...Object.entries(KINDS).flatMap(([name, load]) => (isInBuild(name) ? [load] : [])),
+  ...NAMED.flatMap(([name]) => (isInBuild(name) ? [PARTS[name].load] : [])),
+];
 
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
@@ -144,13 +148,13 @@ export class Parts {
     return fieldsOfParts(this.#parts);
   }
 
-  /** Loads what a configuration names. */
+  /** Loads what a configuration names, as far as this build has it: see `lacks`. */
   async load(source: ConfigSource): Promise<void> {
     const { node } = parsedFrom(source);
     if (node === null) return;
-    const names = new Set(KIND_PLACES.flatMap((place) => valuesAt(node, place).map((value) => value.kind === "string" && value.value)));
-    const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => !this.#kinds.has(name) && names.has(name));
-    const parts = NAMED.filter(([, places]) => places.some((place) => valuesAt(node, place).length > 0));
+    const names = new Set(KIND_PLACES.flatMap((place) => valuesAt(node, place).map(({ value }) => value.kind === "string" && value.value)));
+    const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => isInBuild(name) && !this.#kinds.has(name) && names.has(name));
+    const parts = NAMED.filter(([name, places]) => isInBuild(name) && places.some((place) => valuesAt(node, place).length > 0));
     await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map(([name]) => this.loadPart(name))]);
   }
 
@@ -185,6 +189,27 @@ export class Parts {
     if (part === null) throw new Error(`the part "${name}" ${NOT_LOADED}`);
     return part;
   }
+}
+
+/** What a configuration names and this build does not have. */
+export function lacks(source: ConfigSource): readonly ConfigIssue[] {
+  const { node } = builtParts === null ? { node: null } : parsedFrom(source);
+  return node === null ? [] : lacksOf(node);
+}
+
+function lacksOf(node: JsonNode): ConfigIssue[] {
+  const kinds = Object.keys(KINDS).map((name) => [name, KIND_PLACES.map((place) => `${place}=${name}`)] as const);
+  const has = kinds.flatMap(([name]) => (isInBuild(name) ? [name] : [])).join(", ") || "no plugin kind";
+  const found = new Map<string, ConfigIssue>();
+  for (const [name, places] of [...kinds, ...NAMED]) {
+    if (isInBuild(name)) continue;
+    for (const [text, { at, value }] of places.flatMap((place) => valuesAt(node, place).map((each) => [place.split("=")[1], each] as const))) {
+      const message = `${text === undefined ? "" : `"${text}" `}is not in this build${name in KINDS ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
+      const path = formatPath(at);
+      if (!found.has(path)) found.set(path, { at, message, position: value.position });
+    }
+  }
+  return [...found.values()];
 }
 
 export function fieldsOfParts(parts: Readonly<Record<string, any>>): readonly PartFields[] {
