@@ -73,6 +73,14 @@ export function modulesOf(rows: readonly Row[]): readonly AuditedModule[] {
   return [...found.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
+/** Whether all that the row loads is among these. */
+export function isAmong({ load, folder }: Row, modules: readonly AuditedModule[]): boolean {
+  const paths = new Set(modules.map(({ path }) => path));
+  const thread = THREADS.get(load);
+  const files = [...literalImports(load).map((name) => new URL(name, folder)), ...(thread === undefined ? [] : [new URL(`${thread}.${SUFFIX}`, LIB)])];
+  return files.every((file) => paths.has(fileURLToPath(file).slice(PACKAGE_FOLDER.length)));
+}
+
 /** `source`: what its lines are counted in; default: the file itself. */
 export function auditedFile(path: string, content: Buffer, source = content): AuditedModule {
   const lines = source.toString("latin1").split("\n");

@@ -32,8 +32,9 @@ export const build: RunCommand = async (given, own) => {
   refuseUnknown(asked);
   const audited = await auditOf({ ...shared, config });
   await check(config, audited);
-  const names = await namesOf(audited, asked.flatMap(broughtBy));
-  const modules = modulesOf(ROWS.filter(({ name }) => names.has(name)));
+  const needed = await namesOf(audited, asked.flatMap(broughtBy));
+  const modules = modulesOf(ROWS.filter(({ name }) => needed.has(name)));
+  const names = new Set([...needed, ...alreadyThere(modules)].sort());
   const files = filesOf(audited.audit, names, modules, config);
   write(output, files);
   const kinds = Object.keys(KINDS).filter((name) => names.has(name)).join(", ");
@@ -72,6 +73,12 @@ async function namesOf({ settings, parts, hasTests }: Audited, asked: readonly s
   await loadNamed(parts, all, asked);
   const rows = [...loadedAtStart(all, parts, hasTests), ...loadedOnRequest(all).filter(({ load }) => !OF_TEXTS.includes(load))];
   return new Set([...ALWAYS, ...asked, ...rows.flatMap(({ name }) => broughtBy(name))].filter((name) => ROWS.some((row) => row.name === name)).sort());
+}
+
+/** The names of which the package has everything, as it is needed for something else. */
+function alreadyThere(modules: readonly AuditedModule[]): readonly string[] {
+  const [there, missing] = [true, false].map((is) => ROWS.filter((row) => isAmong(row, modules) === is).map(({ name }) => name)) as [string[], string[]];
+  return there.filter((name) => !missing.includes(name));
 }
 
 /** By their paths below the folder of the package. */

@@ -45,7 +45,7 @@ export async function loadNamed(parts: Parts, settings: Settings, names: readonl
   for (const name of names) if (name in PARTS) for (const part of neededBy(name as PartName)) await parts.loadPart(part);
 }
 
-/** A part, and those that are named wherever it is named. */
+/** A part, and those that are named wherever this one is. */
 function neededBy(name: PartName): readonly PartName[] {
   const places = placesOf(name);
   const isNamedToo = (part: PartName) => places.length > 0 && places.every((place) => placesOf(part).includes(place));
@@ -54,5 +54,5 @@ function neededBy(name: PartName): readonly PartName[] {
 
 function placesOf(name: PartName): readonly string[] {
   const part = PARTS[name];
-  return "named" in part ? part.named : [];
+  return "named" in part && typeof part.named !== "function" ? part.named : [];
 }

@@ -15,6 +15,8 @@ import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
 import * as redis from "../store/redis.ts";
+import * as byLoad from "../upstream/by_load.ts";
+import * as hash from "../upstream/hash.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
@@ -25,12 +27,15 @@ import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import * as warnings from "./proof/config_warnings.ts";
 import * as reporting from "./reporting.ts";
 import * as workerReports from "./worker_reports.ts";
 
 const ALL: LoadedParts = {
   kinds: builtinPlugins,
   http2: { ...sessions, ...http2Request },
+  hash,
+  byLoad,
   split,
   sticky,
   httpsRedirect,
@@ -48,6 +53,7 @@ const ALL: LoadedParts = {
   workerReports,
   tracing: { ...tracer, ...exporter },
   adminCookie,
+  warnings,
 };
 
 /** What all parts add to the schema of a configuration. */

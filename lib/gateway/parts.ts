@@ -9,6 +9,8 @@ import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
 import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { Strategy } from "../upstream/balance.ts";
+import { canHaveWarnings } from "./can_have_warnings.ts";
 
 /** The built-in plugin kinds by their names, in the order in which messages list them. */
 export const KINDS = {
@@ -42,15 +44,28 @@ function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
   return kinds.flatMap((kind) => KIND_PLACES.map((place) => `${place}=${kind}`));
 }
 
+function namedByStrategies(...strategies: Strategy[]): string[] {
+  return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
+}
+
 /**
- * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`; without
- * it, settings do. A part that brings fields has their schemas in `fields`.
+ * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
+ * without it, settings do. A part that brings fields has their schemas in `fields`.
  */
 export const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
   http2: {
     named: ["services[].protocol=h2", "services[].protocol=h2c"],
     load: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
+  },
+  hash: {
+    named: [...["hash_on", "hash_balance_factor", "split[].hash_on"].map((field) => `services[].${field}`), ...namedByStrategies("hash", "ip_hash")],
+    load: () => import("../upstream/hash.ts"),
+  },
+  /** The strategies that look at the load. */
+  byLoad: {
+    named: namedByStrategies("least_connections", "random_two_choices"),
+    load: () => import("../upstream/by_load.ts"),
   },
   split: {
     named: ["services[].split"],
@@ -98,6 +113,8 @@ export const PARTS = {
     named: ["global.counters"],
     load: async () => ({ ...(await import("../store/redis.ts")), ...(await import("../config/counters.ts")) }),
   },
+  /** The prover, and what else finds warnings about a configuration. */
+  warnings: { named: canHaveWarnings, load: () => import("./proof/config_warnings.ts") },
   /** HTTP/2 for clients. */
   http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
   /** HTTP/1.1 for clients by Node's server. */
@@ -108,10 +125,12 @@ export const PARTS = {
   workerReports: { load: () => import("./worker_reports.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
-} satisfies Readonly<Record<string, { readonly named?: readonly string[]; readonly load: () => Promise<object> }>>;
+} satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 
-/** What a configuration can name, and the places that name it. */
-const NAMED: readonly (readonly [PartName, readonly string[]])[] = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part ? [[name as PartName, part.named] as const] : []));
+type Naming = readonly string[] | ((document: JsonNode) => boolean);
+
+/** What a configuration can name, and what names it. */
+const NAMED: readonly (readonly [PartName, Naming])[] = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part ? [[name as PartName, part.named] as const] : []));
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
 export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [
@@ -157,7 +176,7 @@ export class Parts {
     if (node === null) return;
     const names = new Set(KIND_PLACES.flatMap((place) => valuesAt(node, place).map(({ value }) => value.kind === "string" && value.value)));
     const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => isInBuild(name) && !this.#kinds.has(name) && names.has(name));
-    const parts = NAMED.filter(([name, places]) => isInBuild(name) && places.some((place) => valuesAt(node, place).length > 0));
+    const parts = NAMED.filter(([name, naming]) => isInBuild(name) && namings(node, naming).length > 0);
     await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map(([name]) => this.loadPart(name))]);
   }
 
@@ -204,15 +223,24 @@ function lacksOf(node: JsonNode): ConfigIssue[] {
   const kinds = Object.keys(KINDS).map((name) => [name, KIND_PLACES.map((place) => `${place}=${name}`)] as const);
   const has = kinds.flatMap(([name]) => (isInBuild(name) ? [name] : [])).join(", ") || "no plugin kind";
   const found = new Map<string, ConfigIssue>();
-  for (const [name, places] of [...kinds, ...NAMED]) {
+  for (const [name, naming] of [...kinds, ...NAMED]) {
     if (isInBuild(name)) continue;
-    for (const [text, { at, value }] of places.flatMap((place) => valuesAt(node, place).map((each) => [place.split("=")[1], each] as const))) {
-      const message = `${text === undefined ? "" : `"${text}" `}is not in this build${name in KINDS ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
+    for (const { at, what, position } of namings(node, naming)) {
+      const message = `${what ?? `needs the part "${name}", which `}is not in this build${name in KINDS ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
       const path = formatPath(at);
-      if (!found.has(path)) found.set(path, { at, message, position: value.position });
+      if (!found.has(path)) found.set(path, { at, message, position });
     }
   }
   return [...found.values()];
+}
+
+/** Where a document names a part. `what`: the text that does, quoted; undefined: a rule finds that it needs the part. */
+function namings(node: JsonNode, naming: Naming) {
+  if (typeof naming === "function") return naming(node) ? [{ at: [], what: undefined, position: node.position }] : [];
+  return naming.flatMap((place) => {
+    const [, text] = place.split("=");
+    return valuesAt(node, place).map(({ at, value: { position } }) => ({ at, what: text === undefined ? "" : `"${text}" `, position }));
+  });
 }
 
 export function fieldsOfParts(parts: Readonly<Record<string, any>>): readonly PartFields[] {
