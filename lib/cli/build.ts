@@ -10,7 +10,7 @@ import { whyUnreadable } from "../config/references.ts";
 import { KINDS, OF_TEXTS } from "../gateway/parts.ts";
 import type { RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";
-import { auditedFile, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, ROWS, sourceOf, sourcePath, type AuditedModule } from "./audit_modules.ts";
+import { auditedFile, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, ROWS, sourceOf, sourcePath, type AuditedModule } from "./audit_modules.ts";
 import { auditOf, realPath, type Audit, type Audited } from "./audit_sources.ts";
 import { billOfMaterials, type Described } from "./bill_of_materials.ts";
 import { ALWAYS, broughtBy, loadNamed, refuseUnknown, withNames } from "./build_names.ts";
