@@ -67,6 +67,7 @@ export const PARTS = {
     named: namedByStrategies("least_connections", "random_two_choices"),
     load: () => import("../upstream/by_load.ts"),
   },
+  breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
   split: {
     named: ["services[].split"],
     load: () => import("../upstream/split.ts"),
