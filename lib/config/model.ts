@@ -3,7 +3,7 @@
  */
 import { hash } from "node:crypto";
 import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
-import { CONDITIONS, type Conditions } from "./conditions.ts";
+import type { Conditions, CONDITIONS } from "./conditions.ts";
 import type { COUNTERS } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
@@ -111,6 +111,7 @@ export interface PartSchemas {
   /** An item of `certificates`. */
   readonly certificate: typeof CERTIFICATE;
   readonly tls: typeof UPSTREAM_TLS;
+  readonly match: typeof CONDITIONS;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
   readonly tests: typeof TESTS;
@@ -170,7 +171,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
     name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
     path: PATH,
     methods: s.withDefault(s.array(METHOD, { describe: "HTTP methods the route accepts; none means all. GET implies HEAD." }), []),
-    match: s.optional(CONDITIONS),
+    match: s.optional(field("match")),
     plugins: s.withDefault(plugins, []),
   });
   return s.object(

@@ -5,11 +5,13 @@ import * as countersFields from "../config/counters.ts";
 import * as tests from "../config/read_tests.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
+import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as kit from "../plugins/kit.ts";
+import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
@@ -26,7 +28,7 @@ import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 
 const ALL: LoadedParts = {
-  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, split, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
+  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, conditions, split: { ...split, ...compiledConditions }, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
   ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, http2Server, nodeHttp1, tlsServer, tracing: { ...tracer, ...exporter }, adminCookie },
 };
 

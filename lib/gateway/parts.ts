@@ -51,9 +51,14 @@ const PARTS = {
     named: ["services[].protocol=h2", "services[].protocol=h2c"],
     load: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
   },
+  /** Conditions of routes. */
+  conditions: {
+    named: ["services[].routes[].match"],
+    load: () => import("../route/conditions.ts"),
+  },
   split: {
     named: ["services[].split"],
-    load: () => import("../upstream/split.ts"),
+    load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),
   },
   sticky: {
     named: ["services[].sticky"],

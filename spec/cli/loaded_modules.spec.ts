@@ -21,6 +21,7 @@ const withService = (more: object) => ({ services: [{ ...quickstart.services[0],
 const PARTS = {
   kinds: /^lib\/(?:plugins\/(?!chain$|kit$|plugin$|sending_valid$)|json_schema\/)/,
   http2: /^lib\/upstream\/(?:sessions|http2_request)$/,
+  conditions: /^lib\/(?:config|http|route)\/conditions$/,
   split: /^lib\/(?:upstream|config)\/split$/,
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
   tls: /^lib\/config\/tls_fields$/,
@@ -51,7 +52,7 @@ describe("the program with examples/quickstart.json", () => {
   });
 });
 
-/** The admin interface shows the differences of a dry run, by `gateway/proof/route_diff.ts`. */
+/** The admin interface shows the differences of a dry run, also of conditions, by `gateway/proof/route_diff.ts`. */
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a long password" };
 
 describe("the program loads what is named, and only that,", () => {
@@ -60,15 +61,16 @@ describe("the program loads what is named, and only that,", () => {
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "counters"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
-    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["split"]],
+    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["conditions", "split"]],
+    ["with conditions of a route", withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }), [], {}, ["conditions"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
     ["with HTTP/2 for clients", { ...quickstart, global: { h2c: true } }, [], {}, ["http2Server"]],
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
     ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["admin", "proof"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["admin", "manager", "proof"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "admin", "proof"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "admin", "manager", "proof"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
