@@ -604,6 +604,30 @@ describe("Node for lib/server/tls.ts and lib/server/client_certificate.ts", () =
   });
 });
 
+describe("Node for lib/http/delivery.ts", () => {
+  it.each(["TCP", "TLS"])("the handle of a connection over %s tells what the system took of a write that is under way", async (transport) => {
+    const secure = transport === "TLS";
+    const server = secure ? tls.createServer({ cert: SERVER.cert, key: SERVER.key }) : net.createServer();
+    const port = await listening(server);
+    const accepted = once(server, secure ? "secureConnection" : "connection") as Promise<[Socket]>;
+    const far = await connected(secure ? tls.connect({ port, host: "127.0.0.1", ca: CA.cert, servername: "localhost" }) : net.connect(port, "127.0.0.1"));
+    const [near] = await accepted;
+    type Handle = { readonly bytesWritten: number; readonly writeQueueSize: number };
+    const { _handle: own } = near as unknown as { readonly _handle: Handle & { readonly _parent?: Handle } };
+    const handle = own._parent ?? own;
+    const taken = () => handle.bytesWritten - handle.writeQueueSize;
+    far.pause();
+    near.on("error", ignore).write(LARGE);
+    for (let i = 0; i < 20; i++) await turn();
+    expect(taken()).toBeGreaterThan(100_000);
+    expect(taken()).toBeLessThan(LARGE.length);
+    expect(handle.writeQueueSize).toBeGreaterThan(0);
+    far.resume();
+    await eventually(() => handle.writeQueueSize === 0, "all of it");
+    expect(taken()).toBeGreaterThanOrEqual(LARGE.length);
+  });
+});
+
 describe("Node for lib/upstream/http1_request.ts and lib/upstream/pool.ts", () => {
   it("`onread` of a new connection gets all bytes, and none are emitted as events", async () => {
     const server = net.createServer((socket) => void socket.end("answer"));

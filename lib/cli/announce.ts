@@ -41,7 +41,9 @@ export function announce(started: Started, settings: Settings, log: Log): void {
     const lines = rows.map(([name, text]) => (text === "" ? "" : `  ${name.padEnd(9)}${text}\n`));
     process.stderr.write(`edge-gateway ${version} started\n${lines.join("")}`);
   }
-  logWarnings(log, [...gateway.status.warnings.filter(({ code }) => OF_SETTINGS.has(code)), ...gateway.configWarnings]);
+  // Without that part nothing in the configuration causes one of them.
+  const warnings = Gateway.partsOf(gateway).runtime.parts.partIfLoaded("reporting") === null ? [] : gateway.status.warnings;
+  logWarnings(log, [...warnings.filter(({ code }) => OF_SETTINGS.has(code)), ...gateway.configWarnings]);
   warnOfNode(started, log);
 }
 

@@ -108,7 +108,7 @@ export const COMMANDS = {
   },
   import: {
     operand: "SOURCE FILE",
-    about: "Make a configuration from an openapi, kong or express-gateway file (JSON)",
+    about: "Make a configuration from an openapi or kong file (JSON)",
     settings: {},
     flags: {
       upstream: { value: "URL", help: "openapi: the server that has the API." },

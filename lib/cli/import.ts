@@ -1,5 +1,5 @@
 /**
- * `edge-gateway import`: makes a configuration from an OpenAPI document, or from the configuration of Kong or Express Gateway.
+ * `edge-gateway import`: makes a configuration from an OpenAPI document, or from the configuration of Kong.
  */
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { formatPath, parseJson } from "../config/json.ts";
@@ -8,13 +8,12 @@ import { isObject } from "../json_schema/values.ts";
 import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 import { Draft, readTarget, type Target } from "./import/draft.ts";
-import { importExpressGateway } from "./import/express_gateway.ts";
 import { importKong } from "./import/kong.ts";
 import { checkOpenApi, importOpenApi } from "./import/openapi.ts";
 import { Place } from "./import/place.ts";
 import { printable } from "./terminal.ts";
 
-const SOURCES = ["openapi", "kong", "express-gateway"] as const;
+const SOURCES = ["openapi", "kong"] as const;
 type Source = (typeof SOURCES)[number];
 
 const MOST_BYTES = 134_217_728;
@@ -32,7 +31,6 @@ export const importCommand: RunCommand = async (given, own) => {
   const root = new Place(readDocument(file, source), [], draft.notes);
   checkKind(root, source, file);
   if (source === "kong") importKong(root, draft);
-  else if (source === "express-gateway") importExpressGateway(root, draft);
   else importOpenApi(root, draft, upstream!);
   const config = await draft.finished();
   // The rest of the control characters, which JSON allows in texts, would act on the terminal.
@@ -82,7 +80,6 @@ function checkKind(root: Place, source: Source, file: string): void {
   const is = {
     openapi: root.get("openapi").value !== undefined || root.get("swagger").value !== undefined,
     kong: ["_format_version", "consumers", "upstreams"].some((name) => root.get(name).value !== undefined) || Array.isArray(root.get("services").value),
-    "express-gateway": ["apiEndpoints", "apiEndpoint", "pipelines", "pipeline"].some((name) => root.get(name).value !== undefined),
   };
   if (!isObject(root.value)) throw new Failure(`${file}: expected an object`, 2);
   const services = root.get("services").value;

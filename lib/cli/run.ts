@@ -50,7 +50,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   tlsFiles.follow(tlsPaths(settings));
   const namedFiles = watchFiles(whenStarted((started) => {
     // The named files may be the reason why a configuration was refused.
-    if (started.gateway.status.lastReload?.outcome === "refused") return reload(started, "file");
+    if (Gateway.partsOf(started.gateway).configuration.lastReload?.outcome === "refused") return reload(started, "file");
     return followFiles(started);
   }));
   const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
@@ -112,13 +112,13 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
     if (!isJson) for (const line of lines) log.info(`  ${line}`);
     logWarnings(log, gateway.configWarnings);
   } catch (error) {
-    const { lastReload } = gateway.status;
+    const { lastReload } = Gateway.partsOf(gateway).configuration;
     if (lastReload?.outcome !== "refused") throw error;
     const { issues } = lastReload;
     log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, by, ...(isJson && { issues }) });
     if (!isJson) for (const issue of issues) log.error(`  ${issue}`);
   }
-  return gateway.status.lastReload!;
+  return Gateway.partsOf(gateway).configuration.lastReload!;
 }
 
 /** Reloads the files that the configuration in force names, if their content has changed. */

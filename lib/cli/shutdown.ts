@@ -61,6 +61,8 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, p
   await manager?.close(); // after the others, so that users can watch them drain
   await probes?.close(); // last: a supervisor has to be told "not ready" until the end
   if (outcome === "cut") log.warn("the grace period is over: requests still in flight were cut off");
+  // Else Node cleans up, and waits without end, with a busy core, for writes of HTTP/2 sessions whose peer has broken the protocol.
+  process.once("beforeExit", () => process.exit());
   exitBy(begunAt + settings.shutdownGraceS * 1000, gateway, log);
 }
 

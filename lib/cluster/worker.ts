@@ -112,7 +112,7 @@ async function listen(): Promise<void> {
 }
 
 function report(extent: ReportExtent): void {
-  send({ type: "report", report: reports.take(extent) });
+  send({ type: "report", report: reports!.take(extent) });
 }
 
 async function prepare(bundle: Bundle): Promise<void> {

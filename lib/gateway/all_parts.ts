@@ -21,15 +21,36 @@ import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
+import * as httpsFacts from "./https_facts.ts";
 import * as httpsRedirect from "./https_redirect.ts";
 import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import * as reporting from "./reporting.ts";
+import * as workerReports from "./worker_reports.ts";
 
 const ALL: LoadedParts = {
-  ...{ kinds: builtinPlugins, http2: { ...sessions, ...http2Request }, conditions, split: { ...split, ...compiledConditions }, sticky, httpsRedirect, misdirected, tls, tests, counters: memory, client },
-  ...{ modules: { ...kit, ...moduleErrors }, redis: { ...redis, ...countersFields }, http2Server, nodeHttp1, tlsServer, tracing: { ...tracer, ...exporter }, adminCookie },
+  kinds: builtinPlugins,
+  http2: { ...sessions, ...http2Request },
+  conditions,
+  split: { ...split, ...compiledConditions },
+  sticky,
+  httpsRedirect,
+  misdirected,
+  tls,
+  tests,
+  counters: memory,
+  client,
+  modules: { ...kit, ...moduleErrors },
+  redis: { ...redis, ...countersFields },
+  http2Server,
+  nodeHttp1,
+  tlsServer: { ...tlsServer, ...httpsFacts },
+  reporting,
+  workerReports,
+  tracing: { ...tracer, ...exporter },
+  adminCookie,
 };
 
 /** What all parts add to the schema of a configuration. */

@@ -10,13 +10,11 @@ import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
-import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
-import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { createSampler } from "../observe/sampling.ts";
-import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
+import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -27,18 +25,18 @@ import { Configuration } from "./configuration.ts";
 import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
 import { checkRequest, collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import type { DryRuns } from "./dry_runs.ts";
-import { families } from "./metrics.ts";
+import type { HttpsFacts } from "./https_facts.ts";
 import { mounted, type Mounted } from "./mounted.ts";
 import type { DryRun } from "./proof/dry_run.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 import { ON_DEMAND, type Parts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
-import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
+import type { Reporting } from "./reporting.ts";
+import type { Listening, ReportSource } from "./reports.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
 import { Shutdown } from "./shutdown.ts";
-import { WorkerReports } from "./worker_reports.ts";
 import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
 export { ConfigError } from "./config_error.ts";
@@ -56,8 +54,7 @@ export class Gateway {
   /** Null: requests are not traced. */
   readonly #spans: OtlpExporter | null;
   readonly #tracer: Tracer | null;
-  readonly #stats: Stats;
-  readonly #process: ProcessFigures;
+  #reporting: Reporting | null = null;
   readonly #configuration: Configuration;
   readonly #requests: Requests;
   readonly #listener: Listener;
@@ -95,18 +92,17 @@ export class Gateway {
     this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, isRemote: following !== null });
     [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log }, this.#runtime.secretParameters);
-    this.#process = createProcessFigures(clock);
-    this.#stats = new Stats(clock, metrics, () => this.#configuration.followers?.collect("counts") ?? null);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer, defaultCertificate: () => this.#https };
     this.#configuration = new Configuration({ ...options, modules }, parts, following);
     const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
     this.#requests = new Requests({ ...parts, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
-    const reporting = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans, process: this.#process };
-    const reports = new WorkerReports(reporting);
-    this.#reported = { ...reporting, requests: this.#requests, reports, startedAt: clock.now() };
-    this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, process: this.#process, stats: this.#stats });
+    const counted = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans };
+    const reports = threads.count === 1 ? null : new (modules.parts.part("workerReports").WorkerReports)(counted);
+    this.#reported = { ...counted, requests: this.#requests, reports, startedAt: clock.now() };
+    const closeReports = () => [this.#reporting, reports].forEach((each) => each?.close());
+    this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, closeReports });
     const { handler, upgrade, matches } = mounted(this.#listener, this.#configuration);
     this.handler = handler;
     this.upgrade = upgrade;
@@ -195,7 +191,7 @@ export class Gateway {
 
   /** All about the gateway at this moment, as the admin interface reports it. */
   get status(): GatewayStatus {
-    return statusOf(this.#reported, { state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https });
+    return this.#reports.status(this.#listening);
   }
 
   /** The state of every upstream and every circuit breaker. */
@@ -210,7 +206,7 @@ export class Gateway {
 
   /** As `stats`; "active": without the history, and without routes and upstreams that had no request in the last minute. */
   recentStats(extent: StatsExtent = "active"): GatewayStats {
-    return statsOf(this.#stats, extent, this.#reported);
+    return this.#reports.stats(extent);
   }
 
   /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
@@ -227,16 +223,20 @@ export class Gateway {
 
   /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
   metrics(): string {
-    return exposition(this.#families());
+    return this.#reports.metrics(this.#listening);
   }
 
   /** The same as a stream, which lets requests through between its slices and waits for a slow reader. */
   metricsStream(): Readable {
-    return expositionStream(this.#families());
+    return this.#reports.metricsStream(this.#listening);
   }
 
-  #families(): readonly Family[] {
-    return [...families(this.#reported, this.#https?.certificate ?? null), ...this.#process.families(this.#reported.reports.threads)];
+  get #reports(): Reporting {
+    return (this.#reporting ??= new (this.#runtime.parts.part("reporting").Reporting)(this.#reported));
+  }
+
+  get #listening(): Listening {
+    return { state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https };
   }
 
   /**
@@ -261,7 +261,7 @@ export class Gateway {
     if (this.#shutdown.state === "closed") this.#listener.destroy();
     if (!this.#shutdown.isOpen) throw new Error("the gateway is being closed");
     if (tls === undefined) this.#hasPlain = true;
-    else this.#https = httpsFacts(tls);
+    else this.#https = this.#runtime.parts.part("tlsServer").httpsFacts(tls);
     return address;
   }
 
@@ -328,7 +328,7 @@ export class Gateway {
    */
   renewTls(files: TlsFiles): void {
     this.#listener.renewTls(files);
-    this.#https = httpsFacts(files);
+    this.#https = this.#runtime.parts.part("tlsServer").httpsFacts(files);
     this.#configuration.followers?.renewTls(files);
   }
 
@@ -373,7 +373,7 @@ export class Gateway {
   #activate(): void {
     this.#runtime.activate();
     this.#shutdown.answerForEntries();
-    if (!isWorker(this.#runtime.threads)) this.#stats.start();
+    if (!isWorker(this.#runtime.threads) && this.#runtime.parts.partIfLoaded("reporting") !== null) this.#reports.start();
     try {
       this.#accessLog.start();
     } catch (error) {

@@ -19,7 +19,7 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
   const { metrics, requests, configuration, runtime, spans, listener, reports } = source;
   const { snapshot, lastReload, loadedAt, followers } = configuration;
   const counters = countersOf(source);
-  const limiters = [...runtime.counters.tables()].filter(([key]) => snapshot.instances.has(key));
+  const limiters = [...runtime.limiterTables].filter(([key]) => snapshot.instances.has(key));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
   const { upstreamSets } = runtime;
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
@@ -55,8 +55,8 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
     gauge("edge_gateway_config_last_reload_successful", HELP.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
     gauge("edge_gateway_config_last_reload_success_timestamp_seconds", HELP.loadedAt, loadedAt / 1000),
     { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: HELP.certificates, samples: certificates },
-    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_exported_total", HELP.exported, [[[], spans.exported + reports.spans.exported]])]),
-    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [[[], spans.dropped + reports.spans.dropped]])]),
+    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_exported_total", HELP.exported, [[[], spans.exported + (reports?.spans.exported ?? 0)]])]),
+    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [[[], spans.dropped + (reports?.spans.dropped ?? 0)]])]),
     { name: "edge_gateway_build_info", type: "gauge", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
   ];
 }

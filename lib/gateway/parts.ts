@@ -106,7 +106,10 @@ const PARTS = {
   http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
   /** HTTP/1.1 for clients by Node's server. */
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
-  tlsServer: { load: () => import("../server/tls.ts") },
+  tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("./https_facts.ts")) }) },
+  /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("./reporting.ts") },
+  workerReports: { load: () => import("./worker_reports.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: readonly string[]; readonly load: () => Promise<object> }>>;

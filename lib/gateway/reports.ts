@@ -1,23 +1,20 @@
 /**
  * Reports on a gateway at one moment: its status, and the load of its upstreams for the statistics.
  */
-import { X509Certificate } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { coversHost, factsOf } from "../base/pem.ts";
 import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { GatewayStats, Stats, StatsExtent } from "../observe/stats.ts";
-import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Listener } from "../server/listener.ts";
-import type { TlsFiles } from "../server/tls.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig } from "./displayed_config.ts";
+import type { HttpsFacts } from "./https_facts.ts";
 import type { Requests } from "./serve.ts";
 import type { Runtime } from "./runtime.ts";
 import type { WorkerReports } from "./worker_reports.ts";
-import type { GatewayStatus, ShownCertificate, State } from "./status.ts";
+import type { GatewayStatus, State } from "./status.ts";
 import { warningsOf } from "./warnings.ts";
 
 /** The parts of a gateway that reports are read from. */
@@ -29,8 +26,8 @@ export interface ReportSource {
   readonly runtime: Runtime;
   readonly metrics: Metrics;
   readonly listener: Listener;
-  /** What workers have reported. */
-  readonly reports: WorkerReports;
+  /** What workers have reported; null: there are none. */
+  readonly reports: WorkerReports | null;
   /** Of traces; null: requests are not traced. */
   readonly spans: { readonly exported: number; readonly dropped: number } | null;
   /** `clock.now()` when the gateway was made. */
@@ -43,17 +40,6 @@ export interface Listening {
   readonly hasPlain: boolean;
   /** Null: there are no HTTPS listeners. */
   readonly https: HttpsFacts | null;
-}
-
-export interface HttpsFacts extends DefaultCertificate {
-  readonly certificate: ShownCertificate;
-  readonly asksForCertificates: boolean;
-}
-
-export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
-  const where = path === undefined ? "listen" : "SERVER_CERT_PATH";
-  const parsed = new X509Certificate(cert);
-  return { certificate: { where, path: path ?? null, ...factsOf(cert) }, asksForCertificates: ca !== null, covers: (host) => coversHost(parsed, host) };
 }
 
 export function statusOf(source: ReportSource, { state, hasPlain, https }: Listening): GatewayStatus {
@@ -85,7 +71,7 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
 
 /** The state of the counters that gateways share; null: there are none. */
 export function countersOf({ runtime, reports }: ReportSource): CountersReport | null {
-  return runtime.shared === null ? null : (reports.counters ?? runtime.shared.report);
+  return runtime.shared === null ? null : (reports?.counters ?? runtime.shared.report);
 }
 
 export function statsOf(stats: Stats, extent: StatsExtent, { requests, runtime }: ReportSource): GatewayStats {

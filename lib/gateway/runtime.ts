@@ -163,6 +163,11 @@ export class Runtime {
     return (this.#counters ??= this.parts.part("counters").memoryCounters(this.clock, undefined, this.threads));
   }
 
+  /** What the limits that count in memory hold, by their keys; nothing where there are none. */
+  get limiterTables(): Iterable<readonly [string, { readonly callers: number; readonly shared: number }]> {
+    return this.#counters?.tables() ?? [];
+  }
+
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
   keep<T extends KeptState>(key: string, settings: string, make: () => T, inUse: InUse): T {
     const known = inUse.kept.get(key) ?? this.#inUse?.kept.get(key);

@@ -8,8 +8,6 @@ import type { Log } from "../base/log.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
-import type { ProcessFigures } from "../observe/process.ts";
-import type { Stats } from "../observe/stats.ts";
 import type { Listener } from "../server/listener.ts";
 import type { Configuration } from "./configuration.ts";
 import { answerForEntries, countFault } from "./faults.ts";
@@ -31,8 +29,7 @@ interface Parts {
   readonly runtime: Runtime;
   readonly accessLog: AccessLog;
   readonly spans: OtlpExporter | null;
-  readonly process: ProcessFigures;
-  readonly stats: Stats;
+  readonly closeReports: () => void;
   readonly log: Log;
   readonly metrics: Metrics;
 }
@@ -89,7 +86,7 @@ export class Shutdown {
   }
 
   async #close(lingerMs: number, following: Promise<"drained" | "cut">): Promise<"drained" | "cut"> {
-    const { configuration, listener, requests, runtime, accessLog, spans, process, stats } = this.#parts;
+    const { configuration, listener, requests, runtime, accessLog, spans, closeReports } = this.#parts;
     this.state = "draining";
     const expired = new Promise<"cut">((resolve) => {
       this.#cut = () => resolve("cut");
@@ -110,8 +107,7 @@ export class Shutdown {
     await waitAtMost(runtime.closeKept(), MOST_CUTTING_MS);
     await waitAtMost(accessLog.close(), MOST_CUTTING_MS);
     await exported;
-    process.close();
-    stats.close();
+    closeReports();
     this.#stopAnswering?.();
     return outcome;
   }

@@ -2,9 +2,10 @@
  * Reports of workers: what each has counted since its last one. The main thread adds it to its own counts, which are then those of all
  * workers, also of those that have ended.
  */
+import type { Clock } from "../base/clock.ts";
 import type { Metrics } from "../observe/metrics.ts";
 import { addMetrics, takeMetrics } from "../observe/metrics_report.ts";
-import type { ProcessFigures, ThreadFigures } from "../observe/process.ts";
+import { createProcessFigures, type ProcessFigures, type ThreadFigures } from "../observe/process.ts";
 import { ReportReader, ReportWriter, type Report } from "../observe/report.ts";
 import type { Listener } from "../server/listener.ts";
 import type { CountersReport } from "../store/redis.ts";
@@ -29,11 +30,11 @@ interface Spans {
 }
 
 interface Parts {
+  readonly clock: Clock;
   readonly metrics: Metrics;
   readonly runtime: Runtime;
   readonly configuration: Configuration;
   readonly listener: Listener;
-  readonly process: ProcessFigures;
   readonly spans: Readonly<Spans> | null;
 }
 
@@ -55,13 +56,21 @@ export class WorkerReports {
   /** In the main thread, by the places of the workers. */
   readonly #present = new Map<number, Present>();
 
+  /** Of this thread. */
+  readonly #process: ProcessFigures;
+
   constructor(parts: Parts) {
     this.#parts = parts;
+    this.#process = createProcessFigures(parts.clock);
+  }
+
+  close(): void {
+    this.#process.close();
   }
 
   /** In a worker: a report, which has everything that the last one did not have. */
   take(extent: ReportExtent): WorkerReport {
-    const { metrics, runtime, configuration, listener, process, spans } = this.#parts;
+    const { metrics, runtime, configuration, listener, spans } = this.#parts;
     const counts = new ReportWriter();
     takeMetrics(metrics, counts);
     for (const [reason, count] of runtime.countersErrors) {
@@ -79,7 +88,7 @@ export class WorkerReports {
     listener.connections.refused = 0;
     const faults = [...configuration.pluginFaults];
     configuration.pluginFaults.clear();
-    return { counts: counts.finish(), faults, counters: runtime.shared?.report ?? null, thread: extent === "all" ? process.thread() : null };
+    return { counts: counts.finish(), faults, counters: runtime.shared?.report ?? null, thread: extent === "all" ? this.#process.thread() : null };
   }
 
   /** In the main thread: adds the report of the worker at this place. */

@@ -55,11 +55,14 @@ export class PacedSink implements Sink, HasDeadline {
   #readBy = -Infinity;
   /** Since when it has been waited for, up to which moment that was counted; Infinity while it is not. */
   #waitsFrom = Infinity;
-  #wroteAt: number;
+  /** When this one wrote last; others may write to its outlet. */
+  #wroteAt = Infinity;
   /** Since when nothing was taken while it was waited for. */
   #quietFrom: number;
   #taken: number;
-  #takenByConnection: number;
+  /** Of the connection that a stream shares with others, all that was taken before included. */
+  #connectionReadBy = -Infinity;
+  #takenByConnection = 0;
   #tookBytes = 0;
   #waitedMs = 0;
   #resume: () => void = ignore;
@@ -73,12 +76,11 @@ export class PacedSink implements Sink, HasDeadline {
     this.#leastBytesPerS = options.leastBytesPerS();
     this.#steadyBytesPerMs = Math.max(STEADY_BYTES_PER_S, this.#leastBytesPerS) / 1000;
     this.#aheadMs = options.idleMs;
-    this.#wroteAt = this.#quietFrom = options.clock.now();
+    this.#quietFrom = options.clock.now();
     const { outlet } = where;
     // What was written before may be unread.
     const system = outlet instanceof Socket ? takenBySystem(outlet) : null;
     this.#taken = system === null ? Math.min(0, handed() - outlet.writableLength) : Math.max(0, system.bytes - handed());
-    this.#takenByConnection = connectionOf(outlet)?.bytes ?? 0;
   }
 
   write(chunk: Buffer): boolean {
@@ -141,33 +143,37 @@ export class PacedSink implements Sink, HasDeadline {
   };
 
   #look(now: number): void {
+    const { outlet } = this.#where;
+    const { idleMs } = this.#options;
     if (this.#waitsFrom !== Infinity) {
       this.#waitedMs += now - this.#waitsFrom;
       this.#aheadMs -= now - this.#waitsFrom;
       this.#waitsFrom = now;
     }
-    const bytes = this.#newlyTaken();
-    if (bytes > 0) {
-      const tookAt = this.#where.outlet.writableLength === 0 ? this.#wroteAt : now;
-      this.#tookBytes += bytes;
-      this.#quietFrom = now;
-      this.#readBy = Math.min(Math.max(this.#readBy, tookAt) + bytes / this.#steadyBytesPerMs, tookAt + MOST_HIDDEN_BYTES / this.#steadyBytesPerMs);
-      this.#aheadMs += (bytes * 1000) / this.#leastBytesPerS;
-    }
-    this.#aheadMs = Math.min(this.#aheadMs, this.#options.idleMs + Math.max(0, this.#readBy - now));
+    if (outlet.destroyed) return;
+    const before = this.#taken;
+    this.#taken = (outlet instanceof Socket ? takenBySystem(outlet)?.bytes : undefined) ?? this.#handed() - outlet.writableLength;
+    if (this.#taken > before) this.#took(this.#taken - before, now);
+    this.#aheadMs = Math.min(this.#aheadMs, idleMs + Math.max(0, this.#readBy - now));
+    // A stream that waits for its whole connection is as far ahead as that.
+    const connection = connectionOf(outlet);
+    if (connection === null) return;
+    this.#connectionReadBy = this.#readTime(this.#connectionReadBy, now, connection.bytes - this.#takenByConnection);
+    this.#takenByConnection = connection.bytes;
+    if (connection.isFull) this.#aheadMs = Math.max(this.#aheadMs, idleMs + this.#connectionReadBy - now);
   }
 
-  /** How many bytes the system took since the last look. Where a stream waits for its whole connection, what that moves counts for it. */
-  #newlyTaken(): number {
-    const { outlet } = this.#where;
-    if (outlet.destroyed) return 0;
-    const before = this.#taken;
-    const connectionBefore = this.#takenByConnection;
-    const connection = connectionOf(outlet);
-    this.#taken = (outlet instanceof Socket ? takenBySystem(outlet)?.bytes : undefined) ?? this.#handed() - outlet.writableLength;
-    if (connection !== null) this.#takenByConnection = connection.bytes;
-    const byConnection = connection?.isFull === true ? this.#takenByConnection - connectionBefore : 0;
-    return Math.max(this.#taken - before, byConnection);
+  #took(bytes: number, now: number): void {
+    this.#tookBytes += bytes;
+    this.#quietFrom = now;
+    this.#readBy = this.#readTime(this.#readBy, this.#where.outlet.writableLength === 0 ? Math.min(this.#wroteAt, now) : now, bytes);
+    this.#aheadMs += (bytes * 1000) / this.#leastBytesPerS;
+  }
+
+  /** When an end that reads steadily, and was to be ready at `readBy`, will have read these bytes, too, which were taken at `from`. */
+  #readTime(readBy: number, from: number, bytes: number): number {
+    const perMs = this.#steadyBytesPerMs;
+    return bytes <= 0 ? readBy : Math.min(Math.max(readBy, from) + bytes / perMs, from + MOST_HIDDEN_BYTES / perMs);
   }
 }
 

@@ -7,6 +7,7 @@ import type { Clock, DeadlineTimer } from "../base/clock.ts";
 import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { PacedSink } from "../http/delivery.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
@@ -97,6 +98,8 @@ class Session {
   readonly #session: ServerHttp2Session;
   readonly #socket: Socket;
   readonly #options: SessionsOptions;
+  /** All that is sent: a client that may still be reading it is not silent, and would lose it with the connection. */
+  readonly #output: PacedSink;
   readonly #resets: h2.Allowance;
   readonly #settings: h2.Allowance;
   readonly #pings: h2.Allowance;
@@ -130,6 +133,8 @@ class Session {
     this.#session = session;
     this.#socket = socket;
     this.#options = options;
+    const pace = { clock: options.clock, watch: options.deadlines, idleMs: h2.SILENCE_MS, leastBytesPerS: () => 0 };
+    this.#output = new PacedSink({ to: socket, outlet: socket }, pace, () => socket.bytesWritten, ignore);
     this.#headMs = limits.headersTimeoutMs;
     this.#keepMs = Math.min(options.keepAliveMs, limits.headersTimeoutMs);
     const now = options.clock.now();
@@ -164,8 +169,9 @@ class Session {
     const bytes = this.#socket.bytesRead - this.#bytesRead;
     this.#bytesRead += bytes;
     if (bytes > 0) this.#countUnreported(bytes);
+    const isReading = this.#output.isBusy();
     if (this.#lastStream > this.#lastReported && this.#lastStream > this.#lastSettled) this.#checkHead(now);
-    if (this.#streams > 0) return this.#checkAlive(bytes > 0, elapsed);
+    if (this.#streams > 0) return this.#checkAlive(bytes > 0, elapsed, isReading);
     this.#silentMs = 0;
     if (!this.#session.closed && !this.#session.destroyed) {
       if (now - this.#idleSince < this.#keepMs) return;
@@ -173,7 +179,7 @@ class Session {
     }
     // Node waits for the client to close its side.
     this.#drainedSince ??= now;
-    if (now - this.#drainedSince >= h2.MAX_LINGER_MS) this.#socket.destroy();
+    if (now - this.#drainedSince >= h2.MAX_LINGER_MS && !isReading) this.#socket.destroy();
   }
 
   readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {
@@ -227,7 +233,7 @@ class Session {
     if (error === null && !this.#session.destroyed) this.#lastSettled = this.#session.state.lastProcStreamID ?? 0;
   };
 
-  #checkAlive(hasReceived: boolean, elapsed: number): void {
+  #checkAlive(hasReceived: boolean, elapsed: number, isReading: boolean): void {
     const silentBefore = this.#silentMs;
     this.#silentMs = hasReceived ? 0 : silentBefore + elapsed;
     if (this.#session.destroyed) return;
@@ -236,7 +242,7 @@ class Session {
     // A blocked process may run two checks in one turn, and flushes output only at its end: check again after the flush.
     if (this.#stuckAt >= 0 && this.#stuckAt === stuckBefore) setImmediate(this.#endIfStuck);
     if (silentBefore < h2.SILENCE_MS && this.#silentMs >= h2.SILENCE_MS) this.#session.ping(ignore);
-    else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
+    else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS && !isReading) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   }
 
   readonly #endIfStuck = entry("a check of a session", () => {

@@ -51,9 +51,9 @@ describe("edge-gateway import", () => {
   });
 
   it.each([
-    ["no source", [], "name what is imported, and its file: edge-gateway import openapi|kong|express-gateway FILE.json"],
+    ["no source", [], "name what is imported, and its file: edge-gateway import openapi|kong FILE.json"],
     ["no file", ["kong"], "name what is imported, and its file"],
-    ["an unknown source", ["nginx", "x"], "name what is imported, and its file"],
+    ["an unknown source", ["express-gateway", "x"], "name what is imported, and its file"],
     ["no --upstream", ["openapi", "x.json"], "--upstream URL is required"],
     ["an --upstream that is no URL", ["openapi", "x.json", "--upstream", "localhost:3000"], '--upstream: expected a URL such as "http://127.0.0.1:3000"'],
     ["an --upstream with a password", ["openapi", "x.json", "--upstream", "http://u:p@h"], "--upstream: expected a URL without user, query and fragment"],
@@ -79,8 +79,7 @@ describe("edge-gateway import", () => {
     ["an unknown version", "openapi", "api.json", '{"openapi":"4.0.0"}', 'OpenAPI "4.0.0" is not known here: 3.0, 3.1 and 3.2 are'],
     ["no OpenAPI document", "openapi", "api.json", '{"a":1}', 'this is no OpenAPI document: it has no "openapi": "3.…"'],
     ["a file of Kong", "openapi", "a.json", '{"_format_version":"3.0"}', "is a file for: edge-gateway import kong"],
-    ["a file of Express Gateway", "kong", "a.json", '{"pipelines":{}}', "is a file for: edge-gateway import express-gateway"],
-    ["an OpenAPI document", "express-gateway", "a.json", '{"openapi":"3.0.0"}', "is a file for: edge-gateway import openapi"],
+    ["an OpenAPI document", "kong", "a.json", '{"openapi":"3.0.0"}', "is a file for: edge-gateway import openapi"],
     ["a configuration of this gateway", "kong", "a.json", '{"services":[{"base_path":"/"}]}', "is a configuration of this gateway already: edge-gateway validate"],
     ["no routes at all", "kong", "a.json", '{"services":[{"name":"a"}]}', 'no route could be carried over\nservices[0]: the service is not carried over: it needs "url", or "host"'],
   ])("refuses %s with exit 2, and says what to do", async (_what, source, name, text, message) => {

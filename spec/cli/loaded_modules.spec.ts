@@ -33,6 +33,8 @@ const PARTS = {
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   tracing: /^lib\/observe\/(?:trace|otlp|span_json)$/,
+  reporting: /^lib\/(?:gateway\/(?:reporting|reports|metrics|warnings)|observe\/(?:stats|exposition))$/,
+  workerReports: /^lib\/(?:gateway\/worker_reports|observe\/metrics_report)$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
@@ -43,12 +45,12 @@ const PARTS = {
 const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 164 of its modules, and no part that the configuration does not name", async () => {
+  it("loads at most 153 of its modules, and no part that the configuration does not name", async () => {
     const modules = await loadedBy(quickstart);
     expect(modules).toContain("lib/gateway/gateway");
     expect(modules).toHaveLength(new Set(modules).size);
     expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(164);
+    expect(modules.length).toBeLessThanOrEqual(153);
   });
 });
 
@@ -69,8 +71,9 @@ describe("the program loads what is named, and only that,", () => {
     ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "admin", "proof"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "admin", "manager", "proof"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "admin", "proof"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "admin", "manager", "proof"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);

@@ -338,6 +338,14 @@ describe("the candidates of explain", () => {
 });
 
 describe("the effects of explain", () => {
+  it("explain refuses names that it does not know, by the names of inject and of tests", async () => {
+    const { gateway: own } = await running(oneService(9));
+    const refused = (question: object) => own.explain(question as never).catch((error: unknown) => String(error));
+    expect(await refused({ method: "GET", path: "/a/x" })).toBe('TypeError: explain has no option "path": write "url"');
+    expect(await refused({ method: "GET", url: "/a/x", client_ip: "192.0.2.1" })).toBe('TypeError: explain has no option "client_ip": did you mean "clientIp"?');
+    expect(await refused({ method: "GET", url: "/a/x", scheme: "https" })).toBe('TypeError: explain has no option "scheme": the url says it, such as "https://localhost/"');
+  });
+
   it("explain sends nothing, counts nothing, and leaves nothing in flight", async () => {
     const { port, seen } = await backend();
     const { gateway: own } = await running(oneService(port, { plugins: [{ name: "rate_limit", config: { limit_min: 5 } }] }));

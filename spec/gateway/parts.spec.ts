@@ -120,6 +120,26 @@ describe("a gateway whose parts are loaded on demand", () => {
   });
 });
 
+describe("a gateway that somebody can ask", () => {
+  it("answers every question with the parts of the smallest configuration, and with none of the others", async () => {
+    const modules = await loadPluginModules({ services: [service] });
+    await modules.parts.loadPart("reporting");
+    const gateway = new Gateway({ config: { services: [service] }, modules });
+    await gateway.listen({ port: 0 });
+    expect(gateway.status).toMatchObject({ state: "serving", warnings: [], counters: null });
+    expect(gateway.health.services).toHaveLength(1);
+    expect(gateway.stats.services).toHaveLength(1);
+    expect(gateway.metrics()).toContain("edge_gateway_http_requests_in_flight 0");
+    expect(gateway.configWarnings).toEqual([]);
+    expect(gateway.maskedConfig).toEqual(gateway.shownConfig);
+    expect(await gateway.routePlugins("s", "/")).toEqual([]);
+    expect(await gateway.explain({ method: "GET", url: "http://localhost/" })).toMatchObject({ outcome: "matched" });
+    expect(await gateway.test()).toMatchObject({ passed: 0, failed: 0 });
+    expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted" });
+    await gateway.close(0);
+  });
+});
+
 describe("createGateway, for embedding", () => {
   it("has all parts at once, whatever was loaded before", async () => {
     const gateway = createGateway({ config: terminating, modules: await loadPluginModules({}) });

@@ -27,8 +27,9 @@ function three(config: ConfigInput, options: Partial<GatewayOptions> = {}) {
   };
   const main = gatewayAt(-1);
   const workers = [gatewayAt(0), gatewayAt(1)] as const;
-  const { reports, configuration } = Gateway.partsOf(main);
-  const report = (place: number, extent: "counts" | "all" = "counts"): WorkerReport => structuredClone(Gateway.partsOf(workers[place]!).reports.take(extent));
+  const { reports: own, configuration } = Gateway.partsOf(main);
+  const reports = own!;
+  const report = (place: number, extent: "counts" | "all" = "counts"): WorkerReport => structuredClone(Gateway.partsOf(workers[place]!).reports!.take(extent));
   const collect = async (extent: "counts" | "all" = "counts") => workers.forEach((_, place) => reports.add(place, report(place, extent)));
   const followers = { configured: 2, serving: 2, restarts: 0, collect, announceStop() {}, close: () => Promise.resolve("drained") };
   configuration.followers = followers as unknown as Followers;

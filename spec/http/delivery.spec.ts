@@ -160,3 +160,17 @@ it("knows that what was taken may still be read", () => {
   slow.clock.advance(1);
   expect(slow.sink.isBusy()).toBe(false);
 });
+
+it("counts what others write to its outlet from the moment at which it is seen", () => {
+  const clock = manualClock();
+  let written = 0;
+  const outlet = Object.defineProperty(new Writable(), "writableLength", { get: () => 0 });
+  const options = { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 };
+  const sink = new PacedSink({ to: outlet, outlet: outlet as never }, options, () => written, () => {});
+  for (let hours = 0; hours < 3; hours++) {
+    clock.advance(3_600_000);
+    expect(sink.isBusy()).toBe(false);
+    written += 20_000;
+    expect(sink.isBusy()).toBe(true);
+  }
+});

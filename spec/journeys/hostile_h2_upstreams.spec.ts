@@ -2,7 +2,8 @@
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
-import { block, frame, frameReader, ACK, DATA, END_HEADERS, END_STREAM, HEADERS, PING, SETTINGS } from "../support/h2_raw.ts";
+import { block, frame, frameReader, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, SETTINGS, WINDOW_UPDATE } from "../support/h2_raw.ts";
+import { runningProgram } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { byteBackend, codeIn } from "./harness.ts";
 
@@ -62,5 +63,43 @@ describe("an HTTP/2 upstream that breaks the protocol", () => {
     const { port } = await running(oneService(upstream.port, { protocol: "h2c" }));
     const answer = await ask(port, { path: "/a/x" });
     expect(`${answer.status} ${codeIn(answer.body.toString())}`).toBe("502 upstream_invalid");
+  });
+
+  it("does not keep the program from ending, when clients have left in the middle of it", async () => {
+    const hello = (stream: number, flags: number) => Buffer.concat([OK(stream), frame(DATA, flags, stream, Buffer.from("hello"))]);
+    const ways = [
+      (stream: number) => Buffer.concat([hello(stream, END_STREAM), frame(HEADERS, END_HEADERS, stream, Buffer.alloc(16_383, 0x37))]),
+      (stream: number) => Buffer.concat([hello(stream, END_STREAM), TOO_LONG(stream)]),
+      (stream: number) => Buffer.concat([hello(stream, 0), Buffer.alloc(500, 0x9b)]),
+      (stream: number) => Buffer.concat([hello(stream, 0), frame(CONTINUATION, END_HEADERS, stream, Buffer.alloc(10, 0x82))]),
+      (stream: number) => Buffer.concat([OK(stream), frame(GOAWAY, 0, 0, Buffer.from([0, 0, 0, 0, 0, 0, 0, 11]))]),
+      (stream: number) => Buffer.concat([OK(stream), frame(WINDOW_UPDATE, 0, 0, Buffer.alloc(4))]),
+    ];
+    let asked = 0;
+    const upstream = await byteBackend((socket) => {
+      socket.write(frame(SETTINGS, 0, 0, OPEN_TO_WEBSOCKETS));
+      const read = frameReader(({ type, stream, flags }) => {
+        if (type === SETTINGS && (flags & ACK) === 0) socket.write(frame(SETTINGS, ACK, 0));
+        // Another PING's answer.
+        if (type === PING && (flags & ACK) === 0) socket.write(frame(PING, ACK, 0, Buffer.alloc(8)));
+        if (type === HEADERS) socket.write(ways[++asked % ways.length]!(stream));
+      }, PREFACE_BYTES);
+      socket.on("data", read);
+    });
+    const { child, port, ended, says } = await runningProgram(oneService(upstream.port, { protocol: "h2c" }), ["--shutdown-grace-s", "1"]);
+    const leave = async (i: number) => {
+      const { socket, send } = await connect(port);
+      socket.on("error", () => {});
+      send(i % 3 === 0 ? "GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n" : `${WEBSOCKET}abc`);
+      setTimeout(() => socket.destroy(), 30 * (1 + (i % 7)));
+      await new Promise((resolve) => socket.once("close", resolve));
+    };
+    const lane = async (_: unknown, nth: number) => {
+      for (let i = nth; asked < 300; i += 24) await leave(i);
+    };
+    await Promise.race(Array.from({ length: 24 }, lane));
+    child.kill("SIGTERM");
+    await says('"stopped"', "stderr");
+    expect(await ended).toMatchObject({ code: 0, signal: null });
   });
 });

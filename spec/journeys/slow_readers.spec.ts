@@ -112,6 +112,34 @@ describe.each(Object.keys(TRANSPORTS))("a client over %s", (transport) => {
   });
 });
 
+it("a client that reads 15 KB/s of forty replies on one HTTP/2 connection gets all of them", async () => {
+  const made = await serving(200_000);
+  const connection = await rawSession(made.port, { settings: Buffer.concat([Buffer.from([0, 4]), number32(1_000_000)]) });
+  const { socket, frames } = connection;
+  onTestFinished(() => void socket.destroy());
+  await connection.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
+  connection.send(frame(WINDOW_UPDATE, 0, 0, number32(100_000_000)));
+  const streams = Array.from({ length: 40 }, (_, index) => 2 * index + 1);
+  let allowed = 0;
+  let got = 0;
+  socket.on("data", (bytes: Buffer) => {
+    got += bytes.length;
+    if (got >= allowed) socket.pause();
+  });
+  for (const stream of streams) connection.headers(stream, GET);
+  const isWhole = (id: number) => frames.some(({ type, stream, flags }) => type === DATA && stream === id && (flags & END_STREAM) !== 0);
+  const ended = () => streams.filter(isWhole).length;
+  for (let seconds = 0; seconds < 800 && ended() < streams.length; seconds += 10) {
+    allowed += 150_000;
+    socket.resume();
+    await eventually(() => got >= allowed || ended() === streams.length, "the next bytes");
+    await turns();
+    made.clock.advance(10_000);
+  }
+  expect(frames.filter(({ type }) => type === RST_STREAM)).toEqual([]);
+  expect(ended()).toBe(streams.length);
+});
+
 it("says in the log what became of a client that reads nothing", async () => {
   const made = await serving(LONG);
   await TRANSPORTS["HTTP/1.1"]!(made);

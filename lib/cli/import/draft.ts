@@ -82,12 +82,12 @@ export class Draft {
     return freeName(wanted, this.#names);
   }
 
-  /** A credential of the source. References to environment variables, as Kong, decK and Express Gateway write them, are written as ours. */
+  /** A credential of the source. References to environment variables, as Kong and decK write them, are written as ours. */
   secret(place: Place): string | undefined {
     const text = place.text();
-    const match = /^\{vault:\/\/env\/([\w-]+)\}$|^\$\{\{\s*env "(\w+)"\s*\}\}$|^\$\{([A-Z_][A-Z0-9_]*)(?::-[^}]*)?\}$/.exec(text ?? "");
+    const match = /^\{vault:\/\/env\/([\w-]+)\}$|^\$\{\{\s*env "(\w+)"\s*\}\}$/.exec(text ?? "");
     if (match === null) return text;
-    const name = match[1]?.replaceAll("-", "_").toUpperCase() ?? match[2] ?? match[3]!;
+    const name = match[1]?.replaceAll("-", "_").toUpperCase() ?? match[2]!;
     this.#variables.add(name);
     place.note(`is read from the environment variable ${name}: set it before you validate`);
     return `\${env:${name}}`;
@@ -100,12 +100,12 @@ export class Draft {
   }
 
   /**
-   * A route of the source is left out, which had these plugins. Requests that match `pattern`, a path or a regular expression (`~`, `^`), must
+   * A route of the source is left out, which had these plugins. Requests that match `pattern`, a path or a regular expression (`~`), must
    * not reach a less specific route, which may have other guards: what the pattern begins with answers 503, and so do the routes there that lack a guard.
    */
   leaveGap(at: Path, pattern: string, hosts: readonly string[] = [], plugins: readonly Plugin[] = []): void {
     // A last segment of a regular expression may go on: ~/a is /abc, too.
-    const segments = /^[~^]/.test(pattern) ? /^[~^]+((?:\/[\w-]+(?=\/(?![?*{])|\$$))*)/ : /^((?:\/[\w-]+(?=\/|$))*)/;
+    const segments = /^~/.test(pattern) ? /^~+((?:\/[\w-]+(?=\/(?![?*{])|\$$))*)/ : /^((?:\/[\w-]+(?=\/|$))*)/;
     const head = pattern.includes("|") ? "" : (segments.exec(pattern)?.[1] ?? "");
     const named = hosts.map((host) => host.toLowerCase());
     const guards = plugins.filter(({ name }) => GUARDS.has(name));

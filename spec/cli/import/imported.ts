@@ -1,7 +1,6 @@
 /** Runs an importer on a document, and checks that the gateway accepts the result. */
 import { expect } from "vitest";
 import { Draft, readTarget, type Imported, type Target } from "../../../lib/cli/import/draft.ts";
-import { importExpressGateway } from "../../../lib/cli/import/express_gateway.ts";
 import { importKong } from "../../../lib/cli/import/kong.ts";
 import { importOpenApi } from "../../../lib/cli/import/openapi.ts";
 import { Place } from "../../../lib/cli/import/place.ts";
@@ -25,5 +24,3 @@ export const fromOpenApi = (document: object, upstream = "http://127.0.0.1:3000"
   result({ openapi: "3.0.3", info: { title: "t" }, ...document }, (root, draft) => importOpenApi(root, draft, readTarget(upstream) as Target));
 
 export const fromKong = (document: object, environment?: Record<string, string>) => result({ _format_version: "3.0", ...document }, importKong, environment);
-
-export const fromExpressGateway = (document: object, environment?: Record<string, string>) => result(document, importExpressGateway, environment);
