@@ -3,7 +3,7 @@
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { suggest } from "../base/suggest.ts";
-import type { Path } from "./json.ts";
+import type { PartFields, Report } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
 /** What stands alone, and what has a name behind it, with an example. */
@@ -43,7 +43,7 @@ interface Hashing {
 }
 
 /** Reports settings of a service that do not fit each other. */
-export function checkHashing({ basePath, routes, loadBalancingStrategy, hashOn, hashBalanceFactor = 0 }: Hashing, report: (message: string, ...under: Path) => void): void {
+function checkHashing({ basePath, routes, loadBalancingStrategy, hashOn, hashBalanceFactor = 0 }: Hashing, report: Report): void {
   const isHash = loadBalancingStrategy === "hash";
   if (isHash && hashOn === undefined) report('needs "hash_on" beside it, such as "header:X-Tenant"', "load_balancing_strategy");
   if (!isHash && hashOn !== undefined) report(`is for load_balancing_strategy "hash"; this service has "${loadBalancingStrategy}"`, "hash_on");
@@ -67,3 +67,5 @@ export function parameterProblem(hashOn: string, patterns: readonly string[]): s
 
 /** `{name}`, `{name*}`, `<name>`, `<name*>`. */
 const PLACEHOLDER = /[{<](\w+)\*?[}>]/g;
+
+export const fields: PartFields = { schemas: { hash_on: HASH_ON, hash_balance_factor: HASH_BALANCE_FACTOR }, checkService: checkHashing };

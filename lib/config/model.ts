@@ -7,7 +7,7 @@ import type { Conditions, CONDITIONS } from "./conditions.ts";
 import type { COUNTERS } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
-import { checkHashing, HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
+import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
@@ -111,6 +111,8 @@ export interface PartSchemas {
   /** An item of `certificates`. */
   readonly certificate: typeof CERTIFICATE;
   readonly tls: typeof UPSTREAM_TLS;
+  readonly hash_on: typeof HASH_ON;
+  readonly hash_balance_factor: typeof HASH_BALANCE_FACTOR;
   readonly match: typeof CONDITIONS;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
@@ -180,8 +182,8 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
       base_path: BASE_PATH,
       protocol: choice(["http", "https", "h2c", "h2"], "Protocol used towards upstreams."),
       load_balancing_strategy: choice(STRATEGIES, "Upstream selection strategy."),
-      hash_on: s.optional(HASH_ON),
-      hash_balance_factor: s.optional(HASH_BALANCE_FACTOR),
+      hash_on: s.optional(field("hash_on")),
+      hash_balance_factor: s.optional(field("hash_balance_factor")),
       sticky: s.optional(field("sticky")),
       split: s.optional(field("split")),
       upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
@@ -199,12 +201,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
       retries: s.optional(RETRIES),
       tls: s.optional(field("tls")),
     },
-    {
-      refine(service, report) {
-        checkHashing(service, report);
-        for (const part of parts) part.checkService?.(service, report);
-      },
-    },
+    { refine: (service, report) => parts.forEach((part) => part.checkService?.(service, report)) },
   );
 }
 

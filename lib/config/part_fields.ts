@@ -4,7 +4,7 @@
  */
 import { report, type AnySchema, type Path } from "./schema.ts";
 
-type Report = (message: string, ...under: Path) => void;
+export type Report = (message: string, ...under: Path) => void;
 
 export interface PartFields {
   /** By the name of the field, as in `PartSchemas`. */

@@ -17,6 +17,8 @@ import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
 import * as redis from "../store/redis.ts";
+import * as byLoad from "../upstream/by_load.ts";
+import * as hash from "../upstream/hash.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
@@ -33,6 +35,8 @@ import * as workerReports from "./worker_reports.ts";
 const ALL: LoadedParts = {
   kinds: builtinPlugins,
   http2: { ...sessions, ...http2Request },
+  hash,
+  byLoad,
   conditions,
   split: { ...split, ...compiledConditions },
   sticky,

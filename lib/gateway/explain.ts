@@ -12,13 +12,12 @@ import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
-import { balancer } from "../upstream/balance.ts";
-import { hashKey } from "../upstream/hash_key.ts";
 import type { Destination } from "../upstream/split.ts";
 import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "./displayed_config.ts";
 import { checkRequest, injected, refuseBytes } from "./inject.ts";
+import type { Parts } from "./parts.ts";
 import { NOT_REACHED, tryRequest, type Step } from "./proof/plugin_verdicts.ts";
 import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./proof/route_reasons.ts";
 import type { ReportSource } from "./reports.ts";
@@ -109,7 +108,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const session = (isComplete && plan?.sticky?.session(forwarded)) || null;
   const divided = upstreams === undefined ? [] : (plan?.split?.destinations(forwarded) ?? undivided(upstreams));
   const destinations = session === null ? divided : [{ peers: [session], share: 1 }];
-  const ofHash = isComplete ? whyUpstream(service, destinations, forwarded) : [];
+  const ofHash = isComplete ? whyUpstream(service, destinations, forwarded, source.runtime.parts) : [];
   const chosen = session === null ? ofHash : [`Its cookie ${service.sticky!.cookie} leads to upstream ${JSON.stringify(session.id)}.`];
   const unrun = problem === null ? [] : [`The plugins cannot be run here: ${problem}.`];
   return {
@@ -177,12 +176,13 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
 }
 
 /** The upstream that a hash leads to; nothing with other strategies, which depend on the requests before this one, as a split may. */
-function whyUpstream(service: DisplayedService, [first, ...others]: readonly Destination[], request: Exchange): string[] {
+function whyUpstream(service: DisplayedService, [first, ...others]: readonly Destination[], request: Exchange, parts: Parts): string[] {
   const { load_balancing_strategy: strategy, hash_on: on = "client_ip", hash_balance_factor: factor = 0 } = service;
   if (strategy !== "hash" && strategy !== "ip_hash") return [];
+  const { hashing, hashKey } = parts.part("hash");
   if (hashKey(on)(request) === null) return [`The request has no value for hash_on ${on}: such requests go to each upstream in turn.`];
   if (first === undefined || others.length > 0) return [];
-  const peer = balancer({ loadBalancingStrategy: strategy, hashOn: on }).pick(first.peers, request);
+  const peer = hashing(on, 0).pick(first.peers, request);
   const bound = factor === 0 ? "" : `, unless it has ${factor} % of the mean load`;
   return peer === null ? [] : [`Its hash of ${on} leads to upstream ${JSON.stringify(peer.id)}${bound}.`];
 }

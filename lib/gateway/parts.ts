@@ -8,6 +8,7 @@ import { valuesAt } from "../config/json.ts";
 import { parsedFrom, type ConfigSource } from "../config/load.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { Strategy } from "../upstream/balance.ts";
 
 /** The built-in plugin kinds by their names, in the order in which messages list them. */
 export const KINDS = {
@@ -41,6 +42,10 @@ function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
   return kinds.flatMap((kind) => KIND_PLACES.map((place) => `${place}=${kind}`));
 }
 
+function namedByStrategies(...strategies: Strategy[]): string[] {
+  return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
+}
+
 /**
  * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`; without
  * it, settings do. A part that brings fields has their schemas in `fields`.
@@ -50,6 +55,15 @@ const PARTS = {
   http2: {
     named: ["services[].protocol=h2", "services[].protocol=h2c"],
     load: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
+  },
+  hash: {
+    named: [...["hash_on", "hash_balance_factor", "split[].hash_on"].map((field) => `services[].${field}`), ...namedByStrategies("hash", "ip_hash")],
+    load: () => import("../upstream/hash.ts"),
+  },
+  /** The strategies that look at the load. */
+  byLoad: {
+    named: namedByStrategies("least_connections", "random_two_choices"),
+    load: () => import("../upstream/by_load.ts"),
   },
   /** Conditions of routes. */
   conditions: {

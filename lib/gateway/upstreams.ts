@@ -12,7 +12,6 @@ import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
-import { hashKey } from "../upstream/hash_key.ts";
 import type { SplitOptions, SplitPicker } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
@@ -36,7 +35,7 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const breaker = circuitBreaker === undefined ? null : upstreamSet.breaker(circuitBreaker, runtime.memory(`breaker ${name}`, BREAKER_BYTES, inUse));
   const settings = breaker === null ? null : { breaker, settings: circuitBreaker! };
   const peers = members.map(({ peer }) => peer);
-  const strategy = balancer(service);
+  const strategy = balancer(service, (part) => runtime.parts.part(part));
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
   const split = splitOf(service, members, pickerOf, runtime, inUse);
   const sticky = stickyOf(service, peers, runtime);
@@ -66,7 +65,7 @@ function splitOf({ name, split }: Service, members: readonly Member[], picker: S
   if (split === undefined) return null;
   const { SplitPicker, COUNTER_BYTES, compileConditions } = runtime.parts.part("split");
   const shares = split.map(({ group, percent, hashOn, match }) => {
-    return { group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
+    return { group, percent, hash: hashOn === undefined ? null : runtime.parts.part("hash").hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
   });
   const counter = (which: string) => new Int32Array(runtime.memory(`split ${JSON.stringify([name, which])}`, COUNTER_BYTES, inUse));
   return new SplitPicker({ shares, members, picker, counter });

@@ -1,10 +1,8 @@
 /**
- * Load-balancing strategies: each chooses among the upstreams that can be used.
+ * Load-balancing strategies: each chooses among the upstreams that can be used. Here is rotation; the others are parts.
  */
-import { mix } from "../base/mix.ts";
 import type { STRATEGIES } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hashKey, type HashKey } from "./hash_key.ts";
 
 /** The properties of an upstream that a strategy uses. */
 export interface Candidate {
@@ -36,37 +34,38 @@ export interface Balancing {
   readonly hashBalanceFactor?: number;
 }
 
-/** `random` gives numbers from 0 to below 1. */
-export function balancer({ loadBalancingStrategy, hashOn = "client_ip", hashBalanceFactor = 0 }: Balancing, random: () => number = Math.random): Balancer {
+/** The strategies beside rotation. */
+export interface BalanceParts {
+  readonly byLoad: { readonly leastConnections: Balancer; readonly randomTwoChoices: (random: () => number) => Balancer };
+  readonly hash: { readonly hashing: (hashOn: string, balanceFactor: number) => Balancer };
+}
+
+/** `part` gives a part; throws where it has not been loaded. `random` gives numbers from 0 to below 1. */
+export function balancer(
+  { loadBalancingStrategy, hashOn = "client_ip", hashBalanceFactor = 0 }: Balancing,
+  part: <Name extends keyof BalanceParts>(name: Name) => BalanceParts[Name],
+  random: () => number = Math.random,
+): Balancer {
   switch (loadBalancingStrategy) {
     case "round_robin":
     case "weighted":
       return smoothRotation;
     case "least_connections":
-      return leastConnections;
+      return part("byLoad").leastConnections;
     case "random_two_choices":
-      return randomTwoChoices(random);
+      return part("byLoad").randomTwoChoices(random);
     case "ip_hash":
-      return hashing(hashKey("client_ip"), hashBalanceFactor);
+      return part("hash").hashing("client_ip", hashBalanceFactor);
     case "hash":
-      return hashing(hashKey(hashOn), hashBalanceFactor);
+      return part("hash").hashing(hashOn, hashBalanceFactor);
   }
 }
 
 /** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their configured order. */
 const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
 
-/** The upstream with the least load for its weight; equal ones in turn. */
-const leastConnections: Balancer = {
-  pick(candidates) {
-    let least = Infinity;
-    for (const peer of candidates) least = Math.min(least, relativeLoad(peer, peer.weightNow));
-    return rotate(candidates, least);
-  },
-};
-
 /** Smooth weighted round robin among the peers with at most this load: each gains its weight; the highest is chosen and loses the sum. */
-function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
+export function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
   let foremost: Peer | null = null;
   let sum = 0;
   for (let i = 0; i < candidates.length; i++) {
@@ -82,74 +81,6 @@ function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: n
 }
 
 /** Idle upstreams are equal, whatever their weights. */
-function relativeLoad(peer: Candidate, weight: number): number {
+export function relativeLoad(peer: Candidate, weight: number): number {
   return peer.load / weight;
-}
-
-/** The less loaded of two upstreams drawn by weight: nearly as even as comparing all, and many gateways do not all choose the same one. */
-function randomTwoChoices(random: () => number): Balancer {
-  function draw<Peer extends Candidate>(candidates: readonly Peer[], except: Peer | null): Peer {
-    let left = 0;
-    for (const peer of candidates) if (peer !== except) left += peer.weightNow;
-    left *= random();
-    let last = candidates[0]!;
-    for (const peer of candidates) {
-      if (peer === except) continue;
-      last = peer;
-      left -= peer.weightNow;
-      if (left < 0) break;
-    }
-    return last;
-  }
-  return {
-    pick(candidates) {
-      if (candidates.length < 2) return candidates[0] ?? null;
-      const first = draw(candidates, null);
-      const second = draw(candidates, first);
-      return relativeLoad(second, second.weightNow) < relativeLoad(first, first.weightNow) ? second : first;
-    },
-  };
-}
-
-/**
- * The same upstream for the same key: every upstream draws a number for it, and the best wins (weighted rendezvous hashing). Without one of
- * them its keys spread over the others, and no other key moves. Requests without a key go to each upstream in turn.
- *
- * With a balance factor above 0 an upstream that has its share of the load, times that factor, is passed over for the next best draw
- * (consistent hashing with bounded loads, Mirrokni, Thorup and Zadimoghaddam 2017).
- */
-function hashing(keyOf: HashKey, balanceFactor: number): Balancer {
-  return {
-    pick(candidates, exchange) {
-      const key = keyOf(exchange);
-      if (key === null) return rotate(candidates, Infinity);
-      const perWeight = balanceFactor === 0 ? Infinity : (loadPerWeight(candidates) * balanceFactor) / 100;
-      let best = null;
-      let lowest = Infinity;
-      for (const peer of candidates) {
-        const weight = peer.weightNow;
-        // Rounded up, so that all together have room for every request, and each for one.
-        if (perWeight !== Infinity && peer.load >= Math.ceil(perWeight * weight)) continue;
-        // The least -ln(u)/w falls to each in proportion to its weight. +0.5 keeps u off 0.
-        const u = (mix(key ^ peer.idHash) + 0.5) / 0x1_0000_0000;
-        const draw = -Math.log(u) / weight;
-        if (draw < lowest) {
-          lowest = draw;
-          best = peer;
-        }
-      }
-      return best;
-    },
-  };
-}
-
-/** The mean, with the request that is to be placed. */
-function loadPerWeight(candidates: readonly Candidate[]): number {
-  let load = 1;
-  let weight = 0;
-  for (const peer of candidates) {
-    load += peer.load;
-    weight += peer.weightNow;
-  }
-  return load / weight;
 }

@@ -2,7 +2,7 @@
  * Reads the part of a request that `hash_on` names, as a number of 32 bits: equal for equal values, in every gateway.
  */
 import { parseAddress } from "../base/cidr.ts";
-import { mix } from "../base/mix.ts";
+import { mix, textHash } from "../base/mix.ts";
 import { findCookie } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
@@ -36,11 +36,4 @@ function addressHash(address: string): number {
   if (parsed === null) return textHash(address);
   const { version, words } = parsed;
   return version === 4 ? mix(words[3]) : mix(mix(words[0]) ^ words[1]);
-}
-
-/** FNV-1a, 32 bits, mixed. */
-export function textHash(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
-  return mix(hash);
 }

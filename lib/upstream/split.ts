@@ -1,10 +1,10 @@
 /**
  * Divides the requests of a service among groups of its upstreams, by exact percentages.
  */
-import { mix } from "../base/mix.ts";
+import { mix, textHash } from "../base/mix.ts";
 import type { Holds } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { textHash, type HashKey } from "./hash_key.ts";
+import type { HashKey } from "./hash_key.ts";
 import { healthyOf, usableOf, type Member, type Peer, type Picker } from "./upstream_set.ts";
 
 export { fields } from "../config/split.ts";

@@ -1,7 +1,8 @@
 /** The promises of every balancing strategy. */
 import { expect, it } from "vitest";
-import { balancer, type Candidate, type Strategy } from "../../lib/upstream/balance.ts";
-import { textHash } from "../../lib/upstream/hash_key.ts";
+import { textHash } from "../../lib/base/mix.ts";
+import type { Candidate, Strategy } from "../../lib/upstream/balance.ts";
+import { balancerOf } from "../support/balance_parts.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
 
@@ -22,7 +23,7 @@ export function candidates(text: string): MadeUpCandidate[] {
 export const caller = (i: number) => madeUpExchange({ clientAddress: `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}` });
 
 export function balancing(strategy: Strategy): void {
-  const strategyOf = () => balancer({ loadBalancingStrategy: strategy }, random(7).next);
+  const strategyOf = () => balancerOf({ loadBalancingStrategy: strategy }, random(7).next);
 
   it("gives null without candidates", () => {
     expect(strategyOf().pick([], caller(1))).toBeNull();

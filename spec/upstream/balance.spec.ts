@@ -1,17 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { STRATEGIES } from "../../lib/config/model.ts";
-import { balancer } from "../../lib/upstream/balance.ts";
+import type { Balancer } from "../../lib/upstream/balance.ts";
 import { balancing, caller, candidates, type MadeUpCandidate } from "../contracts/balance.ts";
+import { balancerOf } from "../support/balance_parts.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
 
 describe.each(STRATEGIES)("%s", balancing);
 
-const picks = (strategy: ReturnType<typeof balancer>, all: readonly MadeUpCandidate[], n: number) =>
+const picks = (strategy: Balancer, all: readonly MadeUpCandidate[], n: number) =>
   Array.from({ length: n }, (_each, i) => strategy.pick(all, caller(i))?.id ?? "none").join("");
 
 describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
-  const strategy = balancer({ loadBalancingStrategy: name });
+  const strategy = balancerOf({ loadBalancingStrategy: name });
 
   it("uses the upstreams in turn, in the order of the configuration", () => {
     expect(picks(strategy, candidates("a b c"), 7)).toBe("abcabca");
@@ -40,7 +41,7 @@ describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
 });
 
 describe("least_connections", () => {
-  const strategy = balancer({ loadBalancingStrategy: "least_connections" });
+  const strategy = balancerOf({ loadBalancingStrategy: "least_connections" });
   const busy = (text: string, ...loads: number[]) => candidates(text).map((each, i) => ({ ...each, load: loads[i]! }));
 
   it("selects the upstream with the least load", () => {
@@ -60,24 +61,24 @@ describe("least_connections", () => {
 describe("random_two_choices", () => {
   it("selects the less loaded of two upstreams, so that the most loaded of all gets nothing", () => {
     const all = candidates("a b c d").map((each, i) => ({ ...each, load: i === 2 ? 9 : 1 }));
-    const order = picks(balancer({ loadBalancingStrategy: "random_two_choices" }, random(1).next), all, 500);
+    const order = picks(balancerOf({ loadBalancingStrategy: "random_two_choices" }, random(1).next), all, 500);
     expect(order).not.toContain("c");
     expect(new Set(order).size).toBe(3);
   });
 
   it("keeps loads closer together than random choice", () => {
-    const spread = (strategy: ReturnType<typeof balancer>) => {
+    const spread = (strategy: Balancer) => {
       const all = candidates("a b c d e f g h");
       for (let i = 0; i < 8000; i++) strategy.pick(all, caller(i))!.load++;
       const loads = all.map(({ load }) => load);
       return Math.max(...loads) - Math.min(...loads);
     };
-    expect(spread(balancer({ loadBalancingStrategy: "random_two_choices" }, random(3).next))).toBeLessThan(20);
+    expect(spread(balancerOf({ loadBalancingStrategy: "random_two_choices" }, random(3).next))).toBeLessThan(20);
   });
 });
 
 describe("ip_hash", () => {
-  const strategy = balancer({ loadBalancingStrategy: "ip_hash" });
+  const strategy = balancerOf({ loadBalancingStrategy: "ip_hash" });
   const N = 10;
   const callers = 20_000;
   const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.0.${i}:8080`).map((id) => id.replace(":", "_")).join(" "));
@@ -123,7 +124,7 @@ describe("ip_hash", () => {
 });
 
 describe("hash", () => {
-  const byTenant = (balanceFactor = 0) => balancer({ loadBalancingStrategy: "hash", hashOn: "header:X-Tenant", hashBalanceFactor: balanceFactor });
+  const byTenant = (balanceFactor = 0) => balancerOf({ loadBalancingStrategy: "hash", hashOn: "header:X-Tenant", hashBalanceFactor: balanceFactor });
   const tenant = (name: string | number) => madeUpExchange({ headers: ["X-Tenant", String(name)] });
   const N = 10;
   const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.1.${i}_8080`).join(" "));
@@ -200,7 +201,7 @@ describe("hash", () => {
 
   it("ip_hash has a balance factor, too", () => {
     const among = candidates("a b c d");
-    const strategy = balancer({ loadBalancingStrategy: "ip_hash", hashBalanceFactor: 150 });
+    const strategy = balancerOf({ loadBalancingStrategy: "ip_hash", hashBalanceFactor: 150 });
     for (let i = 0; i < 100; i++) strategy.pick(among, caller(1))!.load++;
     expect(Math.max(...among.map(({ load }) => load))).toBeLessThanOrEqual(38);
   });

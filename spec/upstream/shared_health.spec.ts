@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
 import { FailureReports, HEALTH_BYTES, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
-import { balancer } from "../../lib/upstream/balance.ts";
 import { UpstreamSet } from "../../lib/upstream/upstream_set.ts";
+import { balancerOf } from "../support/balance_parts.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, madeUpTools } from "../support/exercise.ts";
 import { madeUpPool } from "../support/peer.ts";
@@ -34,7 +34,7 @@ function bench(settings: HealthSettings = HEALTH) {
     };
     const pools: Record<string, ReturnType<typeof madeUpPool>> = { a: madeUpPool(), b: madeUpPool() };
     adopt(settings);
-    const picker = upstreamSet.picker(upstreamSet.peers, balancer({ loadBalancingStrategy: "round_robin" }));
+    const picker = upstreamSet.picker(upstreamSet.peers, balancerOf({ loadBalancingStrategy: "round_robin" }));
     const picks = () => Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])?.id ?? "-").join("");
     return { upstreamSet, health: (id: string) => upstreamSet.peers.find((peer) => peer.id === id)!.health, picks, adopt };
   };

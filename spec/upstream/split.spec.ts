@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
-import { balancer } from "../../lib/upstream/balance.ts";
 import { hashKey } from "../../lib/upstream/hash_key.ts";
 import type { Health } from "../../lib/upstream/health.ts";
 import { COUNTER_BYTES, sidesOf, SplitPicker, turnsOf, type Share } from "../../lib/upstream/split.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { candidates } from "../contracts/balance.ts";
+import { balancerOf } from "../support/balance_parts.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPool } from "../support/peer.ts";
@@ -38,7 +38,7 @@ function bench(upstreams: string, shares: readonly Share[], words = new Map<stri
     if (!words.has(name)) words.set(name, new Int32Array(COUNTER_BYTES / 4));
     return words.get(name)!;
   };
-  const strategy = balancer({ loadBalancingStrategy: "round_robin" });
+  const strategy = balancerOf({ loadBalancingStrategy: "round_robin" });
   const split = new SplitPicker({ shares, members, picker: (peers, choosable) => set.picker(peers, strategy, choosable), counter });
   const peer = (id: string): Peer => members.find((member) => member.peer.id === id)!.peer;
   const pick = (exchange: Exchange = madeUpExchange(), tried: readonly Peer[] = []) => split.pick(exchange, tried)?.id ?? "-";
@@ -193,7 +193,7 @@ describe("a split by caller", () => {
   });
 
   it("the sides do not follow the draws of the strategy hash: the callers of a group use all of its upstreams", () => {
-    const strategy = balancer({ loadBalancingStrategy: "hash", hashOn: "header:X-User" });
+    const strategy = balancerOf({ loadBalancingStrategy: "hash", hashOn: "header:X-User" });
     const peers = candidates("a b c d");
     const inGroup = USERS.filter((each) => hashKey("header:X-User")(each)! < 0x1_0000_0000 * 0.1);
     const used = inGroup.map((each) => strategy.pick(peers, each)!.id);

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import { balancer } from "../../lib/upstream/balance.ts";
 import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
+import { balancerOf } from "../support/balance_parts.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPool, madeUpPeer } from "../support/peer.ts";
@@ -27,7 +27,7 @@ function bench(text: string) {
     });
     fleet.adopt(members, null);
     const peers = members.map(({ peer }) => peer);
-    return { peers, picker: fleet.picker(peers, balancer({ loadBalancingStrategy: "round_robin" })) };
+    return { peers, picker: fleet.picker(peers, balancerOf({ loadBalancingStrategy: "round_robin" })) };
   };
   const first = adopt(text);
   const picks = (n: number, tried: readonly Peer[] = []) =>
