@@ -123,7 +123,7 @@ function literals(root: JsonNode, secrets: readonly Secret[]): readonly { readon
 }
 
 /** `$NAME`, `${NAME}`, `{{NAME}}`, `<NAME>`, `%NAME%`, "changeme". */
-const UNFILLED = /^(?:\$\w+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|<[^<>]+>|%\w+%|change[-_ ]?(?:me|it|this))$/i;
+export const UNFILLED = /^(?:\$\w+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|<[^<>]+>|%\w+%|change[-_ ]?(?:me|it|this))$/i;
 
 function masked(shown: Json, secrets: readonly Secret[]): Json {
   if (secrets.length === 0) return shown;

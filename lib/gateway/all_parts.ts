@@ -29,6 +29,7 @@ import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
 import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
+import * as warnings from "./proof/config_warnings.ts";
 import * as reporting from "./reporting.ts";
 import * as workerReports from "./worker_reports.ts";
 
@@ -55,6 +56,7 @@ const ALL: LoadedParts = {
   workerReports,
   tracing: { ...tracer, ...exporter },
   adminCookie,
+  warnings,
 };
 
 /** What all parts add to the schema of a configuration. */

@@ -3,7 +3,6 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { readRegularFile } from "../base/regular_file.ts";
-import { createTimeSlices } from "../base/time_slices.ts";
 import type { ConfigSource } from "../config/load.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
@@ -18,7 +17,6 @@ import { ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type Configurati
 import { countFault } from "./faults.ts";
 import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
-import { configWarnings, configWarningsInSlices } from "./proof/config_warnings.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, redirectOf, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { ConfigWarning, GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport } from "./status.ts";
@@ -42,6 +40,8 @@ export class Configuration {
   #read: Omit<Prepared, "next">;
   /** About the snapshot; computed when they are needed first. */
   #warnings: readonly ConfigWarning[] | null = null;
+  /** Null: no configuration so far can have warnings, see `canHaveWarnings`. */
+  readonly #finder = () => this.#tools.runtime.parts.partIfLoaded("warnings");
   /** How requests are received; made once for all requests of the snapshot. */
   receiving: ReceiveOptions;
   /** When the snapshot was loaded, in milliseconds since 1970. */
@@ -114,14 +114,14 @@ export class Configuration {
 
   /** See `Gateway.configWarnings`. */
   get configWarnings(): readonly ConfigWarning[] {
-    return (this.#warnings ??= configWarnings(this.snapshot));
+    return (this.#warnings ??= this.#finder()?.configWarnings(this.snapshot) ?? []);
   }
 
   /** Computes the warnings in slices, beside the traffic. Until then those that are known stay, if there are any. */
   async findWarnings(): Promise<void> {
     const { snapshot } = this;
-    const warnings = await configWarningsInSlices(snapshot, createTimeSlices());
-    if (this.snapshot === snapshot) this.#warnings = warnings;
+    const warnings = await this.#finder()?.configWarningsInSlices(snapshot);
+    if (this.snapshot === snapshot) this.#warnings = warnings ?? [];
   }
 
   /** See `Gateway.reload`. */
@@ -148,12 +148,12 @@ export class Configuration {
       if (this.#hasHttps === false) refuseHttpsRedirect(read);
       await this.#runTests(read, "strict");
       // In slices before the configuration is in force: status and log need them at once afterwards.
-      const warnings = await configWarningsInSlices(read.loaded, createTimeSlices());
+      const warnings = await this.#finder()?.configWarningsInSlices(read.loaded);
       this.#checkOpen();
       const before = this.snapshot;
       if (this.followers === null) this.#replaceAlone(read);
       else await this.#replaceInAll(this.followers, read);
-      this.#warnings = warnings;
+      this.#warnings = warnings ?? [];
       this.#proven = Promise.resolve();
       if (this.#isReread) this.#rereadLater();
       this.loadedAt = at;

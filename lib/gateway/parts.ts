@@ -4,11 +4,12 @@
  * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
  * `cli/commands.ts`.
  */
-import { valuesAt } from "../config/json.ts";
+import { valuesAt, type JsonNode } from "../config/json.ts";
 import { parsedFrom, type ConfigSource } from "../config/load.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Strategy } from "../upstream/balance.ts";
+import { canHaveWarnings } from "./can_have_warnings.ts";
 
 /** The built-in plugin kinds by their names, in the order in which messages list them. */
 export const KINDS = {
@@ -47,8 +48,8 @@ function namedByStrategies(...strategies: Strategy[]): string[] {
 }
 
 /**
- * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`; without
- * it, settings do. A part that brings fields has their schemas in `fields`.
+ * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
+ * without it, settings do. A part that brings fields has their schemas in `fields`.
  */
 const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
@@ -116,6 +117,8 @@ const PARTS = {
     named: ["global.counters"],
     load: async () => ({ ...(await import("../store/redis.ts")), ...(await import("../config/counters.ts")) }),
   },
+  /** The prover, and what else finds warnings about a configuration. */
+  warnings: { named: canHaveWarnings, load: () => import("./proof/config_warnings.ts") },
   /** HTTP/2 for clients. */
   http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
   /** HTTP/1.1 for clients by Node's server. */
@@ -126,10 +129,12 @@ const PARTS = {
   workerReports: { load: () => import("./worker_reports.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
-} satisfies Readonly<Record<string, { readonly named?: readonly string[]; readonly load: () => Promise<object> }>>;
+} satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
+
+type Naming = readonly string[] | ((document: JsonNode) => boolean);
 
 /** What a configuration can name, by how it is loaded. */
-const NAMED: readonly (readonly [PartName, readonly string[]])[] = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part ? [[name as PartName, part.named] as const] : []));
+const NAMED: readonly (readonly [PartName, Naming])[] = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part ? [[name as PartName, part.named] as const] : []));
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
 export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), ...NAMED.map(([name]) => PARTS[name].load)];
@@ -172,7 +177,7 @@ export class Parts {
     if (node === null) return;
     const names = new Set(KIND_PLACES.flatMap((place) => valuesAt(node, place).map((value) => value.kind === "string" && value.value)));
     const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => !this.#kinds.has(name) && names.has(name));
-    const parts = NAMED.filter(([, places]) => places.some((place) => valuesAt(node, place).length > 0));
+    const parts = NAMED.filter(([, named]) => (typeof named === "function" ? named(node) : named.some((place) => valuesAt(node, place).length > 0)));
     await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map(([name]) => this.loadPart(name))]);
   }
 

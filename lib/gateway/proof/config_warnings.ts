@@ -2,7 +2,7 @@
  * Computes the warnings about a configuration from the configuration alone.
  */
 import { addressOf } from "../../base/cidr.ts";
-import type { NextTimeSlice } from "../../base/time_slices.ts";
+import { createTimeSlices, type NextTimeSlice } from "../../base/time_slices.ts";
 import { formatPath, type Path } from "../../config/json.ts";
 import { proveRoutes } from "../../route/overlaps.ts";
 import type { DisplayedConfig } from "../displayed_config.ts";
@@ -25,7 +25,7 @@ export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
 const SLICE_MS = 10;
 
 /** The same in slices, between which the event loop runs. */
-export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTimeSlice): Promise<readonly ConfigWarning[]> {
+export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTimeSlice = createTimeSlices()): Promise<readonly ConfigWarning[]> {
   const steps = warningSteps(loaded);
   for (let beganAt = performance.now(); ; ) {
     const { done, value } = steps.next();

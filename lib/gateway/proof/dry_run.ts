@@ -3,7 +3,7 @@
  */
 import { dirname, join } from "node:path";
 import { messageOf } from "../../base/errors.ts";
-import { createTimeSlices, paced, type NextTimeSlice } from "../../base/time_slices.ts";
+import { paced, type NextTimeSlice } from "../../base/time_slices.ts";
 import { concealing } from "../../config/concealment.ts";
 import type { Path } from "../../config/json.ts";
 import { readConfigFile, type ConfigSource } from "../../config/load.ts";
@@ -138,7 +138,7 @@ async function compared(issues: readonly string[], { passed, failed, notRun = 0 
   return {
     outcome: issues.length === 0 ? "accepted" : "refused",
     issues,
-    warnings: await configWarningsInSlices(to, createTimeSlices()),
+    warnings: await configWarningsInSlices(to),
     tests: passed + failed + notRun === 0 ? null : { passed, failed, notRun },
     untested: notRun === 0 ? null : UNTESTED,
     diff: await routeDiff(from, to, slice),
