@@ -70,7 +70,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash"]],
     ["with a choice by load", withService({ load_balancing_strategy: "least_connections" }), [], {}, ["byLoad"]],
     ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "conditions", "split"]],
-    ["with conditions of a route", withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }), [], {}, ["conditions"]],
+    ["with conditions of a route", withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }), [], {}, ["conditions", "warnings"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
     ["with HTTP/2 for clients", { ...quickstart, global: { h2c: true } }, [], {}, ["http2Server"]],
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
