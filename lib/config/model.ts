@@ -277,7 +277,7 @@ const LIMITS = s.object(
     max_connections: integer(0, 1_000_000, 10_000, "Most client connections; 0: no limit."),
     max_connections_per_ip: integer(0, 1_000_000, 0, "Most connections of one client address; 0: no limit."),
     max_requests_in_flight: integer(0, 1_000_000, 10_000, "Most requests at one time; 0: no limit."),
-    max_client_share: share(0.001, 0.5, "Most places at an upstream that the requests of one client address hold, as a share of its pool; 1: all."),
+    max_client_share: share(0.001, 0.5, "Most places at an upstream that the requests of one client address hold, as a share of its pool, and of max_requests_in_flight; 1: all."),
   },
   { describe: "Limits for clients." },
 );
