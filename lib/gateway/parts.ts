@@ -71,9 +71,14 @@ export const PARTS = {
   healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
+  /** Conditions of routes. */
+  conditions: {
+    named: ["services[].routes[].match"],
+    load: () => import("../route/conditions.ts"),
+  },
   split: {
     named: ["services[].split"],
-    load: () => import("../upstream/split.ts"),
+    load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),
   },
   sticky: {
     named: ["services[].sticky"],
