@@ -18,7 +18,7 @@ import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
 import type { Member, Peer } from "../upstream/upstream_set.ts";
 import type { PluginContext } from "./plugin_instances.ts";
-import type { Checks, InUse, Runtime } from "./runtime.ts";
+import type { Checks, Runtime } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName, isTrusted }: PluginContext): Handler {
@@ -38,7 +38,7 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const peers = members.map(({ peer }) => peer);
   const strategy = balancer(service, (part) => runtime.parts.part(part));
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
-  const split = splitOf(service, members, pickerOf, runtime, inUse);
+  const split = splitOf(service, members, pickerOf, runtime);
   const sticky = stickyOf(service, peers, runtime);
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checksOf(service, peers, egress), split, sticky });
   const picker = split ?? pickerOf(peers);
@@ -62,14 +62,12 @@ function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey, 
 }
 
 /** Null: requests are not divided among groups. */
-function splitOf({ name, split }: Service, members: readonly Member[], picker: SplitOptions["picker"], runtime: Runtime, inUse: InUse): SplitPicker | null {
+function splitOf({ split }: Service, members: readonly Member[], picker: SplitOptions["picker"], { parts }: Runtime): SplitPicker | null {
   if (split === undefined) return null;
   const shares = split.map(({ group, percent, hashOn, match }) => {
-    return { group, percent, hash: hashOn === undefined ? null : runtime.parts.part("hash").hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
+    return { group, percent, hash: hashOn === undefined ? null : parts.part("hash").hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
   });
-  const { SplitPicker, COUNTER_BYTES } = runtime.parts.part("split");
-  const counter = (which: string) => new Int32Array(runtime.memory(`split ${JSON.stringify([name, which])}`, COUNTER_BYTES, inUse));
-  return new SplitPicker({ shares, members, picker, counter });
+  return new (parts.part("split").SplitPicker)({ shares, members, picker });
 }
 
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */
