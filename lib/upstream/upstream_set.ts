@@ -10,7 +10,7 @@ import { ALONE, type Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
-import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } from "./breaker.ts";
+import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings, BreakerState } from "./breaker.ts";
 import { isUpstreams, RetryBudget } from "./faults.ts";
 import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
@@ -68,8 +68,7 @@ export class Peer implements Destination<Connections>, Candidate {
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
-    const { clientAddress: address } = exchange;
-    const client = options.isTrusted?.(address) ? "" : address.includes(":") ? callerAddress(address) : address;
+    const client = clientOf(exchange.clientAddress, options.isTrusted);
     const attempt = { exchange, to: this, client, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
     return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);
   }
@@ -78,6 +77,11 @@ export class Peer implements Destination<Connections>, Candidate {
     // A timeout in the middle of a body may be the client's fault, if it does not read.
     if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.failed(fault.message);
   }
+}
+
+/** Whose share a request takes: an IPv4 address, the /64 of an IPv6 address; "", which may take all: a trusted proxy that names no client. */
+export function clientOf(address: string, isTrusted: ForwardOptions["isTrusted"]): string {
+  return isTrusted?.(address) ? "" : address.includes(":") ? callerAddress(address) : address;
 }
 
 /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
@@ -163,9 +167,9 @@ export class UpstreamSet {
     return new Peer(id, pool, isSame ? before.health : this.#newHealth(id, memory));
   }
 
-  /** The present breaker, or a new one, which counts from `adopt` on. `memory` of a new one: see `BreakerOptions`. */
-  breaker(settings: BreakerSettings, memory?: ArrayBufferLike): Breaker {
-    return this.#breaker ?? new Breaker({ ...this.#options, service: this.service, ...(memory && { memory }) }, settings);
+  /** The present breaker, or a new one, which counts from `adopt` on. */
+  breaker(make: (options: BreakerOptions) => Breaker): Breaker {
+    return this.#breaker ?? make({ ...this.#options, service: this.service });
   }
 
   /** Puts a configuration into force. */
