@@ -22,6 +22,7 @@ import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "./https_facts.ts";
+import * as diff from "./config_diff.ts";
 import * as httpsRedirect from "./https_redirect.ts";
 import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
@@ -50,6 +51,7 @@ const ALL: LoadedParts = {
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting,
+  diff,
   workerReports,
   tracing: { ...tracer, ...exporter },
   adminCookie,
