@@ -36,6 +36,7 @@ function build(): void {
   const folder = `.dist-${process.pid}`;
   try {
     compile(["--outDir", folder]);
+    compile(["--outDir", folder, "--declaration", "--emitDeclarationOnly", "--removeComments", "false"]);
     compile(["-p", PAGES, "--outDir", join(folder, PAGES)]);
     for (const name of readdirSync(PAGES)) if (/\.(html|css|svg)$/.test(name)) copyFileSync(join(PAGES, name), join(folder, PAGES, name));
     const exported = reachable(join(folder, "lib/index.d.ts"));

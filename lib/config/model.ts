@@ -3,6 +3,7 @@
  */
 import { hash } from "node:crypto";
 import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
+import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import { CONDITIONS, type Conditions } from "./conditions.ts";
 import type { COUNTERS } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
@@ -10,7 +11,7 @@ import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts"
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { JsonNode, Path } from "./json.ts";
-import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
+import { HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
 import type { SPLIT } from "./split.ts";
@@ -111,6 +112,7 @@ export interface PartSchemas {
   /** An item of `certificates`. */
   readonly certificate: typeof CERTIFICATE;
   readonly tls: typeof UPSTREAM_TLS;
+  readonly circuit_breaker: typeof CIRCUIT_BREAKER;
   readonly hash_on: typeof HASH_ON;
   readonly hash_balance_factor: typeof HASH_BALANCE_FACTOR;
   readonly split: typeof SPLIT;
@@ -196,7 +198,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
       upstream_client: choice(["wire", "node"], "What parses HTTP/1.1 responses of upstreams: the gateway's own strict parser, or Node's."),
       pool: s.withDefault(POOL, {}),
       health: s.withDefault(HEALTH, {}),
-      circuit_breaker: s.optional(CIRCUIT_BREAKER),
+      circuit_breaker: s.optional(field("circuit_breaker")),
       retries: s.optional(RETRIES),
       tls: s.optional(field("tls")),
     },

@@ -1,5 +1,5 @@
 /**
- * The schema for failing upstreams: health checks, ejection, circuit breaker and retries.
+ * The schema for failing upstreams: health checks, ejection and retries.
  */
 import { flag, integer, milliseconds, share } from "./fields.ts";
 import * as s from "./schema.ts";
@@ -65,17 +65,6 @@ export const HEALTH = s.object(
     passive: s.withDefault(PASSIVE, {}),
   },
   { describe: "Which upstreams are healthy enough to get requests." },
-);
-
-export const CIRCUIT_BREAKER = s.object(
-  {
-    error_ratio: share(0.01, 0.5, "Share of failed requests that opens the circuit."),
-    min_requests: integer(1, 1_000_000, 20, "Fewer requests within window_ms say nothing."),
-    window_ms: milliseconds(10, 10_000, "Time within which they count"),
-    open_ms: milliseconds(1, 10_000, "How long requests are refused before probes are let through"),
-    probes: integer(1, 1000, 1, "Requests that are let through then, all of which have to pass."),
-  },
-  { describe: "Refuses requests at once while too many of them fail; off unless given." },
 );
 
 const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILURE_STATUS]), { min: 1, describe: "Failures that are retried." });

@@ -15,6 +15,7 @@ import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
 import * as redis from "../store/redis.ts";
+import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
 import * as hash from "../upstream/hash.ts";
 import * as http2Request from "../upstream/http2_request.ts";
@@ -37,6 +38,7 @@ const ALL: LoadedParts = {
   http2: { ...sessions, ...http2Request },
   hash,
   byLoad,
+  breaker,
   split,
   sticky,
   httpsRedirect,

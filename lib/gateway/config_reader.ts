@@ -8,7 +8,7 @@ import { kindProblem, type AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
-import { KINDS } from "./parts.ts";
+import { KINDS, lacks } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import type { Loaded } from "./snapshot.ts";
 
@@ -81,6 +81,8 @@ export class ConfigReader {
 
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
   load(source: ConfigSource, known?: Inputs, placeholders?: PlaceholderSource): ReadConfig {
+    const lacking = lacks(source);
+    if (lacking.length > 0) throw new ConfigError(lacking, fileOf(source));
     const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
     const files = new Map<string, Buffer>();
     const named = new Set<string>();

@@ -8,7 +8,6 @@ import { compileConditions } from "../http/conditions.ts";
 import type { Handler } from "../http/handler.ts";
 import type { ServiceMeter } from "../observe/metrics.ts";
 import { attempts } from "../upstream/attempts.ts";
-import { BREAKER_BYTES } from "../upstream/breaker.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/faults.ts";
@@ -16,13 +15,13 @@ import { upstreamTls } from "../upstream/connect.ts";
 import type { SplitOptions, SplitPicker } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
-import type { Member, Peer } from "../upstream/upstream_set.ts";
+import type { Member, Peer, UpstreamSet } from "../upstream/upstream_set.ts";
 import type { PluginContext } from "./plugin_instances.ts";
-import type { Checks, InUse, Runtime } from "./runtime.ts";
+import type { Checks, InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName, isTrusted }: PluginContext): Handler {
-  const { name, protocol, pool, retries, circuitBreaker } = service;
+  const { name, protocol, pool, retries } = service;
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
@@ -33,25 +32,32 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
     const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse), memory);
     return { peer, weight, group, health: healthSettings(service) };
   });
-  const breaker = circuitBreaker === undefined ? null : upstreamSet.breaker(circuitBreaker, runtime.memory(`breaker ${name}`, BREAKER_BYTES, inUse));
-  const settings = breaker === null ? null : { breaker, settings: circuitBreaker! };
+  const breaker = breakerOf(service, upstreamSet, runtime, inUse);
   const peers = members.map(({ peer }) => peer);
   const strategy = balancer(service, (part) => runtime.parts.part(part));
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
   const split = splitOf(service, members, pickerOf, runtime, inUse);
   const sticky = stickyOf(service, peers, runtime);
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checksOf(service, peers, egress), split, sticky });
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress), split, sticky });
   const picker = split ?? pickerOf(peers);
-  const handler = attempts({
+  const tries = attempts({
     picker: sticky === null ? picker : sticky.picker(picker),
     forwarding: { ...forwardOptions(service, viaNameOf(gatewayName), runtime), isTrusted },
     totalMs: service.timeouts.totalMs,
-    breaker,
     meter,
     log,
     ...(retries && { retries: retries.attempts === 0 ? null : { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } }),
   });
+  const handler = breaker === null ? tries : runtime.parts.part("breaker").guarded(tries, breaker.breaker);
   return sticky === null ? handler : sticky.handler(handler);
+}
+
+/** Null: the service has no circuit breaker. */
+function breakerOf({ name, circuitBreaker: settings }: Service, upstreamSet: UpstreamSet, runtime: Runtime, inUse: InUse): UpstreamSetPlan["breaker"] {
+  if (settings === undefined) return null;
+  const { Breaker, BREAKER_BYTES } = runtime.parts.part("breaker");
+  const memory = runtime.memory(`breaker ${name}`, BREAKER_BYTES, inUse);
+  return { breaker: upstreamSet.breaker((options) => new Breaker({ ...options, memory }, settings)), settings };
 }
 
 /** Null: the service has no sticky sessions. */

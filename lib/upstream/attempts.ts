@@ -1,13 +1,12 @@
 /**
- * The innermost handler of a service's routes: circuit breaker, choice of an upstream, tries, and faults turned into replies.
+ * The innermost handler of a service's routes: choice of an upstream, tries, and faults turned into replies.
  */
-import { ERRORS, Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
+import { Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Breaker, Verdict } from "./breaker.ts";
 import { isUnopened, isUpstreams, retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./faults.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
 import { Replay, type ReplayMemory } from "./replay.ts";
@@ -18,7 +17,6 @@ export interface AttemptsOptions {
   readonly forwarding: ForwardOptions;
   /** Milliseconds for the whole exchange, with all tries and the response's body; 0: no limit. */
   readonly totalMs: number;
-  readonly breaker: Breaker | null;
   /** For faults of the gateway itself. Default: not logged. */
   readonly log?: Log;
   /** Default: nothing is counted. */
@@ -35,9 +33,8 @@ export interface AttemptsMeter {
 }
 
 export function attempts(options: AttemptsOptions): Handler {
-  const { breaker, retries } = options;
-  const innermost = retries == null ? once(options) : repeatedly(options, retries);
-  return breaker === null ? innermost : guarded(innermost, breaker);
+  const { retries } = options;
+  return retries == null ? once(options) : repeatedly(options, retries);
 }
 
 function once(options: AttemptsOptions): Handler {
@@ -180,36 +177,7 @@ function giveUp({ headers, body }: Reply, exchange: Exchange): void {
   body.resume();
 }
 
-function guarded(next: Handler, breaker: Breaker): Handler {
-  return async (exchange) => {
-    const admission = breaker.admit();
-    if (admission < 0) {
-      const wait = Math.max(1, Math.ceil(breaker.retryAfterMs / 1000));
-      return problem(exchange.call, "circuit_open", { detail: CIRCUIT_OPEN, headers: ["Retry-After", String(wait)] });
-    }
-    let verdict: Verdict = "unknown";
-    try {
-      const reply = await next(exchange);
-      verdict = verdictOf(exchange, reply);
-      return reply;
-    } finally {
-      breaker.settle(admission, verdict);
-    }
-  };
-}
-
-/** A request has failed if the upstream did not answer it, or with 5xx. Failures of the client or the gateway say nothing. */
-function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
-  const { code, isExcused } = call.notes;
-  if (call.aborted || (code !== null && (isExcused || (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream"))) return "unknown";
-  // No upstream was asked: the breaker gets no result, and would only delay its return.
-  if (code === "upstream_unavailable") return "unknown";
-  return status >= 500 ? "failed" : "passed";
-}
-
 const NO_PEERS: readonly Peer[] = [];
-
-const CIRCUIT_OPEN = "Too many requests to the service behind this route have failed. Try again after the time in Retry-After.";
 
 function noUpstream(exchange: Exchange): Reply {
   return problem(exchange.call, "upstream_unavailable", { detail: "None of the servers behind this route can be used at the moment." });

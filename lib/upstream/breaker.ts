@@ -7,10 +7,16 @@
  *                                                                      └──a probe fails────┘
  */
 import type { Clock } from "../base/clock.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import { createLock, freeLockOf, type Lock } from "../base/lock.ts";
 import type { Log } from "../base/log.ts";
 import { RollingCount } from "../base/rolling_count.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
+import { problem, type Reply } from "../http/reply.ts";
+
+export { fields } from "../config/circuit_breaker.ts";
 
 export interface BreakerSettings {
   /** Share of failed requests that opens it, above 0 to 1. */
@@ -215,4 +221,34 @@ export class Breaker {
     Atomics.add(words, TERM, 1);
     Atomics.store(words, STATE, state);
   }
+}
+
+const CIRCUIT_OPEN = "Too many requests to the service behind this route have failed. Try again after the time in Retry-After.";
+
+/** Asks `next` while the breaker admits requests. */
+export function guarded(next: Handler, breaker: Breaker): Handler {
+  return async (exchange) => {
+    const admission = breaker.admit();
+    if (admission < 0) {
+      const wait = Math.max(1, Math.ceil(breaker.retryAfterMs / 1000));
+      return problem(exchange.call, "circuit_open", { detail: CIRCUIT_OPEN, headers: ["Retry-After", String(wait)] });
+    }
+    let verdict: Verdict = "unknown";
+    try {
+      const reply = await next(exchange);
+      verdict = verdictOf(exchange, reply);
+      return reply;
+    } finally {
+      breaker.settle(admission, verdict);
+    }
+  };
+}
+
+/** A request has failed if the upstream did not answer it, or with 5xx. Failures of the client or the gateway say nothing. */
+function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
+  const { code, isExcused } = call.notes;
+  if (call.aborted || (code !== null && (isExcused || (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream"))) return "unknown";
+  // No upstream was asked: the breaker gets no result, and would only delay its return.
+  if (code === "upstream_unavailable") return "unknown";
+  return status >= 500 ? "failed" : "passed";
 }

@@ -10,7 +10,7 @@ import { ALONE, type Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
-import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } from "./breaker.ts";
+import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings, BreakerState } from "./breaker.ts";
 import { isUpstreams, RetryBudget } from "./faults.ts";
 import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
@@ -163,9 +163,9 @@ export class UpstreamSet {
     return new Peer(id, pool, isSame ? before.health : this.#newHealth(id, memory));
   }
 
-  /** The present breaker, or a new one, which counts from `adopt` on. `memory` of a new one: see `BreakerOptions`. */
-  breaker(settings: BreakerSettings, memory?: ArrayBufferLike): Breaker {
-    return this.#breaker ?? new Breaker({ ...this.#options, service: this.service, ...(memory && { memory }) }, settings);
+  /** The present breaker, or a new one, which counts from `adopt` on. */
+  breaker(make: (options: BreakerOptions) => Breaker): Breaker {
+    return this.#breaker ?? make({ ...this.#options, service: this.service });
   }
 
   /** Puts a configuration into force. */

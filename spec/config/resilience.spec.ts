@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { CIRCUIT_BREAKER, HEALTH, RETRIES, statusRanges } from "../../lib/config/resilience.ts";
+import { CIRCUIT_BREAKER } from "../../lib/config/circuit_breaker.ts";
+import { HEALTH, RETRIES, statusRanges } from "../../lib/config/resilience.ts";
 import type { AnySchema } from "../../lib/config/schema.ts";
 import { checked } from "../support/exercise.ts";
 

@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
-import { BREAKER_BYTES } from "../../lib/upstream/breaker.ts";
+import { Breaker, BREAKER_BYTES } from "../../lib/upstream/breaker.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -19,7 +19,7 @@ describe("Runtime", () => {
     const memory = runtime.memory("breaker s", BREAKER_BYTES, first);
     const settings = { errorRatio: 0.5, minRequests: 2, windowMs: 1000, openMs: 500, probes: 1 };
     const upstreamSet = runtime.upstreamSet("s");
-    first.upstreamSets.set("s", { upstreamSet, members: [], breaker: { breaker: upstreamSet.breaker(settings, memory), settings }, checks: null });
+    first.upstreamSets.set("s", { upstreamSet, members: [], breaker: { breaker: upstreamSet.breaker((options) => new Breaker({ ...options, memory }, settings)), settings }, checks: null });
     runtime.adopt(first);
     runtime.adopt(runtime.inUse(1000));
     const lock = new Int32Array(memory, 0, 1);

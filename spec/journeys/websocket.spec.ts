@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { closedPort } from "../support/origin.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -215,10 +215,14 @@ describe("a WebSocket upgrade", () => {
         socket.pause();
       });
     });
-    const { port } = await running(oneService(upstream.port, { ...one, timeouts: { idle_ms: 80 } }));
+    const clock = manualClock();
+    const { port } = await running(oneService(upstream.port, one), { clock });
     const connection = await client(port);
     connection.send(get("/a/x", ...upgradeHeaders));
     await connection.until("\r\n\r\n");
+    // It may be a while before that side could have read what its system took.
+    const passing = setInterval(() => clock.advance(10_000), 1);
+    onTestFinished(() => clearInterval(passing));
     const piece = Buffer.alloc(64 * 1024);
     connection.socket.on("drain", () => connection.socket.write(piece));
     while (connection.socket.write(piece));

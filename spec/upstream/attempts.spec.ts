@@ -5,7 +5,7 @@ import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { attempts, type AttemptsOptions } from "../../lib/upstream/attempts.ts";
-import { Breaker } from "../../lib/upstream/breaker.ts";
+import { Breaker, guarded } from "../../lib/upstream/breaker.ts";
 import { RetryBudget, Unsent, type RetryPolicy } from "../../lib/upstream/faults.ts";
 import { Peer } from "../../lib/upstream/upstream_set.ts";
 import { ReplayMemory } from "../../lib/upstream/replay.ts";
@@ -38,19 +38,18 @@ const policy: RetryPolicy = {
   maxReplayBytes: 10,
 };
 
-function bench(peers: readonly Peer[], parts: Partial<Omit<AttemptsOptions, "retries">> & { retries?: Partial<RetryPolicy> } = {}) {
+function bench(peers: readonly Peer[], parts: Partial<Omit<AttemptsOptions, "retries">> & { retries?: Partial<RetryPolicy>; breaker?: Breaker } = {}) {
   const clock = manualClock();
   const memory = new ReplayMemory(100);
-  const { retries, ...rest } = parts;
-  const handler = attempts({
+  const { retries, breaker, ...rest } = parts;
+  const tries = attempts({
     picker: { pick: (_exchange, tried) => peers.find((each) => !tried.includes(each)) ?? null },
     forwarding: { clock, connectMs: 1, responseMs: 1, idleMs: 1000, tryMs: 0, preserveHost: false, viaName: "gw" },
     totalMs: 0,
-    breaker: null,
     retries: retries === undefined ? null : { policy: { ...policy, ...retries }, budget: new RetryBudget(clock), memory },
     ...rest,
   });
-  return { clock, memory, handler };
+  return { clock, memory, handler: breaker === undefined ? tries : guarded(tries, breaker) };
 }
 
 describe("a request that is tried once", () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import { Breaker, type BreakerOptions } from "../../lib/upstream/breaker.ts";
 import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { balancerOf } from "../support/balance_parts.ts";
@@ -148,14 +149,15 @@ describe("a reload", () => {
 
   it("a reload keeps the state of the circuit breaker, and drops it if none is configured", () => {
     const { fleet } = bench("a");
-    const breaker = fleet.breaker(BREAKER);
+    const made = (options: BreakerOptions) => new Breaker(options, BREAKER);
+    const breaker = fleet.breaker(made);
     fleet.adopt([], { breaker, settings: BREAKER });
     breaker.settle(breaker.admit(), "failed");
-    expect(fleet.breaker(BREAKER)).toBe(breaker);
+    expect(fleet.breaker(made)).toBe(breaker);
     expect(fleet.report.circuitBreaker).toMatchObject({ state: "open" });
     fleet.adopt([], null);
     expect(fleet.report.circuitBreaker).toBeNull();
-    expect(fleet.breaker(BREAKER)).not.toBe(breaker);
+    expect(fleet.breaker(made)).not.toBe(breaker);
   });
 });
 
