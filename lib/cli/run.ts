@@ -106,7 +106,7 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
     const { configuration: { signer }, runtime } = Gateway.partsOf(gateway);
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
-    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(runtime.parts.part("diff").changeLine);
+    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(runtime.parts.part("changes").changeLine);
     const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved again";
     log.info(message, { digest, by, ...counts, ...gateway.counts, ...(signer !== undefined && { signed_by: signer }), ...(changed && isJson && { changes: lines }) });
     if (!isJson) for (const line of lines) log.info(`  ${line}`);

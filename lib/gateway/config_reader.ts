@@ -120,7 +120,7 @@ export class ConfigReader {
   /** Loads the parts of the program that a reload to a source needs. */
   async loadParts(source: ConfigSource): Promise<void> {
     await this.#modules.parts.load(source);
-    await this.#modules.parts.loadPart("diff");
+    await this.#modules.parts.loadPart("changes");
   }
 
   /** As `loadModules`, of a source that was read with all of its files. */

@@ -158,7 +158,7 @@ export class Configuration {
       this.loadedAt = at;
       const { digest, shown } = this.snapshot;
       const changed = digest !== before.digest;
-      const changes = changed ? this.#tools.runtime.parts.part("diff").changesBetween(before.shown, shown) : [];
+      const changes = changed ? this.#tools.runtime.parts.part("changes").changesBetween(before.shown, shown) : [];
       const taken = { at, by, digest, outcome: "taken", changes } as const;
       this.lastReload = taken;
       if (changed) this.lastChange = taken;

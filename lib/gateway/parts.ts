@@ -124,7 +124,7 @@ export const PARTS = {
   /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
   reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("./reporting.ts") },
   /** What a reload changes. */
-  diff: { load: () => import("./config_diff.ts") },
+  changes: { load: () => import("./config_diff.ts") },
   workerReports: { load: () => import("./worker_reports.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
