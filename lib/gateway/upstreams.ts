@@ -4,7 +4,6 @@
 import type { Egress } from "../base/egress.ts";
 import { statusRanges } from "../config/resilience.ts";
 import type { Service } from "../config/model.ts";
-import { compileConditions } from "../http/conditions.ts";
 import type { Handler } from "../http/handler.ts";
 import type { ServiceMeter } from "../observe/metrics.ts";
 import { attempts } from "../upstream/attempts.ts";
@@ -70,10 +69,10 @@ function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey, 
 /** Null: requests are not divided among groups. */
 function splitOf({ name, split }: Service, members: readonly Member[], picker: SplitOptions["picker"], runtime: Runtime, inUse: InUse): SplitPicker | null {
   if (split === undefined) return null;
+  const { SplitPicker, COUNTER_BYTES, compileConditions } = runtime.parts.part("split");
   const shares = split.map(({ group, percent, hashOn, match }) => {
     return { group, percent, hash: hashOn === undefined ? null : runtime.parts.part("hash").hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
   });
-  const { SplitPicker, COUNTER_BYTES } = runtime.parts.part("split");
   const counter = (which: string) => new Int32Array(runtime.memory(`split ${JSON.stringify([name, which])}`, COUNTER_BYTES, inUse));
   return new SplitPicker({ shares, members, picker, counter });
 }
