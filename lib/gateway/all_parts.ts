@@ -27,6 +27,7 @@ import * as sharedHealth from "../upstream/shared_health.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "./https_facts.ts";
+import * as changes from "./config_diff.ts";
 import * as httpsRedirect from "./https_redirect.ts";
 import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
@@ -59,6 +60,7 @@ const ALL: LoadedParts = {
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting,
+  changes,
   workerReports,
   tracing: { ...tracer, ...exporter },
   adminCookie,
