@@ -22,6 +22,7 @@ import * as byLoad from "../upstream/by_load.ts";
 import * as hash from "../upstream/hash.ts";
 import * as healthChecks from "../upstream/health_checks.ts";
 import * as http2Request from "../upstream/http2_request.ts";
+import * as retries from "../upstream/retries.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as sharedHealth from "../upstream/shared_health.ts";
 import * as split from "../upstream/split.ts";
@@ -43,6 +44,7 @@ const ALL: LoadedParts = {
   hash,
   byLoad,
   breaker,
+  retries,
   healthChecks,
   sharedHealth,
   conditions,

@@ -76,6 +76,7 @@ export const PARTS = {
     named: ["services[].routes[].match"],
     load: () => import("../route/conditions.ts"),
   },
+  retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
   split: {
     named: ["services[].split"],
     load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),

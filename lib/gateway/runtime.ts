@@ -19,7 +19,7 @@ import { UpstreamSet, type UpstreamSetReport, type Member, type Connections, typ
 import { Health } from "../upstream/health.ts";
 import type { HealthCheck, HealthCheckSettings } from "../upstream/health_checks.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
-import { ReplayMemory } from "../upstream/replay.ts";
+import type { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
 import type { FailureReports, UpstreamFailures } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
@@ -68,9 +68,6 @@ export interface Checks {
   readonly dials: ReadonlyMap<Peer, Dial>;
 }
 
-/** Bound of all request bodies together that are kept for a retry. */
-const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
-
 /** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
@@ -85,7 +82,6 @@ export class Runtime {
   readonly parts: Parts;
   /** Decisions that shared counters did not make, by reason. */
   readonly countersErrors = new Map<string, number>();
-  readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
   readonly verdicts = new SharedMemory(MAX_VERDICT_BYTES);
   /** See `Tools`. Those of earlier configurations stay: requests that have met them may not be logged yet. */
   readonly secretParameters = new Set<string>();
@@ -113,6 +109,7 @@ export class Runtime {
   readonly #removedBreakers: Breaker[] = [];
   /** Null: there is no limiter yet. */
   #counters: MemoryCounters | null = null;
+  #replayMemory: ReplayMemory | null = null;
   #inUse: InUse | null = null;
   #limitersTimer: Timer | null = null;
   #isActive = false;
@@ -169,6 +166,11 @@ export class Runtime {
   /** What the limits that count in memory hold, by their keys; nothing where there are none. */
   get limiterTables(): Iterable<readonly [string, { readonly callers: number; readonly shared: number }]> {
     return this.#counters?.tables() ?? [];
+  }
+
+  /** For all request bodies together that are kept for a retry. */
+  get replayMemory(): ReplayMemory {
+    return (this.#replayMemory ??= new (this.parts.part("retries").ReplayMemory)());
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */

@@ -5,10 +5,9 @@ import type { Egress } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import type { ServiceMeter } from "../observe/metrics.ts";
-import { attempts } from "../upstream/attempts.ts";
+import { attempts, type AttemptsOptions } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
-import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
 import type { SplitOptions, SplitPicker } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
@@ -19,7 +18,7 @@ import type { Checks, InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName, isTrusted }: PluginContext): Handler {
-  const { name, protocol, pool, retries } = service;
+  const { name, protocol, pool } = service;
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
@@ -38,16 +37,23 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const sticky = stickyOf(service, peers, runtime);
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress, runtime), split, sticky });
   const picker = split ?? pickerOf(peers);
-  const tries = attempts({
+  const options = {
     picker: sticky === null ? picker : sticky.picker(picker),
     forwarding: { ...forwardOptions(service, viaNameOf(gatewayName), runtime), isTrusted },
     totalMs: service.timeouts.totalMs,
     meter,
     log,
-    ...(retries && { retries: retries.attempts === 0 ? null : { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } }),
-  });
+  };
+  const tries = triesOf(service, options, upstreamSet, runtime);
   const handler = breaker === null ? tries : runtime.parts.part("breaker").guarded(tries, breaker.breaker);
   return sticky === null ? handler : sticky.handler(handler);
+}
+
+function triesOf({ retries }: Service, options: AttemptsOptions, upstreamSet: UpstreamSet, runtime: Runtime): Handler {
+  if (retries === undefined || retries.attempts === 0) return attempts({ ...options, isTriedOnce: retries !== undefined });
+  const { RetryBudget, repeatedly, retryPolicy } = runtime.parts.part("retries");
+  upstreamSet.budget ??= new RetryBudget(runtime.clock);
+  return repeatedly(options, { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory });
 }
 
 /** Null: the service has no circuit breaker. */
@@ -98,8 +104,4 @@ function checksOf({ health: { enabled, path, intervalMs, timeoutMs, expectStatus
   const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
   const settings = { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
   return { settings, dials: new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })])) };
-}
-
-function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): RetryPolicy {
-  return { ...rest, on: new Set(on.filter((item) => typeof item === "string")), statuses: new Set(on.filter((item) => typeof item === "number")) };
 }

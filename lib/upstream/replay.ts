@@ -4,12 +4,14 @@
 import { Readable } from "node:stream";
 import { GuardedReadable } from "../base/event_loop.ts";
 
+const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
+
 /** The memory that all kept bodies together may take. */
 export class ReplayMemory {
   readonly #most: number;
   used = 0;
 
-  constructor(mostBytes: number) {
+  constructor(mostBytes = MAX_REPLAY_BYTES) {
     this.#most = mostBytes;
   }
 

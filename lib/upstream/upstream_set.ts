@@ -11,10 +11,11 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
 import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings, BreakerState } from "./breaker.ts";
-import { isUpstreams, RetryBudget } from "./faults.ts";
+import { isUpstreams } from "./faults.ts";
 import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
+import type { RetryBudget } from "./retry_policy.ts";
 import type { Sessions } from "./sessions.ts";
 import type * as sharedHealth from "./shared_health.ts";
 import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
@@ -138,7 +139,8 @@ export interface UpstreamSetOptions {
 
 export class UpstreamSet {
   readonly service: string;
-  readonly budget: RetryBudget;
+  /** Null: no retries were configured. */
+  budget: RetryBudget | null = null;
   readonly #options: UpstreamSetOptions;
   readonly #changes: Int32Array;
   peers: readonly Peer[] = [];
@@ -148,7 +150,6 @@ export class UpstreamSet {
     this.service = service;
     this.#options = options;
     this.#changes = options.changes ?? new Int32Array(1);
-    this.budget = new RetryBudget(options.clock);
   }
 
   /** The state of its circuit breaker; null without one. */
