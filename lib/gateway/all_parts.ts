@@ -23,6 +23,7 @@ import * as hash from "../upstream/hash.ts";
 import * as healthChecks from "../upstream/health_checks.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as retries from "../upstream/retries.ts";
+import * as nodeParser from "../upstream/node_response_parser.ts";
 import * as sessions from "../upstream/sessions.ts";
 import * as sharedHealth from "../upstream/shared_health.ts";
 import * as split from "../upstream/split.ts";
@@ -44,6 +45,7 @@ const ALL: LoadedParts = {
   hash,
   byLoad,
   breaker,
+  nodeParser,
   retries,
   healthChecks,
   sharedHealth,

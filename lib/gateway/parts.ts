@@ -77,6 +77,8 @@ export const PARTS = {
     load: () => import("../route/conditions.ts"),
   },
   retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
+  /** Node's parser of responses. */
+  nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },
   split: {
     named: ["services[].split"],
     load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),

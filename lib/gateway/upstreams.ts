@@ -88,9 +88,10 @@ export function viaNameOf(gatewayName: string): string {
 
 const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
-function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock }: Runtime): ForwardOptions {
+function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock, parts }: Runtime): ForwardOptions {
   const { connectMs, responseMs, idleMs } = timeouts;
-  return { clock, client: upstreamClient, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0 };
+  const parser = upstreamClient === "node" && { parser: parts.part("nodeParser").NodeResponseParser };
+  return { clock, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0, ...parser };
 }
 
 function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshold, passive } }: Service): HealthSettings {
