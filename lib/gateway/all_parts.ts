@@ -3,6 +3,11 @@
  */
 import * as countersFields from "../config/counters.ts";
 import * as tests from "../config/read_tests.ts";
+import * as sharedCounts from "../base/shared_counts.ts";
+import * as sharedMemory from "../base/shared_memory.ts";
+import * as sharedConnections from "../server/shared_connections.ts";
+import * as inject from "./inject.ts";
+import * as mounted from "./mounted.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
@@ -52,6 +57,8 @@ const ALL: LoadedParts = {
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting,
+  shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
+  embedding: { ...inject, ...mounted },
   workerReports,
   tracing: { ...tracer, ...exporter },
   adminCookie,
