@@ -23,8 +23,7 @@ export const audit: RunCommand = async (given, own) => {
   return 0;
 };
 
-function textOf({ modules, reads, writes, listens, dials, secrets }: Audit): string[] {
-  const lines = modules.reduce((sum, { lines }) => sum + lines, 0);
+export function textOf({ modules, lines, on_request: later, reads, writes, listens, dials, secrets }: Audit): string[] {
   const server = ({ host, port, why }: Destination) => `${host.includes(":") ? `[${host}]` : host}:${port}  ${why}`;
   const section = (title: string, items: readonly string[]) => [`${title}:`, ...(items.length === 0 ? ["  nothing"] : items.map((item) => `  ${item}`))];
   return [
@@ -34,5 +33,6 @@ function textOf({ modules, reads, writes, listens, dials, secrets }: Audit): str
     ...section("Connects to", dials.map(server)),
     ...section("Uses the secrets", secrets),
     `Loads ${modules.length} modules with ${lines} lines; audit --json lists them with their SHA-256.`,
+    ...(later.length === 0 ? [] : [`Requests of the admin interface can load ${later.length} more.`]),
   ];
 }

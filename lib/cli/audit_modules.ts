@@ -6,14 +6,16 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Settings } from "../config/settings.ts";
-import { OF_TEXTS, ON_DEMAND as OF_GATEWAY, type Parts } from "../gateway/parts.ts";
+import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS, type Parts } from "../gateway/parts.ts";
 import { COMMANDS, ON_DEMAND as OF_RUN } from "./commands.ts";
+import { onDemandOf } from "./named_parts.ts";
 
 export interface AuditedModule {
   /** Below the folder of the package; absolute: a plugin module. */
   readonly path: string;
   /** In hexadecimal. */
   readonly sha256: string;
+  /** Of the source, where the package has it. */
   readonly lines: number;
 }
 
@@ -23,26 +25,65 @@ const LIB = new URL("../", import.meta.url);
 export const PROGRAM = new URL("../", LIB);
 /** The folder of the package. */
 export const PACKAGE = existsSync(new URL("package.json", PROGRAM)) ? PROGRAM : new URL("../", PROGRAM);
-const SUFFIX = import.meta.url.endsWith(".ts") ? "ts" : "js";
+export const PACKAGE_FOLDER = fileURLToPath(PACKAGE);
+/** Whether these are the sources, as specs run them. */
+export const IS_SOURCE = import.meta.url.endsWith(".ts");
+const SUFFIX = IS_SOURCE ? "ts" : "js";
 
-/** In the order of their paths. `hasTests`: whether the configuration is tested at the start. */
-export function modulesOf(settings: Settings, parts: Parts, hasTests: boolean): readonly AuditedModule[] {
-  const { admin, probe, manager, workers } = settings;
-  const ofRun: (() => Promise<unknown>)[] = [OF_RUN.main, COMMANDS.run.load, ...(admin === null ? [] : [OF_RUN.admin]), ...(probe === null ? [] : [OF_RUN.probes])];
-  ofRun.push(...(manager === null ? [] : [OF_RUN.manager]), ...(workers === 1 ? [] : [OF_RUN.workers]));
-  // The admin interface answers questions by explanations and dry runs, which load what a posted text names.
-  const ofGateway: (() => Promise<unknown>)[] = [...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : []), ...(admin === null ? [] : [OF_GATEWAY.explain, OF_GATEWAY.dryRuns, OF_GATEWAY.dryRun, OF_GATEWAY.tests, ...OF_TEXTS])];
+type Load = () => Promise<unknown>;
+
+/** A row of a table: of what is loaded on demand. */
+export interface Row {
+  readonly name: string;
+  readonly load: Load;
+  /** Its imports are relative to it. */
+  readonly folder: URL;
+}
+
+const inFolder = (folder: URL, table: Readonly<Record<string, Load>>): Row[] => Object.entries(table).map(([name, load]) => ({ name, load, folder }));
+const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) => Object.fromEntries(Object.entries(table).map(([name, { load }]) => [name, load]));
+const [CLI, GATEWAY] = [new URL("cli/", LIB), new URL("gateway/", LIB)];
+
+/** Of all tables. What has one name belongs together. */
+export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(CLI, loadsOf(COMMANDS)), ...inFolder(GATEWAY, KINDS), ...inFolder(GATEWAY, loadsOf(PARTS)), ...inFolder(GATEWAY, OF_GATEWAY)];
+
+/** The first modules of threads, which no import leads to. */
+const THREADS = new Map<Load, string>([[OF_GATEWAY.dryRuns, "gateway/proof/dry_run_thread"], [OF_RUN.workers, "cluster/worker"]]);
+
+/** What the start of a gateway loads. `hasTests`: whether the configuration is tested then. */
+export function loadedAtStart(settings: Settings, parts: Parts, hasTests: boolean): readonly Row[] {
+  const loads: readonly Load[] = [OF_RUN.main, COMMANDS.run.load, ...onDemandOf(settings).map((name) => OF_RUN[name]), ...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : [])];
+  return ROWS.filter(({ load }) => loads.includes(load));
+}
+
+/** What requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
+export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Row[] {
+  return admin === null ? [] : inFolder(GATEWAY, OF_GATEWAY);
+}
+
+/** Of these rows, and all that they import; in the order of their paths. */
+export function modulesOf(rows: readonly Row[]): readonly AuditedModule[] {
   const found = new Map<string, AuditedModule>();
   visit(new URL(`bin/edge-gateway.${SUFFIX}`, PROGRAM), found);
-  if (admin !== null) visit(new URL(`gateway/proof/dry_run_thread.${SUFFIX}`, LIB), found);
-  if (workers !== 1) visit(new URL(`cluster/worker.${SUFFIX}`, LIB), found);
-  for (const load of ofRun) for (const name of literalImports(load)) visit(new URL(name, import.meta.url), found);
-  for (const load of ofGateway) for (const name of literalImports(load)) visit(new URL(name, new URL("gateway/", LIB)), found);
+  for (const { load, folder } of rows) {
+    for (const name of literalImports(load)) visit(new URL(name, folder), found);
+    const thread = THREADS.get(load);
+    if (thread !== undefined) visit(new URL(`${thread}.${SUFFIX}`, LIB), found);
+  }
   return [...found.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
 }
 
-export function auditedFile(path: string, content: Buffer): AuditedModule {
-  const lines = content.toString("latin1").split("\n");
+/** Whether all that the row loads is among these. */
+export function isAmong({ load, folder }: Row, modules: readonly AuditedModule[]): boolean {
+  const paths = new Set(modules.map(({ path }) => path));
+  const thread = THREADS.get(load);
+  const files = [...literalImports(load).map((name) => new URL(name, folder)), ...(thread === undefined ? [] : [new URL(`${thread}.${SUFFIX}`, LIB)])];
+  return files.every((file) => paths.has(fileURLToPath(file).slice(PACKAGE_FOLDER.length)));
+}
+
+/** `source`: what its lines are counted in; default: the file itself. */
+export function auditedFile(path: string, content: Buffer, source = content): AuditedModule {
+  const lines = source.toString("latin1").split("\n");
   return { path, sha256: createHash("sha256").update(content).digest("hex"), lines: lines.length - (lines.at(-1) === "" ? 1 : 0) };
 }
 
@@ -54,8 +95,24 @@ function literalImports(load: () => Promise<unknown>): string[] {
 function visit(file: URL, found: Map<string, AuditedModule>): void {
   if (found.has(file.href)) return;
   const content = readFileSync(file);
-  found.set(file.href, auditedFile(fileURLToPath(file).slice(fileURLToPath(PACKAGE).length), content));
+  const path = fileURLToPath(file).slice(PACKAGE_FOLDER.length);
+  found.set(file.href, auditedFile(path, content, sourceOf(path) ?? content));
   for (const [, name] of content.toString("utf8").matchAll(STATIC_IMPORT)) visit(new URL(name!, file), found);
+}
+
+/** The source of a module: "dist/lib/x.js" is compiled from "lib/x.ts". Null: it is not in this package. */
+export function sourceOf(path: string): Buffer | null {
+  const file = new URL(sourcePath(path), PACKAGE);
+  return existsSync(file) ? readFileSync(file) : null;
+}
+
+/** `path` is below the folder of the package. */
+export function packageFile(path: string): Buffer {
+  return readFileSync(new URL(path, PACKAGE));
+}
+
+export function sourcePath(path: string): string {
+  return path.replace(/^dist\/(.*)\.js$/, "$1.ts");
 }
 
 /** `import … from "./x.js"`, `export … from`, `import "./x.js"`. */

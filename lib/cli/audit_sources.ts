@@ -14,15 +14,21 @@ import { withSignatures } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { PluginError } from "../gateway/plugin_error.ts";
+import { OF_TEXTS, type Parts } from "../gateway/parts.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
-import { auditedFile, modulesOf, PACKAGE, PROGRAM, type AuditedModule } from "./audit_modules.ts";
+import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
 import { accepted } from "./failure.ts";
-import { partsNamedBy } from "./named_parts.ts";
+import { partsNamedBy, refuseLacking } from "./named_parts.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
+  /** What the start loads. */
   readonly modules: readonly AuditedModule[];
+  /** The sum of theirs. */
+  readonly lines: number;
+  /** What requests of the admin interface can load later on. */
+  readonly on_request: readonly AuditedModule[];
   /** Absolute paths of files, and of folders with a slash at the end. Files that Node or the system reads for every program are not listed. */
   readonly reads: readonly string[];
   readonly writes: readonly string[];
@@ -35,6 +41,8 @@ export interface Audit {
 export interface Audited {
   readonly audit: Audit;
   readonly settings: Settings;
+  readonly parts: Parts;
+  readonly hasTests: boolean;
   /** Those of `audit.reads` whose changes are noticed. */
   readonly watched: readonly string[];
 }
@@ -47,6 +55,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
     return readFileSync(path);
   };
   const settings = accepted(readSettings(flags, process.env, { readFile }));
+  refuseLacking(settings);
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
@@ -63,11 +72,15 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const hasNameServers = names.some(({ host }) => host !== "localhost");
   const signed = withSignatures([configPath, ...testFiles], configKeyPath);
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
+  const hasTests = tests.length > 0;
+  const atStart = [...modulesOf(loadedAtStart(settings, modules.parts, hasTests)), ...own];
   const backendCa = settings.manager?.backendCaPath ?? null;
   const named = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
   return {
     audit: {
-      modules: [...modulesOf(settings, modules.parts, tests.length > 0), ...own],
+      modules: atStart,
+      lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
+      on_request: onRequest(settings, atStart),
       reads: unique([...named, ...named.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
       writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
       listens,
@@ -75,8 +88,17 @@ export async function auditOf(flags: Flags): Promise<Audited> {
       secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
     },
     settings,
+    parts: modules.parts,
+    hasTests,
     watched,
   };
+}
+
+function onRequest(settings: Settings, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
+  const rows = loadedOnRequest(settings);
+  if (rows.length === 0) return [];
+  const known = new Set(atStart.map(({ path }) => path));
+  return modulesOf([...rows, ...ROWS.filter(({ load }) => OF_TEXTS.includes(load))]).filter(({ path }) => !known.has(path));
 }
 
 /** Throws a `ConfigError` for a plugin that cannot say what it asks. */
@@ -167,4 +189,3 @@ function parsed(text: Buffer | string): Json {
 function unique(texts: readonly string[]): string[] {
   return [...new Set(texts)];
 }
-

@@ -101,6 +101,17 @@ export const COMMANDS = {
     exits: "0 printed",
     load: async () => (await import("./audit.ts")).audit,
   },
+  build: {
+    about: "Make a package that has only what this configuration and these settings name",
+    settings: SETTINGS,
+    flags: {
+      output: { value: "DIR", help: "The folder of the package; it must be empty, or not be there." },
+      with: { value: "NAME", help: "Also a plugin kind or a part that nothing names yet. May be given several times.", isRepeated: true },
+    },
+    remedy: "name the configuration with --config FILE",
+    exits: "0 built, 1 the folder cannot be written",
+    load: async () => (await import("./build.ts")).build,
+  },
   schema: {
     about: "Print the JSON Schema of the configuration, for editors; with --config FILE also of its plugin modules",
     settings: { configPath, configKey },
@@ -163,5 +174,6 @@ export const ON_DEMAND = {
   manager: () => import("./manager.ts"),
   workers: () => import("../cluster/supervisor.ts"),
   help: () => import("./help.ts"),
+  buildNames: () => import("./build_names.ts"),
   main: () => import("./main.ts"),
 };

@@ -1,20 +1,23 @@
 /**
  * The texts of `edge-gateway help` and of `--help`, generated from the commands and the table of settings.
  */
+import { isInBuild } from "../base/version.ts";
 import { CLIENT_SETTINGS, SETTINGS, type SettingsTable } from "../config/settings_table.ts";
 import { notACommand, refuseOtherFlags, type Command, type FlagTable, type RunCommand } from "./arguments.ts";
-import { COMMANDS } from "./commands.ts";
+import { COMMANDS, ON_DEMAND } from "./commands.ts";
 import type { ExitCode } from "./failure.ts";
 
 export const help: RunCommand = async (given, own) => {
   refuseOtherFlags(given, own);
   const [name = "help"] = given.operands;
-  if (!Object.hasOwn(COMMANDS, name)) throw notACommand(name, Object.keys(COMMANDS));
+  if (!Object.hasOwn(COMMANDS, name) || !isInBuild(name)) throw notACommand(name, Object.keys(COMMANDS).filter(isInBuild));
   return printHelp(name as keyof typeof COMMANDS);
 };
 
-export function printHelp(name: keyof typeof COMMANDS): ExitCode {
-  process.stdout.write(name === "help" ? helpText(COMMANDS) : helpTextOf(name, COMMANDS[name]));
+export async function printHelp(name: keyof typeof COMMANDS): Promise<ExitCode> {
+  const here = Object.entries(COMMANDS).filter(([each]) => isInBuild(each));
+  const names = name === "build" ? `\nFor --with: ${(await ON_DEMAND.buildNames()).NAMES.join(", ")}.\n` : "";
+  process.stdout.write(name === "help" ? helpText(Object.fromEntries(here)) : helpTextOf(name, COMMANDS[name]) + names);
   return 0;
 }
 

@@ -1,7 +1,7 @@
 /**
  * The command line: finds the command, runs it, and turns errors into one message and an exit code.
  */
-import { version } from "../base/version.ts";
+import { isInBuild, version } from "../base/version.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import { readArguments, type Command, type FlagTable } from "./arguments.ts";
 import { COMMANDS, ON_DEMAND } from "./commands.ts";
@@ -16,6 +16,10 @@ export async function main(words: readonly string[]): Promise<ExitCode> {
     const given = readArguments(words, Object.keys(COMMANDS), own);
     const name = given.command as keyof typeof COMMANDS;
     const command: Command = COMMANDS[name];
+    if (!isInBuild(name)) {
+      const has = Object.keys(COMMANDS).filter(isInBuild).join(", ");
+      throw new Failure(`"${name}" is not in this build, which has ${has}: build again with --with ${name}`, 2);
+    }
     if (given.flags.help !== undefined) return (await ON_DEMAND.help()).printHelp(given.isNamed ? name : "help");
     if (given.flags.version !== undefined) {
       process.stdout.write(`${version}\n`);

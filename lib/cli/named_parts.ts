@@ -1,8 +1,11 @@
 /**
- * The parts of a gateway that settings name.
+ * The parts that settings name.
  */
+import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import type { PartName } from "../gateway/parts.ts";
+import type { ON_DEMAND } from "./commands.ts";
+import { Failure } from "./failure.ts";
 
 export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
 
@@ -14,4 +17,21 @@ export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath, s
     ...(workers === 1 ? [] : (["workerReports", "shared"] as const)),
     ...(serverCertPath === null || serverKeyPath === null ? [] : TLS_PARTS),
   ];
+}
+
+/** What of `ON_DEMAND` a start calls. */
+export function onDemandOf({ admin, probe, manager, workers }: Settings): readonly (keyof typeof ON_DEMAND)[] {
+  return [
+    ...(admin === null ? [] : (["admin"] as const)),
+    ...(probe === null ? [] : (["probes"] as const)),
+    ...(manager === null ? [] : (["manager"] as const)),
+    ...(workers === 1 ? [] : (["workers"] as const)),
+  ];
+}
+
+/** Throws a `Failure` where the settings name what this build does not have. */
+export function refuseLacking(settings: Settings): void {
+  const [lacking] = [...onDemandOf(settings), ...partsNamedBy(settings)].filter((name) => !isInBuild(name));
+  if (lacking === undefined) return;
+  throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
 }

@@ -1,5 +1,5 @@
 /**
- * `edge-gateway verify`: checks that a folder is a release as it was signed: the signature of its SHA256SUMS, and every file.
+ * `edge-gateway verify`: checks that a folder is a release, or a build, as it was signed: the signature of its SHA256SUMS, and every file.
  */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
@@ -13,40 +13,68 @@ import { Failure, readNamedFile } from "./failure.ts";
 import { printable, withoutControls } from "./terminal.ts";
 
 export const SUMS = "SHA256SUMS";
+/** What a build says of itself. */
+export const AUDIT = "AUDIT.md";
 const SIGNATURE = `${SUMS}.sig`;
 /** A list of checksums, or a signature. */
 const MAX_BYTES = 1024 * 1024;
 
-/** Reports every file that is wrong. Nothing in SHA256SUMS is used before its signature is verified. */
+/** Reports every file that is wrong. With a key, nothing in SHA256SUMS is used before its signature is verified. */
 export const verify: RunCommand = async (given, own) => {
   refuseOtherFlags(given, own);
   const [folder] = given.operands;
   const { key } = given.flags;
   if (folder !== undefined && (await isFile(folder))) throw new Failure(`${folder} (DIR) is a file, and verify checks the folder of a release: ${FOR_FILES}`, 2);
-  if (folder === undefined || typeof key !== "string") throw new Failure("verify needs a folder and a public key: edge-gateway verify DIR --key public.pem", 2);
-  const keys = readNamedFile(key, "--key", "public key").toString("latin1");
+  if (folder === undefined) throw new Failure(USAGE, 2);
+  const keys = key === undefined ? null : readNamedFile(String(key), "--key", "public key").toString("latin1");
   const names = await readdir(folder).catch((error: unknown) => {
+    if (keys === null) throw new Failure(USAGE, 2);
     throw new Failure(`cannot read the folder ${folder} (DIR): ${whyUnreadable(error)}`, 2);
   });
+  // Only a build need not be signed: it was made where it is used.
+  if (keys === null && (!names.includes(AUDIT) || names.includes(SIGNATURE))) throw new Failure(USAGE, 2);
   const text = await readSmall(folder, SUMS);
-  const verified = verifySignature(text, String(await readSmall(folder, SIGNATURE)), keys);
-  if (verified.problem !== undefined) {
-    const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${key} (--key)` }[verified.file];
-    throw failure([`${file} ${verified.problem}`], verified.file === "keys" ? 2 : 1);
-  }
+  const signer = keys === null ? null : await signerOf(folder, text, { keys, name: String(key) });
   const sums = readSums(text, join(folder, SUMS));
+  const { files, others } = await listed(folder, sums);
   const problems: string[] = [];
-  for (const [name, sum] of sums) {
-    const problem = await fileProblem(join(folder, name), sum);
+  for (const name of files) {
+    const problem = await fileProblem(join(folder, name), sums.get(name)!);
     if (problem !== undefined) problems.push(`${join(folder, name)} ${problem}`);
   }
-  const others = names.filter((name) => name !== SUMS && name !== SIGNATURE && !sums.has(name)).sort();
   problems.push(...others.map((name) => `${join(folder, name)} is not listed in ${SUMS}: it is no part of the release; remove it`));
   if (problems.length > 0) throw failure(problems, 1);
-  const listed = [...sums.keys()].map((name) => `${name}: OK`);
-  process.stdout.write(printable([...listed, `${counted(sums.size, "file")} as signed with the key whose SHA-256 is ${verified.signer.fingerprint}`]));
+  const as = signer === null ? `as ${SUMS} lists them; it is not signed: whoever can change a file here can change the list, too` : `as signed with the key whose SHA-256 is ${signer}`;
+  process.stdout.write(printable([...[...sums.keys()].map((name) => `${name}: OK`), `${counted(sums.size, "file")} ${as}`]));
   return 0;
 };
+
+const USAGE = "verify needs a folder and a public key: edge-gateway verify DIR --key public.pem";
+
+/** The fingerprint of the key that has signed. Throws a `Failure`. */
+async function signerOf(folder: string, text: Buffer, { keys, name }: { readonly keys: string; readonly name: string }): Promise<string> {
+  const verified = verifySignature(text, String(await readSmall(folder, SIGNATURE)), keys);
+  if (verified.problem === undefined) return verified.signer.fingerprint;
+  const file = { content: join(folder, SUMS), signature: join(folder, SIGNATURE), keys: `${name} (--key)` }[verified.file];
+  throw failure([`${file} ${verified.problem}`], verified.file === "keys" ? 2 : 1);
+}
+
+/** The files of the list, and what else is in the folder, and in those that the list names. A link to a folder is no folder. */
+async function listed(folder: string, sums: ReadonlyMap<string, string>): Promise<{ readonly files: readonly string[]; readonly others: readonly string[] }> {
+  const folders = new Set([...sums.keys()].flatMap((name) => [...name.matchAll(/\//g)].map(({ index }) => name.slice(0, index))));
+  const others: string[] = [];
+  const links: string[] = [];
+  const visit = async (above: string) => {
+    for (const entry of (await readdir(join(folder, above), { withFileTypes: true })).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      const name = above + entry.name;
+      if (folders.has(name) && entry.isDirectory()) await visit(`${name}/`);
+      else if (name !== SUMS && name !== SIGNATURE && !sums.has(name)) others.push(name);
+      if (folders.has(name) && !entry.isDirectory()) links.push(`${name}/`);
+    }
+  };
+  await visit("");
+  return { files: [...sums.keys()].filter((name) => !links.some((link) => name.startsWith(link))), others };
+}
 
 /** What checks the signature of a configuration. */
 const FOR_FILES = "for a signed configuration use edge-gateway validate FILE --config-key public.pem";
@@ -68,7 +96,7 @@ export function readSums(bytes: Buffer, path: string): ReadonlyMap<string, strin
     let problem: string | undefined;
     if (line.endsWith("\r")) problem = "the line ends as on Windows (CR LF); sha256sum ends it with LF";
     else if (sum === undefined) problem = "not 64 hexadecimal digits, two spaces and a file name, as sha256sum writes them";
-    else if (/[/\\\u0000]/.test(name) || name === "." || name === "..") problem = "the name leads to another folder; a release lists only files of its own folder";
+    else if (/[\\\u0000]/.test(name) || name.split("/").some((step) => step === "" || step === "." || step === "..")) problem = "the name leads to another folder; a release lists only files of its own folder";
     else if (sums.has(name)) problem = `${name} is listed twice`;
     if (problem === undefined) sums.set(name, sum!);
     else problems.push(`${path}:${i + 1}: ${problem}`);

@@ -103,16 +103,17 @@ export function nodeAt(node: JsonNode, path: Path): JsonNode | undefined {
 }
 
 /** The values at a place such as `services[].protocol`, as far as the document has them; `=h2` behind it: those that are this text. */
-export function valuesAt(node: JsonNode, place: string): readonly JsonNode[] {
+export function valuesAt(node: JsonNode, place: string): readonly { readonly at: Path; readonly value: JsonNode }[] {
   const [path, text] = place.split("=") as [string, string | undefined];
-  let found: readonly JsonNode[] = [node];
+  let found: readonly { readonly at: Path; readonly value: JsonNode }[] = [{ at: [], value: node }];
   for (const step of path.replaceAll("[]", ".[]").split(".")) {
-    found = found.flatMap((each) => {
-      if (step === "[]") return each.kind === "array" ? each.items : [];
-      return (each.kind === "object" && each.members.get(step)?.value) || [];
+    found = found.flatMap(({ at, value }) => {
+      if (step === "[]") return value.kind === "array" ? value.items.map((item, i) => ({ at: [...at, i], value: item })) : [];
+      const member = value.kind === "object" ? value.members.get(step) : undefined;
+      return member === undefined ? [] : [{ at: [...at, step], value: member.value }];
     });
   }
-  return text === undefined ? found : found.filter((each) => each.kind === "string" && each.value === text);
+  return text === undefined ? found : found.filter(({ value }) => value.kind === "string" && value.value === text);
 }
 
 /** The position of the value at the path, or of its nearest ancestor that exists. */

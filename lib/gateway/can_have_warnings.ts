@@ -18,7 +18,7 @@ const CAUSES = ["global.plugins[]", "services[].plugins[]", "services[].routes[]
 export function canHaveWarnings(document: JsonNode): boolean {
   const isNamed = (place: string) => valuesAt(document, place).length > 0;
   if (CAUSES.some(isNamed) || isNamed("services[].routes[].match") || valuesAt(document, "services[]").length > 1) return true;
-  return textsOf(valuesAt(document, "services[].routes[].path")).some((path) => /[}>]\/[{<][^/]*\*/.test(path)) || textsOf([document]).some(isUnfilled);
+  return textsOf(valuesAt(document, "services[].routes[].path").map(({ value }) => value)).some((path) => /[}>]\/[{<][^/]*\*/.test(path)) || textsOf([document]).some(isUnfilled);
 }
 
 /** Whatever fields are secrets. */

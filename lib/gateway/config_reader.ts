@@ -8,7 +8,7 @@ import { kindProblem, type AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
-import { KINDS } from "./parts.ts";
+import { KINDS, lacks } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import type { Loaded } from "./snapshot.ts";
 
@@ -81,14 +81,18 @@ export class ConfigReader {
 
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
   load(source: ConfigSource, known?: Inputs, placeholders?: PlaceholderSource): ReadConfig {
+    const lacking = lacks(source);
+    if (lacking.length > 0) throw new ConfigError(lacking, fileOf(source));
     const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
     const files = new Map<string, Buffer>();
     const named = new Set<string>();
     const read = this.#readFile;
+    const { parts } = this.#modules;
+    const conditions = parts.partIfLoaded("conditions");
     const loaded = loadConfig(source, {
       kinds: this.#kinds(),
-      parts: this.#modules.parts.fields,
-      readTests: this.#modules.parts.partIfLoaded("tests")?.readTests,
+      parts: parts.fields,
+      readTests: parts.partIfLoaded("tests")?.readTests,
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
       placeholders,
@@ -98,12 +102,12 @@ export class ConfigReader {
         files.set(path, content);
         return content;
       },
-      checkRoutes,
+      checkRoutes: (list) => checkRoutes(list, conditions),
       configKeyFile: known === undefined ? this.#options.configKeyFile : undefined,
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
-    return { source, inputs: { environment, files }, loaded };
+    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions } };
   }
 
   /** See `Gateway.loadModules`. */

@@ -4,8 +4,9 @@
  * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
  * `cli/commands.ts`.
  */
-import { valuesAt, type JsonNode } from "../config/json.ts";
-import { parsedFrom, type ConfigSource } from "../config/load.ts";
+import { builtParts, isInBuild } from "../base/version.ts";
+import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
+import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Strategy } from "../upstream/balance.ts";
@@ -51,7 +52,7 @@ function namedByStrategies(...strategies: Strategy[]): string[] {
  * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
  * without it, settings do. A part that brings fields has their schemas in `fields`.
  */
-const PARTS = {
+export const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
   http2: {
     named: ["services[].protocol=h2", "services[].protocol=h2c"],
@@ -67,9 +68,14 @@ const PARTS = {
     load: () => import("../upstream/by_load.ts"),
   },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
+  /** Conditions of routes. */
+  conditions: {
+    named: ["services[].routes[].match"],
+    load: () => import("../route/conditions.ts"),
+  },
   split: {
     named: ["services[].split"],
-    load: () => import("../upstream/split.ts"),
+    load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),
   },
   sticky: {
     named: ["services[].sticky"],
@@ -136,11 +142,14 @@ const PARTS = {
 
 type Naming = readonly string[] | ((document: JsonNode) => boolean);
 
-/** What a configuration can name, by how it is loaded. */
+/** What a configuration can name, and what names it. */
 const NAMED: readonly (readonly [PartName, Naming])[] = Object.entries(PARTS).flatMap(([name, part]) => ("named" in part ? [[name as PartName, part.named] as const] : []));
 
 /** What the text of a dry run can name, whatever the configuration in force names. */
-export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [...Object.values(KINDS), ...NAMED.map(([name]) => PARTS[name].load)];
+export const OF_TEXTS: readonly (() => Promise<unknown>)[] = [
+  ...Object.entries(KINDS).flatMap(([name, load]) => (isInBuild(name) ? [load] : [])),
+  ...NAMED.flatMap(([name]) => (isInBuild(name) ? [PARTS[name].load] : [])),
+];
 
 /** What can wait until it is asked for. */
 export const ON_DEMAND = {
@@ -174,13 +183,13 @@ export class Parts {
     return fieldsOfParts(this.#parts);
   }
 
-  /** Loads what a configuration names. */
+  /** Loads what a configuration names, as far as this build has it: see `lacks`. */
   async load(source: ConfigSource): Promise<void> {
     const { node } = parsedFrom(source);
     if (node === null) return;
-    const names = new Set(KIND_PLACES.flatMap((place) => valuesAt(node, place).map((value) => value.kind === "string" && value.value)));
-    const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => !this.#kinds.has(name) && names.has(name));
-    const parts = NAMED.filter(([, named]) => (typeof named === "function" ? named(node) : named.some((place) => valuesAt(node, place).length > 0)));
+    const names = new Set(KIND_PLACES.flatMap((place) => valuesAt(node, place).map(({ value }) => value.kind === "string" && value.value)));
+    const kinds = Object.entries<() => Promise<AnyPlugin>>(KINDS).filter(([name]) => isInBuild(name) && !this.#kinds.has(name) && names.has(name));
+    const parts = NAMED.filter(([name, naming]) => isInBuild(name) && namings(node, naming).length > 0);
     await Promise.all([...kinds.map(async ([name, load]) => this.#kinds.set(name, await this.#call(load))), ...parts.map(([name]) => this.loadPart(name))]);
   }
 
@@ -215,6 +224,36 @@ export class Parts {
     if (part === null) throw new Error(`the part "${name}" ${NOT_LOADED}`);
     return part;
   }
+}
+
+/** What a configuration names and this build does not have. */
+export function lacks(source: ConfigSource): readonly ConfigIssue[] {
+  const { node } = builtParts === null ? { node: null } : parsedFrom(source);
+  return node === null ? [] : lacksOf(node);
+}
+
+function lacksOf(node: JsonNode): ConfigIssue[] {
+  const kinds = Object.keys(KINDS).map((name) => [name, KIND_PLACES.map((place) => `${place}=${name}`)] as const);
+  const has = kinds.flatMap(([name]) => (isInBuild(name) ? [name] : [])).join(", ") || "no plugin kind";
+  const found = new Map<string, ConfigIssue>();
+  for (const [name, naming] of [...kinds, ...NAMED]) {
+    if (isInBuild(name)) continue;
+    for (const { at, what, position } of namings(node, naming)) {
+      const message = `${what ?? `needs the part "${name}", which `}is not in this build${name in KINDS ? `, which has ${has}` : ""}: build again with this configuration, or with --with ${name}`;
+      const path = formatPath(at);
+      if (!found.has(path)) found.set(path, { at, message, position });
+    }
+  }
+  return [...found.values()];
+}
+
+/** Where a document names a part. `what`: the text that does, quoted; undefined: a rule finds that it needs the part. */
+function namings(node: JsonNode, naming: Naming) {
+  if (typeof naming === "function") return naming(node) ? [{ at: [], what: undefined, position: node.position }] : [];
+  return naming.flatMap((place) => {
+    const [, text] = place.split("=");
+    return valuesAt(node, place).map(({ at, value: { position } }) => ({ at, what: text === undefined ? "" : `"${text}" `, position }));
+  });
 }
 
 export function fieldsOfParts(parts: Readonly<Record<string, any>>): readonly PartFields[] {

@@ -30,15 +30,17 @@ describe("edge-gateway audit --json", () => {
     ["a service alone", { services: [service()] }, {}],
     ["plugins, HTTP/2, shared counters and traces", { global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } }, services: [service({ protocol: "h2c", plugins: [{ name: "cors", config: { allow_origins: ["*"] } }, { name: "rate_limit", config: { limit_min: 9 } }] })] }, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
     ["tests and probes", { services: [service()], tests: [{ name: "t", request: { url: "/b" }, expect: { status: 404 } }] }, { PROBE_PORT: "0" }],
+    ["the admin interface", { services: [service()] }, { ADMIN_USER: "a", ADMIN_PASSWORD: "a long password" }],
   ])("lists the very modules that a start loads: %s", async (_title, config, environment) => {
     const { environment: recording, modules } = recorder();
     const { file } = await runningProgram(config, [], { ...environment, ...recording });
-    const { modules: listed } = await audited(file, { ...QUIET, ...environment });
+    const { modules: listed, lines: all } = await audited(file, { ...QUIET, ...environment });
     expect(listed.map(({ path }) => path.replace(/^dist\/|\.js$/g, "")).sort()).toEqual([...new Set(modules())].sort());
     for (const { path, sha256, lines } of listed) {
-      const content = readFileSync(new URL(path, ROOT));
-      expect([path, sha256, lines]).toEqual([path, createHash("sha256").update(content).digest("hex"), String(content).trimEnd().split("\n").length]);
+      const [content, source] = [path, path.replace(/^dist\/(.*)\.js$/, "$1.ts")].map((each) => readFileSync(new URL(each, ROOT)));
+      expect([path, sha256, lines]).toEqual([path, createHash("sha256").update(content!).digest("hex"), String(source).trimEnd().split("\n").length]);
     }
+    expect(all).toBe(listed.reduce((sum, { lines }) => sum + lines, 0));
   });
 
   it("lists the signatures of a signed configuration and of its tests, and the file of keys; an unsigned one is refused", async () => {
@@ -115,11 +117,13 @@ describe("edge-gateway audit --json", () => {
     expect((await audited(fileWith({ global: { counters }, services: [service()] }))).reads).toContain("/etc/resolv.conf");
   });
 
-  it("with the admin interface lists every built-in kind, HTTP/2 and Redis, which the text of a dry run can name", async () => {
-    const { modules } = await audited(fileWith({ services: [service()] }), { ...QUIET, ADMIN_USER: "a", ADMIN_PASSWORD: "a long password" });
-    const listed = modules.map(({ path }) => path.replace(/^dist\/lib\/|\.js$/g, ""));
-    expect(listed).toEqual(expect.arrayContaining(["plugins/compress", "plugins/cache/response_cache", "plugins/jwt", "upstream/http2_request", "store/redis"]));
+  it("lists apart what requests of the admin interface can load: every built-in kind, HTTP/2 and Redis, which the text of a dry run can name", async () => {
+    const { modules, on_request: later } = await audited(fileWith({ services: [service()] }), { ...QUIET, ADMIN_USER: "a", ADMIN_PASSWORD: "a long password" });
+    const listed = later.map(({ path }) => path.replace(/^dist\/lib\/|\.js$/g, ""));
+    expect(listed).toEqual(expect.arrayContaining(["plugins/compress", "plugins/cache/response_cache", "plugins/jwt", "upstream/http2_request", "store/redis", "gateway/proof/dry_run_thread"]));
     expect(listed).not.toContain("observe/otlp");
+    expect(later.filter(({ path }) => modules.some((module) => module.path === path))).toEqual([]);
+    expect((await audited(fileWith({ services: [service()] }))).on_request).toEqual([]);
   });
 
   it("lists the secrets that tests refer to, of the configuration and of its test files", async () => {

@@ -7,7 +7,7 @@ const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as 
 
 describe("--help", () => {
   const verbs = [
-    ...["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "audit", "schema", "import", "hash-password", "sign", "verify", "help"],
+    ...["run", "demo", "manager", "validate", "explain", "reload", "healthcheck", "audit", "build", "schema", "import", "hash-password", "sign", "verify", "help"],
   ];
   it.each(verbs)("lists the command %s", (verb) => {
     expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
@@ -36,6 +36,7 @@ describe("--help", () => {
     ["reload", ["[FILE]", "--dry-run", "--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["healthcheck", ["--live\n", "--probe-port", "--probe-host", "--admin-port", "Exit codes: 0 ready, 1 not ready, or no answer within 3 s, 2 "], ["--config", "--http-port", "--admin-url", "METRICS_TOKEN"]],
     ["audit", ["--config", "--http-port", "--json", "--systemd", "--network-policy", "--permission", "Exit codes: 0 printed, 2 "], ["--strict", "--admin-url"]],
+    ["build", ["--config", "--output DIR", "--with NAME", "--http-port", "ADMIN_PASSWORD", "Exit codes: 0 built, 1 "], ["--strict", "--json"]],
     ["schema", ["--config"], ["--http-port"]],
     ["import", ["SOURCE FILE", "--upstream URL", "--output FILE", "--force\n", "--all\n"], ["--config"]],
     ["hash-password", ["standard input"], ["--"]],

@@ -71,6 +71,17 @@ describe("edge-gateway verify", () => {
     ]);
   });
 
+  it("checks the files of folders that the list names, and finds others beside them; a link is no folder", async () => {
+    const folder = release(`${SUMS}${sha256("x")}  lib/a/x\n${sha256("x")}  away/x\n`);
+    mkdirSync(join(folder, "lib/a/empty"), { recursive: true });
+    for (const name of ["lib/a/x", "lib/y"]) writeFileSync(join(folder, name), "x");
+    symlinkSync("lib/a", join(folder, "away"));
+    const notListed = "is not listed in SHA256SUMS: it is no part of the release; remove it";
+    expect(await refused(folder)).toEqual([`away ${notListed}`, `lib/a/empty ${notListed}`, `lib/y ${notListed}`]);
+    rmSync(join(folder, "lib/a/x"));
+    expect((await refused(folder))[0]).toBe("lib/a/x is missing");
+  });
+
   it("refuses a list of checksums that was changed, before it reads a file", async () => {
     const folder = release();
     writeFileSync(join(folder, "edge.tgz"), "another");
@@ -117,7 +128,8 @@ describe("edge-gateway verify", () => {
   it.each([
     ["an absolute path", `${sum}  /etc/passwd`, elsewhere],
     ["a path out of the folder", `${sum}  ../edge.tgz`, elsewhere],
-    ["a path into a folder below", `${sum}  a/edge.tgz`, elsewhere],
+    ["a path through the folder above", `${sum}  a/../../edge.tgz`, elsewhere],
+    ["a path with an empty step", `${sum}  a//edge.tgz`, elsewhere],
     ["the folder itself", `${sum}  .`, elsewhere],
     ["the folder above", `${sum}  ..`, elsewhere],
     ["a name that sha256sum has escaped", `\\${sum}  a\\nb`, format],

@@ -137,9 +137,9 @@ export function runningProgram(config: unknown, words: readonly string[] = [], e
 }
 
 /** As `runningProgram`, with a file that is there. */
-export async function runningFile(file: string, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string): Promise<RunningProgram> {
+export async function runningFile(file: string, words: readonly string[] = [], environment: Record<string, string> = {}, node?: string, main?: string): Promise<RunningProgram> {
   const ports = ["--http-port", "0", "--https-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"];
-  const running = program(["--config", file, ...ports, ...words], { environment, ...(node !== undefined && { node }) });
+  const running = program(["--config", file, ...ports, ...words], { environment, ...(node !== undefined && { node }), ...(main !== undefined && { main }) });
   await running.says(/"message":"edge-gateway [^"]+ started".*\n/);
   const started = logLines(running.stderr()).find(({ message }) => / started$/.test(String(message)))!;
   return { ...running, file, started, port: Number(new URL((started.http as string[])[0]!).port) };

@@ -1,0 +1,153 @@
+/**
+ * `edge-gateway build`: makes a package that has the modules which a configuration, settings and `--with` name, with their sources, and no others.
+ */
+import { createHash } from "node:crypto";
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { messageOf } from "../base/errors.ts";
+import type { Destination } from "../base/egress.ts";
+import { whyUnreadable } from "../config/references.ts";
+import { KINDS, OF_TEXTS } from "../gateway/parts.ts";
+import type { RunCommand } from "./arguments.ts";
+import { textOf } from "./audit.ts";
+import { auditedFile, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, ROWS, sourceOf, sourcePath, type AuditedModule } from "./audit_modules.ts";
+import { auditOf, realPath, type Audit, type Audited } from "./audit_sources.ts";
+import { billOfMaterials, type Described } from "./bill_of_materials.ts";
+import { ALWAYS, broughtBy, loadNamed, refuseUnknown, withNames } from "./build_names.ts";
+import { namedFile, openCandidate } from "./config_file.ts";
+import { counted } from "./counted.ts";
+import { Failure } from "./failure.ts";
+import { printable, withoutControls } from "./terminal.ts";
+import { AUDIT, SUMS } from "./verify.ts";
+
+type Files = Map<string, Buffer>;
+
+export const build: RunCommand = async (given, own) => {
+  const config = namedFile(given, own);
+  const { output, with: _names, ...shared } = given.flags;
+  if (typeof output !== "string") throw new Failure("build needs a folder for the package: edge-gateway build --config gw.json --output DIR", 2);
+  if (IS_SOURCE) throw new Failure("build copies what is in dist/, and this is the program as its sources: npm run build, and run dist/bin/edge-gateway.js", 2);
+  refuseFilled(output);
+  const asked = given.repeated.with ?? [];
+  refuseUnknown(asked);
+  const audited = await auditOf({ ...shared, config });
+  await check(config, audited);
+  const needed = await namesOf(audited, asked.flatMap(broughtBy));
+  const modules = modulesOf(ROWS.filter(({ name }) => needed.has(name)));
+  const names = new Set([...needed, ...alreadyThere(modules)].sort());
+  const files = filesOf(audited.audit, names, modules, config);
+  write(output, files);
+  const kinds = Object.keys(KINDS).filter((name) => names.has(name)).join(", ");
+  const lines = modules.reduce((sum, each) => sum + each.lines, 0);
+  process.stdout.write(printable([
+    `${output} has ${counted(modules.length, "module")} with ${lines} lines${kinds === "" ? "" : `, and the plugin kinds ${kinds}`}; ${join(output, AUDIT)} lists them`,
+    `start it with: node ${join(output, "dist/bin/edge-gateway.js")} --config ${config}`,
+  ]));
+  return 0;
+};
+
+function refuseFilled(folder: string): void {
+  let found: string[];
+  try {
+    found = readdirSync(folder);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") return;
+    throw new Failure(code === "ENOTDIR" ? `${folder} (--output) is a file: name a folder` : `cannot read the folder ${folder} (--output): ${whyUnreadable(error)}`, 2);
+  }
+  if (found.length > 0) throw new Failure(`${folder} (--output) is not empty: name a folder that is not there yet`, 2);
+}
+
+/** Throws the `ConfigError` that a start would. */
+async function check(file: string, { settings }: Audited): Promise<void> {
+  const candidate = await openCandidate(file, settings.configKeyPath ?? undefined);
+  try {
+    if (settings.tests === "run") await candidate.configuration.prove("strict");
+  } finally {
+    await candidate.close();
+  }
+}
+
+async function namesOf({ settings, parts, hasTests }: Audited, asked: readonly string[]): Promise<ReadonlySet<string>> {
+  const all = withNames(settings, asked);
+  await loadNamed(parts, all, asked);
+  const rows = [...loadedAtStart(all, parts, hasTests), ...loadedOnRequest(all).filter(({ load }) => !OF_TEXTS.includes(load))];
+  return new Set([...ALWAYS, ...asked, ...rows.flatMap(({ name }) => broughtBy(name))].filter((name) => ROWS.some((row) => row.name === name)).sort());
+}
+
+/** The names of which the package has everything, as it is needed for something else. */
+function alreadyThere(modules: readonly AuditedModule[]): readonly string[] {
+  const [there, missing] = [true, false].map((is) => ROWS.filter((row) => isAmong(row, modules) === is).map(({ name }) => name)) as [string[], string[]];
+  return there.filter((name) => !missing.includes(name));
+}
+
+/** By their paths below the folder of the package. */
+function filesOf(audit: Audit, names: ReadonlySet<string>, modules: readonly AuditedModule[], config: string): Files {
+  const files: Files = new Map();
+  for (const { path } of modules) {
+    const source = sourceOf(path);
+    if (source === null) throw new Failure(`this package does not have ${sourcePath(path)}, the source of ${path}: build from the package of npm, or from a clone`, 1);
+    files.set(path, packageFile(path)).set(sourcePath(path), source);
+  }
+  if (names.has("manager")) for (const path of pages()) files.set(path, packageFile(path));
+  const own = JSON.parse(packageFile("package.json").toString()) as Described & Readonly<Record<string, unknown>>;
+  const { name, version, description, license, type, engines, bin } = own;
+  files.set("package.json", jsonOf({ name, version, description, license, type, engines, bin, edgeGateway: { parts: [...names] } }));
+  files.set("LICENSE", packageFile("LICENSE"));
+  files.set(AUDIT, Buffer.from(auditText(own, audit, modules, config)));
+  const properties = [{ name: "edge-gateway:parts", value: [...names].join(",") }];
+  files.set("sbom.cdx.json", jsonOf(billOfMaterials(own, auditedFile("", sumsOf(files)).sha256, { properties })));
+  return files.set(SUMS, sumsOf(files));
+}
+
+/** The management UI, as browsers get it, and its sources. */
+function pages(): string[] {
+  const inFolder = (folder: string, ends: RegExp) => readdirSync(join(PACKAGE_FOLDER, folder)).filter((name) => ends.test(name)).map((name) => `${folder}/${name}`);
+  return [...inFolder("dist/lib/manager/assets", /\.(?:js|html|css|svg)$/), ...inFolder("lib/manager/assets", /\.ts$/)];
+}
+
+function jsonOf(value: unknown): Buffer {
+  return Buffer.from(`${JSON.stringify(value, null, 2)}\n`);
+}
+
+function sumsOf(files: Files): Buffer {
+  const sorted = [...files].sort(([a], [b]) => (a < b ? -1 : 1));
+  return Buffer.from(sorted.map(([path, content]) => `${createHash("sha256").update(content).digest("hex")}  ${path}\n`).join(""));
+}
+
+/** Paths of the configuration's folder and of the package are written without these folders, so that the same input gives the same text. */
+function auditText({ name, version }: Described, audit: Audit, modules: readonly AuditedModule[], config: string): string {
+  const folders = [dirname(resolve(config)), PACKAGE_FOLDER].flatMap((folder) => [folder, realPath(folder)]).map((folder) => `${folder.replace(/\/$/, "")}/`);
+  const short = (text: string) => folders.reduce((left, folder) => left.replace(folder, ""), text);
+  const shortened = (texts: readonly string[]) => [...new Set(texts.map(short))].sort();
+  const dials = audit.dials.filter(({ why }) => why !== "dns");
+  // Those of another machine are others.
+  const servers: readonly Destination[] = dials.length === audit.dials.length ? [] : [{ host: "the name servers of the machine", port: 53, why: "dns" }];
+  const text = textOf({ ...audit, reads: shortened(audit.reads), writes: shortened(audit.writes), secrets: shortened(audit.secrets), dials: [...dials, ...servers] });
+  const atStart = new Set(audit.modules.map(({ path }) => path));
+  const table = (rows: readonly AuditedModule[]) => ["| Module | Lines | SHA-256 |", "|---|---|---|", ...rows.map(({ path, lines, sha256 }) => `| ${short(path)} | ${lines} | ${sha256} |`)];
+  const all = [
+    `# ${name} ${version}, built for ${short(resolve(config))}`,
+    ...["", "Files are named from the folder of the configuration, and those of the package from its folder.", ""],
+    ...["## What a start can do", "", "```text", ...text.map(withoutControls), "```", ""],
+    ...["## The modules that it loads", "", ...table(audit.modules), ""],
+    ...["## The other modules of this package", "", "Other commands load them, and what was asked for with `--with`.", "", ...table(modules.filter(({ path }) => !atStart.has(path)))],
+  ];
+  return `${all.join("\n")}\n`;
+}
+
+/** All of it, or nothing. */
+function write(folder: string, files: Files): void {
+  const isNew = !existsSync(folder);
+  try {
+    for (const [path, content] of files) {
+      const file = join(folder, path);
+      mkdirSync(dirname(file), { recursive: true });
+      writeFileSync(file, content, { flag: "wx" });
+      chmodSync(file, path.endsWith("/bin/edge-gateway.js") ? 0o755 : 0o644);
+    }
+  } catch (error) {
+    for (const name of isNew ? [""] : new Set(Array.from(files.keys(), (path) => path.split("/")[0]!))) rmSync(join(folder, name), { recursive: true, force: true });
+    throw new Failure(`cannot write the package to ${folder} (--output): ${messageOf(error)}`, 1);
+  }
+}

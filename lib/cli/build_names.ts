@@ -1,0 +1,58 @@
+/**
+ * What a build can be asked for by name: `edge-gateway build --with NAME`.
+ */
+import { isInBuild } from "../base/version.ts";
+import type { Settings } from "../config/settings.ts";
+import { KINDS, PARTS, type PartName, type Parts } from "../gateway/parts.ts";
+import { COMMANDS } from "./commands.ts";
+import { Failure } from "./failure.ts";
+import { partsNamedBy } from "./named_parts.ts";
+
+/** Every build has them; `main` reads the command line. */
+export const ALWAYS: readonly string[] = ["main", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help"];
+
+/** What settings name, as the settings that name it. */
+const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };
+/** What a name brings besides what has this name. */
+const BRINGS: Readonly<Record<string, readonly string[]>> = { proof: ["test", "explain", "diff"], test: ["tests"], admin: ["reload"] };
+
+/** For `--with`. */
+export const NAMES = [...new Set([...Object.keys(OF_SETTINGS), "proof", ...Object.keys(KINDS), ...Object.keys(PARTS), ...Object.keys(COMMANDS)])].filter((name) => !ALWAYS.includes(name) && (name === "proof" || isInBuild(name)));
+
+/** All names that this one stands for, and itself. */
+export function broughtBy(name: string): readonly string[] {
+  return [name, ...(BRINGS[name] ?? []).flatMap(broughtBy)];
+}
+
+/** Throws a `Failure` for a name that there is not. */
+export function refuseUnknown(names: readonly string[]): void {
+  const unknown = names.find((name) => !NAMES.includes(name));
+  if (unknown !== undefined) throw new Failure(`--with: there is no "${unknown}"; there are ${NAMES.join(", ")}`, 2);
+}
+
+/** The settings as if they named these parts, too. */
+export function withNames(settings: Settings, names: readonly string[]): Settings {
+  const given = settings as unknown as Readonly<Record<string, unknown>>;
+  const added = Object.assign({}, ...names.map((name) => OF_SETTINGS[name])) as Readonly<Record<string, unknown>>;
+  const isNamed = (field: string) => given[field] !== null && given[field] !== 1;
+  return { ...settings, ...Object.fromEntries(Object.entries(added).filter(([field]) => !isNamed(field))) };
+}
+
+/** Loads the plugin kinds and parts of these names and of the settings, with the parts that a configuration with them would name. */
+export async function loadNamed(parts: Parts, settings: Settings, names: readonly string[]): Promise<void> {
+  for (const name of partsNamedBy(settings)) await parts.loadPart(name);
+  await parts.load({ value: { global: { plugins: names.filter((name) => name in KINDS).map((name) => ({ name })) } } });
+  for (const name of names) if (name in PARTS) for (const part of neededBy(name as PartName)) await parts.loadPart(part);
+}
+
+/** A part, and those that are named wherever this one is. */
+function neededBy(name: PartName): readonly PartName[] {
+  const places = placesOf(name);
+  const isNamedToo = (part: PartName) => places.length > 0 && places.every((place) => placesOf(part).includes(place));
+  return (Object.keys(PARTS) as PartName[]).filter((part) => part === name || isNamedToo(part));
+}
+
+function placesOf(name: PartName): readonly string[] {
+  const part = PARTS[name];
+  return "named" in part && typeof part.named !== "function" ? part.named : [];
+}
