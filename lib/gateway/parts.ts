@@ -50,7 +50,7 @@ function namedByStrategies(...strategies: Strategy[]): string[] {
 
 /**
  * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
- * without it, settings do. A part that brings fields has their schemas in `fields`.
+ * without it, settings or a reload do. A part that brings fields has their schemas in `fields`.
  */
 export const PARTS = {
   /** Connections and requests to upstreams over HTTP/2. */
@@ -135,6 +135,8 @@ export const PARTS = {
   },
   /** What a program that embeds a gateway calls, and ours never does. */
   embedding: { load: async () => ({ ...(await import("./inject.ts")), ...(await import("./mounted.ts")) }) },
+  /** What a reload changes. */
+  changes: { load: () => import("./config_diff.ts") },
   workerReports: { load: () => import("./worker_reports.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
