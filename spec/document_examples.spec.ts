@@ -11,12 +11,11 @@ import type { ConfigInput } from "../lib/config/model.ts";
 import { formatIssues } from "../lib/config/load.ts";
 import { createGateway } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
-import { checkRoutes } from "../lib/route/checks.ts";
 import { SERVER } from "./support/certs.ts";
 import { readCurl, runCurl, wordsOf } from "./support/curl.ts";
 import { blocksOf, document, documents, found, read, root, type Document } from "./support/documents.ts";
 import { program } from "./support/process.ts";
-import { loadConfig } from "./support/schema.ts";
+import { checkRoutes, loadConfig } from "./support/schema.ts";
 
 const { echo } = (await import(new URL("../examples/echo.mjs", import.meta.url).href)) as { echo: (name: string) => http.RequestListener };
 const scripts = Object.keys((JSON.parse(read("package.json")) as { scripts: object }).scripts);

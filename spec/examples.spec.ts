@@ -10,8 +10,7 @@ import { createGateway, loadPluginModules, version, type ConfigInput } from "../
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { blocksOf, document, documents, found, read, root, tableUnder } from "./support/documents.ts";
 import { emptyFolder, program } from "./support/process.ts";
-import { checkRoutes } from "../lib/route/checks.ts";
-import { loadConfig } from "./support/schema.ts";
+import { checkRoutes, loadConfig } from "./support/schema.ts";
 
 const changelog = read("CHANGELOG.md");
 const jsonExamples = readdirSync(`${root}/examples`).filter((name) => name.endsWith(".json"));

@@ -5,11 +5,10 @@ import { createHash } from "node:crypto";
 import { dirname, resolve } from "node:path";
 import { readRegularFile } from "../base/regular_file.ts";
 import { concealing } from "./concealment.ts";
-import { CONDITIONS } from "./conditions.ts";
 import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName, MODULE_FILE, PLUGIN_MODULE } from "./model.ts";
-import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
-import { unloaded, type PartFields } from "./part_fields.ts";
+import type { Config, PartSchemas, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
+import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests, RouteNames } from "./read_tests.ts";
 import { hasReference, MASK, nameIn, whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
@@ -95,7 +94,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const kinds = kindsOf(root, options, context);
   const schema = configSchema(kinds, options.parts);
   const config = schema.check(root, [], context);
-  const { list, names } = declarations(root, sources);
+  const { list, names } = declarations(root, sources, options.parts);
   for (const { at, message } of options.checkRoutes?.(list) ?? []) issues.push({ at, message, position: positionAt(root, at) });
   const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, names, context, options.configKeyFile);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
@@ -283,7 +282,8 @@ function kindsOf<K extends PluginKind>(root: JsonNode, options: LoadOptions<K>, 
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
  * left out: the schema reports them. `names` are those that tests can name.
  */
-function declarations(root: JsonNode, sources: Sources) {
+function declarations(root: JsonNode, sources: Sources, parts: readonly PartFields[] = []) {
+  const matchSchema = fieldsOf<PartSchemas>(parts)("match");
   const list: RouteDeclaration[] = [];
   const texts = (nodes: readonly JsonNode[]) => nodes.map(nameIn).filter((found) => found !== undefined);
   const path = (node: JsonNode | undefined) => {
@@ -307,7 +307,7 @@ function declarations(root: JsonNode, sources: Sources) {
       const written = items(field(route, "methods"));
       const methods = texts(written);
       const conditions = field(route, "match");
-      const match = conditions === undefined ? undefined : CONDITIONS.check(conditions, [], { issues: [], sources, root });
+      const match = conditions === undefined ? undefined : matchSchema.check(conditions, [], { issues: [], sources, root });
       const isReadable = routePath !== undefined && methods.length === written.length && match !== INVALID;
       const given = nameIn(field(route, "name"));
       const name = given ?? (isReadable ? defaultRouteName(methods, routePath) : undefined);

@@ -4,7 +4,7 @@
 import { hash } from "node:crypto";
 import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
 import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
-import { CONDITIONS, type Conditions } from "./conditions.ts";
+import type { Conditions, CONDITIONS } from "./conditions.ts";
 import type { COUNTERS } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
@@ -115,6 +115,7 @@ export interface PartSchemas {
   readonly circuit_breaker: typeof CIRCUIT_BREAKER;
   readonly hash_on: typeof HASH_ON;
   readonly hash_balance_factor: typeof HASH_BALANCE_FACTOR;
+  readonly match: typeof CONDITIONS;
   readonly split: typeof SPLIT;
   readonly sticky: typeof STICKY;
   readonly tests: typeof TESTS;
@@ -174,7 +175,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
     name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
     path: PATH,
     methods: s.withDefault(s.array(METHOD, { describe: "HTTP methods the route accepts; none means all. GET implies HEAD." }), []),
-    match: s.optional(CONDITIONS),
+    match: s.optional(field("match")),
     plugins: s.withDefault(plugins, []),
   });
   return s.object(
@@ -276,7 +277,7 @@ const LIMITS = s.object(
     max_connections: integer(0, 1_000_000, 10_000, "Most client connections; 0: no limit."),
     max_connections_per_ip: integer(0, 1_000_000, 0, "Most connections of one client address; 0: no limit."),
     max_requests_in_flight: integer(0, 1_000_000, 10_000, "Most requests at one time; 0: no limit."),
-    max_client_share: share(0.001, 0.5, "Most places at an upstream that the requests of one client address hold, as a share of its pool; 1: all."),
+    max_client_share: share(0.001, 0.5, "Most places at an upstream that the requests of one client address hold, as a share of its pool, and of max_requests_in_flight; 1: all."),
   },
   { describe: "Limits for clients." },
 );

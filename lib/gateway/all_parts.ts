@@ -5,11 +5,13 @@ import * as countersFields from "../config/counters.ts";
 import * as tests from "../config/read_tests.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
+import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as kit from "../plugins/kit.ts";
+import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
@@ -38,7 +40,8 @@ const ALL: LoadedParts = {
   hash,
   byLoad,
   breaker,
-  split,
+  conditions,
+  split: { ...split, ...compiledConditions },
   sticky,
   httpsRedirect,
   misdirected,

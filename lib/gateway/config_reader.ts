@@ -87,10 +87,12 @@ export class ConfigReader {
     const files = new Map<string, Buffer>();
     const named = new Set<string>();
     const read = this.#readFile;
+    const { parts } = this.#modules;
+    const conditions = parts.partIfLoaded("conditions");
     const loaded = loadConfig(source, {
       kinds: this.#kinds(),
-      parts: this.#modules.parts.fields,
-      readTests: this.#modules.parts.partIfLoaded("tests")?.readTests,
+      parts: parts.fields,
+      readTests: parts.partIfLoaded("tests")?.readTests,
       moduleKinds: (module) => this.#modules.kindsOf(module),
       environment,
       placeholders,
@@ -100,12 +102,12 @@ export class ConfigReader {
         files.set(path, content);
         return content;
       },
-      checkRoutes,
+      checkRoutes: (list) => checkRoutes(list, conditions),
       configKeyFile: known === undefined ? this.#options.configKeyFile : undefined,
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
-    return { source, inputs: { environment, files }, loaded };
+    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions } };
   }
 
   /** See `Gateway.loadModules`. */

@@ -68,9 +68,14 @@ export const PARTS = {
     load: () => import("../upstream/by_load.ts"),
   },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
+  /** Conditions of routes. */
+  conditions: {
+    named: ["services[].routes[].match"],
+    load: () => import("../route/conditions.ts"),
+  },
   split: {
     named: ["services[].split"],
-    load: () => import("../upstream/split.ts"),
+    load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),
   },
   sticky: {
     named: ["services[].sticky"],

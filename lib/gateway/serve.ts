@@ -8,9 +8,8 @@ import type { Log } from "../base/log.ts";
 import type { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import { countBytes } from "../http/body.ts";
-import { headersAskedFor } from "../http/conditions.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
-import { headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
+import { headersAskedFor, headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -21,6 +20,8 @@ import { readTarget, type Target } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
+import { mostOfClient } from "../upstream/connection_pool.ts";
+import { clientOf } from "../upstream/upstream_set.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 export interface ServeTools {
@@ -50,6 +51,8 @@ export class Requests {
   /** Those of all workers; null without workers. */
   readonly #all: SharedCount | null;
   #inFlight = 0;
+  /** How many of this thread are whose, by `Call.holder`. */
+  readonly #held = new Map<string, number>();
   /** Requests that are refused because there are too many: they do not count, however slowly their clients read. */
   readonly #shed = new Set<Inbound>();
   #noneInFlight: (() => void) | null = null;
@@ -70,7 +73,6 @@ export class Requests {
   readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
     if (this.#state === "new") this.activate();
     const { clock, accessLog, tracer, configuration: { snapshot } } = this.#tools;
-    const { maxRequestsInFlight: most } = snapshot.global.limits;
     const { call, body, upgrade } = inbound;
     const { notes } = call;
     this.#inFlight++;
@@ -81,8 +83,7 @@ export class Requests {
       if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
     }
     tracer?.begin(inbound);
-    const isRefused = this.#state === "closed" || (this.#all === null ? most > 0 && this.#inFlight - this.#shed.size > most : !this.#all.take(most));
-    const reply = isRefused ? this.#refuse(inbound) : serve(inbound, snapshot, this.#tools);
+    const reply = this.#admit(inbound, snapshot.global.limits) ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound);
     if (!snapshot.global.serverTiming) return reply;
     const timed = (given: Reply) => withServerTiming(given, call, clock.now());
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
@@ -93,6 +94,17 @@ export class Requests {
     if (this.#state !== "new") return;
     this.#state = "active";
     this.#tools.activate();
+  }
+
+  /** Whether there is room for one more request in all, and for one of this client. */
+  #admit({ call, clientAddress }: Inbound, { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"]): boolean {
+    const { configuration, runtime } = this.#tools;
+    const client = clientOf(clientAddress, call.trustedRemote ? configuration.receiving.isTrusted : null);
+    const held = this.#held.get(client) ?? 0;
+    if (this.#state === "closed" || (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))) return false;
+    if (this.#all === null ? most > 0 && this.#inFlight - this.#shed.size > most : !this.#all.take(most)) return false;
+    this.#held.set((call.holder = client), held + 1);
+    return true;
   }
 
   #refuse(inbound: Inbound): Reply {
@@ -110,7 +122,12 @@ export class Requests {
     (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
     if (call.notes.logged) accessLog.write(inbound, now);
     tracer?.end(call.notes);
-    if ((this.#shed.size === 0 || !this.#shed.delete(inbound)) && this.#all !== null) this.#all.give();
+    if (this.#shed.size === 0 || !this.#shed.delete(inbound)) {
+      this.#all?.give();
+      const held = this.#held.get(call.holder)!;
+      if (held > 1) this.#held.set(call.holder, held - 1);
+      else this.#held.delete(call.holder);
+    }
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   };
 

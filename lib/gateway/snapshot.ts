@@ -11,6 +11,7 @@ import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { MetricsPlan, RouteMeter } from "../observe/metrics.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
@@ -25,7 +26,10 @@ import type { ShownCertificate } from "./status.ts";
 import { compileUpstreams } from "./upstreams.ts";
 
 /** A configuration without errors, as `loadConfig` returns it. */
-export type Loaded = Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok">;
+export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
+  /** The part for `match` of routes; null: no route has it. */
+  readonly conditions: typeof conditionsPart | null;
+}
 
 export interface Snapshot extends Loaded {
   readonly global: Config["global"];
@@ -75,7 +79,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, isTrusted: trustedBy(global), kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
-  const entries = services.flatMap((service) => compileService(service, globals, context));
+  const entries = services.flatMap((service) => compileService(service, globals, loaded.conditions, context));
   const redirect = redirectOf(global, runtime.parts);
   const certificates = hostCertificates(global.certificates, log, runtime.clock);
   return Object.freeze({
@@ -104,7 +108,7 @@ function earlyOf(redirect: HttpsRedirect | null, misdirected: HttpsRedirect): Ht
   return redirect === null ? misdirected : (inbound, authority) => redirect(inbound, authority) ?? misdirected(inbound, authority);
 }
 
-function compileService(service: Service, globals: readonly PluginLink[], context: PluginContext): TableEntry<RouteTarget>[] {
+function compileService(service: Service, globals: readonly PluginLink[], conditions: Loaded["conditions"], context: PluginContext): TableEntry<RouteTarget>[] {
   const { meter, routes } = context.metrics.plan(service, context.plan);
   const upstreams = compileUpstreams(service, meter, context);
   const outer = [...globals, ...createLinks(service.plugins, { level: "service", service: service.name, route: null }, context)];
@@ -112,7 +116,7 @@ function compileService(service: Service, globals: readonly PluginLink[], contex
   return service.routes.map((route) => {
     const own = createLinks(route.plugins, { level: "route", service: service.name, route: route.name }, context);
     const chained = chain([...outer, ...own], upstreams, service.name, route.name, context);
-    return entryOf(service, route, targetOf(name, route, chained, routes.get(route.name)!));
+    return entryOf(service, route, targetOf(name, route, chained, routes.get(route.name)!), conditions);
   });
 }
 
@@ -124,7 +128,8 @@ export function targetOf(service: ServiceName, { name, path }: Route, { handler,
   return { service, route: { name, path, audience, ownHeaders }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
-export function entryOf<T>(service: Service, { path, methods, match }: Route, target: T): TableEntry<T> {
+export function entryOf<T>(service: Service, { path, methods, match: written }: Route, target: T, conditions: Loaded["conditions"]): TableEntry<T> {
+  const match = written && conditions!.routeConditions(written);
   const { basePath, hosts, encodedSlashes, pathParameters } = service;
   return { basePath, hosts, path, methods, match, encodedSlashes: encodedSlashes === "allow", pathParameters: pathParameters === "allow", target };
 }

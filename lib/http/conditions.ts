@@ -3,7 +3,7 @@
  */
 import { linearPattern, type Meter } from "../base/linear_pattern.ts";
 import { findCookie } from "./cookies.ts";
-import { sameName, tokens, type HeaderList } from "./headers.ts";
+import { sameName, UNKNOWN_VALUE, type HeaderList } from "./headers.ts";
 
 /** The exact value; a pattern that has to match somewhere in it; true: present; null: absent. */
 export type Condition = string | null | true | { readonly matches: string };
@@ -20,18 +20,6 @@ export interface Conditions {
 
 /** `query` as `readTarget` returns it: with "?", or "". */
 export type Holds = (headers: HeaderList, query: string) => boolean;
-
-/** Fits every condition but null. No request can have it: a header with this character is refused. */
-const UNKNOWN = "\0";
-
-/**
- * The headers of the request that a preflight asks about, as far as they are known (Fetch §3.2.2): those that Access-Control-Request-Headers
- * names have values that fit every condition. Browsers send a preflight without cookies, and other headers of their own with it.
- */
-export function headersAskedFor(headers: HeaderList): HeaderList {
-  const named = tokens(headers, "access-control-request-headers").flatMap((name) => [name, UNKNOWN]);
-  return [...named, ...headers.filter((_text, i) => !sameName(headers[i & ~1]!, "cookie"))];
-}
 
 export interface ConditionTest {
   readonly place: keyof Conditions;
@@ -70,7 +58,7 @@ function testOf(place: keyof Conditions, name: string, wanted: Condition): Holds
   }
   if (wanted === true) return searchOf(place, name, ANY);
   if (typeof wanted === "object") return patternTest(place, name, wanted.matches);
-  if (place !== "query") return searchOf(place, name, (value) => value === wanted || value === UNKNOWN);
+  if (place !== "query") return searchOf(place, name, (value) => value === wanted || value === UNKNOWN_VALUE);
   const bytes = Buffer.from(wanted);
   return searchOf(place, name, (raw) => decodesTo(raw, 0, raw.length, bytes));
 }
@@ -137,7 +125,7 @@ function patternTest(place: keyof Conditions, name: string, source: string): Hol
       if (left < 0) throw TOO_MANY_STEPS;
     },
   };
-  const search = searchOf(place, name, (value) => value === UNKNOWN || pattern.test(place === "query" ? decoded(value) : value, meter) === true);
+  const search = searchOf(place, name, (value) => value === UNKNOWN_VALUE || pattern.test(place === "query" ? decoded(value) : value, meter) === true);
   return (headers, query) => {
     left = MOST_STEPS;
     try {

@@ -244,6 +244,8 @@ export class Call {
   endsAt = 0;
   /** Until when the client was waited for, to read more of its reply; monotonic, Infinity while it is: nobody else is silent then. */
   heldUpTill = -Infinity;
+  /** Whose place among the requests in flight it has, see `clientOf`. */
+  holder = "";
   /** The value returned by the innermost handler so far: a plugin that returns the same value only passed it on (`plugins/chain.ts`). */
   passed: unknown = NOTHING;
   /** The client's certificate on this connection (not through a proxy), or null when it has presented none. */

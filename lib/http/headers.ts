@@ -267,3 +267,15 @@ export function sameName(name: string, lower: string): boolean {
   if (name.length !== lower.length || (name.charCodeAt(0) | 0x20) !== (lower.charCodeAt(0) | 0x20)) return false;
   return name === lower || name.toLowerCase() === lower;
 }
+
+/** Stands for the value of a header that is not known. No request can have it: a header with this character is refused. */
+export const UNKNOWN_VALUE = "\0";
+
+/**
+ * The headers of the request that a preflight asks about, as far as they are known (Fetch §3.2.2): those that Access-Control-Request-Headers
+ * names have `UNKNOWN_VALUE`. Browsers send a preflight without cookies, and other headers of their own with it.
+ */
+export function headersAskedFor(headers: HeaderList): HeaderList {
+  const named = tokens(headers, "access-control-request-headers").flatMap((name) => [name, UNKNOWN_VALUE]);
+  return [...named, ...headers.filter((_text, i) => !sameName(headers[i & ~1]!, "cookie"))];
+}

@@ -2,16 +2,18 @@
  * Checks the routes of a configuration: reports broken patterns, and routes that match the same requests.
  */
 import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
-import { canMeet, listOf, type PlacedCondition } from "./conditions.ts";
+import type * as conditionsPart from "./conditions.ts";
+import type { PlacedCondition } from "./conditions.ts";
 import { HostTrees } from "./tree.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 
 /**
  * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same service, or in two
  * services with the same base_path that share a host or both have none. Below different base_paths the longer one wins, and with more
- * conditions than another a route is asked before it: no errors. With as many, two routes conflict if a request can fulfil both.
+ * conditions than another a route is asked before it: no errors. With as many, two routes conflict if a request can fulfil both. `part` is null
+ * where no route has conditions.
  */
-export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {
+export function checkRoutes(declarations: readonly RouteDeclaration[], part: typeof conditionsPart | null): RouteIssue[] {
   const issues: RouteIssue[] = [];
   const bases = new Map<RouteDeclaration["service"], readonly Segment[] | null>();
   const trees = new HostTrees<Declared>();
@@ -23,8 +25,8 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
     if ("error" in parsed) issues.push({ at: [...route.at, "path"], message: parsed.error });
     else if (base !== null) {
       const lists = trees.routesAt(service.hosts, base.concat(parsed.segments));
-      const declared = { declaration, baseLength: base.length, conditions: listOf(route.match) };
-      const earlier = lists.map((list) => firstConflict(list, declared)).find((found) => found !== undefined);
+      const declared = { declaration, baseLength: base.length, conditions: route.match === undefined ? NONE : part!.listOf(route.match) };
+      const earlier = lists.map((list) => firstConflict(list, declared, part)).find((found) => found !== undefined);
       const at = [...route.at, route.match === undefined ? "path" : "match"];
       if (earlier !== undefined) issues.push({ at, message: conflict(declaration, earlier) });
       for (const list of lists) list.push(declared);
@@ -32,6 +34,8 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
   }
   return issues;
 }
+
+const NONE: readonly PlacedCondition[] = [];
 
 interface Declared {
   readonly declaration: RouteDeclaration;
@@ -50,8 +54,9 @@ function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteI
 }
 
 /** The earlier route that accepts a method of the later one, whose methods are checked in their order. */
-function firstConflict(list: readonly Declared[], { declaration: { route: later }, baseLength, conditions }: Declared): RouteDeclaration | undefined {
-  const isRival = (each: Declared) => each.baseLength === baseLength && each.conditions.length === conditions.length && canMeet(each.conditions, conditions);
+function firstConflict(list: readonly Declared[], { declaration: { route: later }, baseLength, conditions }: Declared, part: typeof conditionsPart | null): RouteDeclaration | undefined {
+  const canMeet = (others: readonly PlacedCondition[]) => others.length === conditions.length && (others.length === 0 || part!.canMeet(others, conditions));
+  const isRival = (each: Declared) => each.baseLength === baseLength && canMeet(each.conditions);
   const earlier = list.filter(isRival).map(({ declaration }) => declaration);
   const takesAll = earlier.find(({ route }) => route.methods.length === 0);
   if (takesAll !== undefined || later.methods.length === 0) return takesAll ?? earlier[0];

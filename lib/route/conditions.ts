@@ -1,7 +1,27 @@
 /**
- * Compares the conditions of routes: whether those of two routes can hold for the same request.
+ * The conditions of routes: their field of the configuration, what the route table needs of them, and whether those of two routes can hold for
+ * the same request.
  */
+import { isDeepStrictEqual } from "node:util";
+import { examplePattern } from "../base/linear_pattern.ts";
+import { CONDITIONS } from "../config/conditions.ts";
+import type { PartFields } from "../config/part_fields.ts";
 import { compileConditions, type Condition, type Conditions, type Holds } from "../http/conditions.ts";
+
+export const fields: PartFields = { schemas: { match: CONDITIONS } };
+
+/** What the route table needs of the conditions of a route. */
+export interface RouteConditions {
+  readonly written: Conditions;
+  readonly list: readonly PlacedCondition[];
+  /** Whether a request fulfils all of them. */
+  readonly holds: Holds;
+}
+
+/** Throws an Error for a pattern that `linearPattern` refuses. */
+export function routeConditions(written: Conditions): RouteConditions {
+  return { written, list: listOf(written), holds: compileConditions(written) };
+}
 
 /** One condition of a route. */
 export interface PlacedCondition {
@@ -11,18 +31,23 @@ export interface PlacedCondition {
   /** Of a header in lower case. */
   readonly name: string;
   readonly wanted: Condition;
+  /** A value that fulfils the condition and, if one is found, no exact value and no pattern of `rivals`; of null one as of true. */
+  readonly valueAgainst: (rivals: readonly Condition[]) => SampleValue;
 }
 
-/** All conditions; none for undefined. */
-export function listOf(conditions: Conditions | undefined): readonly PlacedCondition[] {
-  if (conditions === undefined) return NONE;
+interface SampleValue {
+  readonly value: string;
+  /** Whether it fulfils no exact value and no pattern of the rivals: no other value fulfils less. */
+  readonly isPlain: boolean;
+}
+
+export function listOf(conditions: Conditions): readonly PlacedCondition[] {
   return placesOf(conditions).map(([place, written]) => {
     const name = place === "headers" ? written.toLowerCase() : written;
-    return { key: `${place} ${name}`, place, name, wanted: conditions[place][written] as Condition };
+    const wanted = conditions[place][written] as Condition;
+    return { key: `${place} ${name}`, place, name, wanted, valueAgainst: (rivals) => valueFor(wanted, rivals) };
   });
 }
-
-const NONE: readonly PlacedCondition[] = [];
 
 type NamedPlace = readonly [place: keyof Conditions, name: string];
 
@@ -56,8 +81,18 @@ function valuesMeet(a: Condition, b: Condition): boolean {
   return others === null || others.some((text) => fits(a, text));
 }
 
+function valueFor(wanted: Condition, rivals: readonly Condition[]): SampleValue {
+  if (typeof wanted === "string") return { value: wanted, isPlain: true };
+  const example = wanted === null || wanted === true ? "x" : (examplePattern(wanted.matches) ?? "");
+  const values = [example, `${example}x`, `x${example}`, ..."0az~", `${example}${example}`].filter((value) => fits(wanted ?? true, value));
+  // Every value that fulfils this pattern fulfils the same pattern of another route.
+  const avoided = rivals.filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
+  const plain = values.find((value) => !avoided.some((each) => fits(each, value)));
+  return { value: plain ?? values[0] ?? example, isPlain: plain !== undefined };
+}
+
 /** Whether a value fulfils a condition. */
-export function fits(wanted: Condition, value: string): boolean {
+function fits(wanted: Condition, value: string): boolean {
   if (typeof wanted === "string" || wanted === null) return wanted === value;
   return wanted === true || known(wanted).holds(["a", value], "");
 }

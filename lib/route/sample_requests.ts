@@ -2,11 +2,9 @@
  * Finds requests for one of the routes that share a pattern: a method, headers and a query with which the route table selects it.
  */
 import { METHODS } from "node:http";
-import { isDeepStrictEqual } from "node:util";
-import { examplePattern } from "../base/linear_pattern.ts";
 import type { Condition } from "../http/conditions.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { fits, type PlacedCondition } from "./conditions.ts";
+import type { PlacedCondition } from "./conditions.ts";
 import { contenders, methodsOf, routeFor, type Route } from "./table.ts";
 
 export interface SampleRequest {
@@ -48,7 +46,7 @@ export function methodsFor<T>(route: Route<T>, routes: readonly Route<T>[]): rea
 
 /** Headers and query that fulfil the conditions of a route, whatever other routes do. */
 export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice, "method"> {
-  return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: valueFor(each.wanted).value })));
+  return written(conditions.flatMap((each) => (each.wanted === null ? [] : { ...each, value: each.valueAgainst([]).value })));
 }
 
 const NO_CONDITIONS = { headers: [], query: "" };
@@ -64,12 +62,12 @@ function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: 
     if (list === undefined) wishes.set(key, [wanted]);
     else list.push(wanted);
   }
-  const valueOf = (key: string, wanted: Condition) => valueFor(wanted, wishes.get(key));
-  const own = route.conditions.filter(({ wanted }) => wanted !== null).map((each) => ({ ...each, ...valueOf(each.key, each.wanted) }));
+  const withValue = (each: PlacedCondition) => ({ ...each, ...each.valueAgainst(wishes.get(each.key) ?? []) });
+  const own = route.conditions.filter(({ wanted }) => wanted !== null).map(withValue);
   // A condition of another route fails without its name, unless it wants the name to be absent.
   const taken = new Set(route.conditions.map(({ key }) => key));
   const free = new Map(others.filter(({ key, wanted }) => wanted === null && !taken.has(key)).map((each) => [each.key, each]));
-  const added = [...free].map(([key, each]) => ({ ...each, ...valueOf(key, true) }));
+  const added = [...free.values()].map(withValue);
   const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MOST_TRIED;
   for (let bits = 0; bits < Math.min(2 ** added.length, MOST_TRIED); bits++) {
     const tried = written([...own, ...added.filter((_each, i) => ((bits >> i) & 1) === 1)]);
@@ -80,20 +78,6 @@ function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: 
 
 interface Value extends PlacedCondition {
   readonly value: string;
-}
-
-/**
- * A value that fulfils a condition and, if one is found, no exact value and no pattern of `rivals`: then it is `isPlain`, and no other value
- * fulfils less.
- */
-function valueFor(wanted: Condition, rivals: readonly Condition[] = []): { readonly value: string; readonly isPlain: boolean } {
-  if (typeof wanted === "string") return { value: wanted, isPlain: true };
-  const example = wanted === null || wanted === true ? "x" : (examplePattern(wanted.matches) ?? "");
-  const values = [example, `${example}x`, `x${example}`, ..."0az~", `${example}${example}`].filter((value) => fits(wanted ?? true, value));
-  // Every value that fulfils this pattern fulfils the same pattern of another route.
-  const avoided = rivals.filter((each) => each !== null && each !== true && !isDeepStrictEqual(each, wanted));
-  const plain = values.find((value) => !avoided.some((each) => fits(each, value)));
-  return { value: plain ?? values[0] ?? example, isPlain: plain !== undefined };
 }
 
 /** Conditions with values, as a request has them. */

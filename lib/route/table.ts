@@ -2,9 +2,9 @@
  * The route table: finds the route of a request by host, path, method and conditions, its parameters, and the path that the upstream is asked
  * for.
  */
-import { compileConditions, type Conditions, type Holds } from "../http/conditions.ts";
+import type { Holds } from "../http/conditions.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { listOf, type PlacedCondition } from "./conditions.ts";
+import type { PlacedCondition, RouteConditions } from "./conditions.ts";
 import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 import { endOf, HostTrees } from "./tree.ts";
@@ -19,7 +19,7 @@ export interface TableEntry<T> {
   /** In upper case; empty: all methods. */
   readonly methods: readonly string[];
   /** What the request has to fulfil besides; undefined: nothing. */
-  readonly match?: Conditions | undefined;
+  readonly match?: RouteConditions | undefined;
   /** Whether `%2F` is accepted inside placeholders. */
   readonly encodedSlashes: boolean;
   /** Whether a path that this entry matches without its parameters (`/a` for `/a;x`) may go to a less specific pattern with them. */
@@ -50,7 +50,7 @@ export interface Candidate<T> {
   /** The most specific host under which it was found; "*.example.com" as ".example.com", "" where its service is for all hosts. */
   readonly host: string;
   readonly takes: (method: string) => boolean;
-  readonly match: Conditions | undefined;
+  readonly match: RouteConditions | undefined;
 }
 
 export interface RouteTable<T> {
@@ -140,12 +140,13 @@ export function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
     const names = entry.methods.join();
     const methods = lists.get(names) ?? entry.methods;
     lists.set(names, methods);
-    const conditions = listOf(entry.match);
-    const holds = entry.match === undefined ? null : compileConditions(entry.match);
+    const { list: conditions, holds } = entry.match ?? UNCONDITIONAL;
     return { entry, methods, conditions, holds, target: entry.target, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
   });
   return routes.sort((a, b) => b.baseLength - a.baseLength || b.conditions.length - a.conditions.length);
 }
+
+const UNCONDITIONAL = { list: [], holds: null };
 
 function placeholdersOf(segments: readonly Segment[]): readonly Placeholder[] {
   const found: Placeholder[] = [];

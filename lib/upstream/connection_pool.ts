@@ -76,9 +76,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
 
   /** There may be other places, or another share. */
   protected limitClients(): void {
-    const share = this.#clientShare;
-    // 0.29 of 100 would be 28.
-    this.#mostOfClient = share === 1 ? Infinity : Math.max(1, Math.floor(this.places * share + 1e-6));
+    this.#mostOfClient = mostOfClient(this.places, this.#clientShare);
     for (const parked of this.#parked.values()) for (const waiter of parked) this.waiters.add(waiter);
     this.#parked.clear();
     this.grant();
@@ -241,6 +239,12 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     });
     return socket;
   }
+}
+
+/** How many places one client may hold at one time. */
+export function mostOfClient(places: number, share: number): number {
+  // 0.29 of 100 would be 28.
+  return share === 1 ? Infinity : Math.max(1, Math.floor(places * share + 1e-6));
 }
 
 function shuttingDown(): Fault {

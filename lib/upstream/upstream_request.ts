@@ -40,7 +40,7 @@ export interface Destination<Connections> {
 export interface Try<Connections> {
   readonly exchange: Exchange;
   readonly to: Destination<Connections>;
-  /** Whose place at the upstream it takes: an IPv4 address, the /64 of an IPv6 address; "" may take all: a trusted proxy that names no client. */
+  /** Whose place at the upstream it takes, see `clientOf`. */
   readonly client: string;
   readonly options: ForwardOptions;
   /** When the head of the response is due; monotonic, 0: no such deadline. */

@@ -68,8 +68,7 @@ export class Peer implements Destination<Connections>, Candidate {
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
-    const { clientAddress: address } = exchange;
-    const client = options.isTrusted?.(address) ? "" : address.includes(":") ? callerAddress(address) : address;
+    const client = clientOf(exchange.clientAddress, options.isTrusted);
     const attempt = { exchange, to: this, client, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
     return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);
   }
@@ -78,6 +77,11 @@ export class Peer implements Destination<Connections>, Candidate {
     // A timeout in the middle of a body may be the client's fault, if it does not read.
     if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.failed(fault.message);
   }
+}
+
+/** Whose share a request takes: an IPv4 address, the /64 of an IPv6 address; "", which may take all: a trusted proxy that names no client. */
+export function clientOf(address: string, isTrusted: ForwardOptions["isTrusted"]): string {
+  return isTrusted?.(address) ? "" : address.includes(":") ? callerAddress(address) : address;
 }
 
 /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */

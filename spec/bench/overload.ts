@@ -21,7 +21,7 @@ export async function overload(words: readonly string[]): Promise<boolean> {
   return withProcesses(async ({ upstream, gateway: gatewayOf }) => {
     const origin = await upstream();
     const gateway = await gatewayOf({
-      global: { limits: { max_requests_in_flight: MOST } },
+      global: { limits: { max_requests_in_flight: MOST, max_client_share: 1 } },
       services: [
         {
           name: "s",

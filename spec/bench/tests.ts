@@ -6,9 +6,8 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import { runTests } from "../../lib/gateway/proof/run_tests.ts";
 import type { ConfigInput } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
-import { checkRoutes } from "../../lib/route/checks.ts";
 import { brief, median, verdictTable, type Verdict } from "./figures.ts";
-import { loadConfig } from "../support/schema.ts";
+import { checkRoutes, loadConfig } from "../support/schema.ts";
 
 const SERVICES = 100;
 const ROUTES = 100;

@@ -25,6 +25,7 @@ const PARTS = {
   hash: /^lib\/upstream\/hash/,
   breaker: /^lib\/(?:upstream\/breaker|config\/circuit_breaker)$/,
   byLoad: /^lib\/upstream\/by_load$/,
+  conditions: /^lib\/(?:config|http|route)\/conditions$/,
   split: /^lib\/(?:upstream|config)\/split$/,
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
   tls: /^lib\/config\/tls_fields$/,
@@ -58,7 +59,7 @@ describe("the program with examples/quickstart.json", () => {
   });
 });
 
-/** The admin interface shows the differences of a dry run, by `gateway/proof/route_diff.ts`. */
+/** The admin interface shows the differences of a dry run, also of conditions, by `gateway/proof/route_diff.ts`. */
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a long password" };
 
 describe("the program loads what is named, and only that,", () => {
@@ -67,10 +68,11 @@ describe("the program loads what is named, and only that,", () => {
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "counters", "warnings"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
-    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "split"]],
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash"]],
     ["with a choice by load", withService({ load_balancing_strategy: "least_connections" }), [], {}, ["byLoad"]],
     ["with a circuit breaker", withService({ circuit_breaker: {} }), [], {}, ["breaker"]],
+    ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "conditions", "split"]],
+    ["with conditions of a route", withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }), [], {}, ["conditions", "warnings"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
     ["with HTTP/2 for clients", { ...quickstart, global: { h2c: true } }, [], {}, ["http2Server"]],
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
@@ -79,8 +81,8 @@ describe("the program loads what is named, and only that,", () => {
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "warnings"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
     ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "admin", "warnings", "proof"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "admin", "manager", "warnings", "proof"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "admin", "warnings", "proof"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "admin", "manager", "warnings", "proof"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);

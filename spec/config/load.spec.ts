@@ -5,8 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatIssues, readConfigFile, type LoadOptions } from "../../lib/config/load.ts";
 import type { RouteDeclaration } from "../../lib/config/model.ts";
 import * as s from "../../lib/config/schema.ts";
-import { checkRoutes } from "../../lib/route/checks.ts";
-import { loadConfig } from "../support/schema.ts";
+import { checkRoutes, loadConfig } from "../support/schema.ts";
 
 const kinds = [{ name: "key_auth", schema: s.object({ key: s.string({ min: 1 }) }) }];
 const options: LoadOptions = { kinds, environment: { KEY: "hush", PART: "/v{x}", UP: "http://x" } };

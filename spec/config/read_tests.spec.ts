@@ -2,9 +2,8 @@
 import { describe, expect, it } from "vitest";
 import { formatIssues, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
 import * as s from "../../lib/config/schema.ts";
-import { checkRoutes } from "../../lib/route/checks.ts";
 import { growth, LINEAR } from "../support/growth.ts";
-import { loadConfig } from "../support/schema.ts";
+import { checkRoutes, loadConfig } from "../support/schema.ts";
 
 const kinds = [{ name: "key_auth", schema: s.object({ key: s.string({ min: 1, secret: true }) }) }];
 

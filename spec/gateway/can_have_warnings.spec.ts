@@ -6,10 +6,9 @@ import { canHaveWarnings } from "../../lib/gateway/can_have_warnings.ts";
 import { configWarnings } from "../../lib/gateway/proof/config_warnings.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
-import { checkRoutes } from "../../lib/route/checks.ts";
 import { document } from "../support/documents.ts";
 import { random, type Random } from "../support/random.ts";
-import { loadConfig } from "../support/schema.ts";
+import { checkRoutes, loadConfig } from "../support/schema.ts";
 
 const EXAMPLES = new URL("../../examples/", import.meta.url);
 const KINDS = builtinPlugins.filter(({ name }) => ["key_auth", "fault", "cors", "redirect"].includes(name));

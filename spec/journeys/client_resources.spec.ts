@@ -198,7 +198,7 @@ describe.each(Object.entries(TRANSPORTS))("one client over %s", (name, open) => 
 
   it("gets 503 for requests beyond max_requests_in_flight, and others are served again when it leaves", async () => {
     let held = 0;
-    const running = await gateway(() => void held++, {}, { max_requests_in_flight: 3 });
+    const running = await gateway(() => void held++, {}, { max_requests_in_flight: 3, max_client_share: 1 });
     const opened: Open[] = [];
     for (let i = 0; i < 3; i++) opened.push(await open(running, "POST", "/a/x"));
     while (held < 3) await new Promise((resolve) => setImmediate(resolve));

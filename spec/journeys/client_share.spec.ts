@@ -268,3 +268,52 @@ describe("a WebSocket", () => {
     await third.until("101 Switching");
   });
 });
+
+describe("the requests in flight of one client", () => {
+  const limits = { max_requests_in_flight: 8 };
+
+  /** Opens streams that no route takes, over several connections, and lets nothing of their replies in. Resolves when all have heads. */
+  async function unread(port: number, from: string, streams: number): Promise<{ readonly sessions: http2.ClientHttp2Session[]; readonly statuses: unknown[] }> {
+    const sessions = Array.from({ length: 2 }, () => {
+      const socket = net.connect({ port, host: "127.0.0.1", localAddress: from });
+      return http2.connect("http://gw.example", { createConnection: () => socket, settings: { initialWindowSize: 0 } });
+    });
+    const statuses: unknown[] = [];
+    for (const session of sessions) {
+      session.on("error", () => {});
+      onTestFinished(() => session.destroy());
+      await once(session, "remoteSettings");
+    }
+    for (let i = 0; i < streams; i++) {
+      const stream = sessions[i % 2]!.request({ ":path": "/none" }).on("error", () => {});
+      statuses.push((await once(stream, "response") as [{ readonly ":status": number }])[0][":status"]);
+    }
+    return { sessions, statuses };
+  }
+
+  it("are half of max_requests_in_flight, on whatever connections and whoever answers them", async () => {
+    const { gateway, port, served } = await holding(four, { h2c: true, limits });
+    const { sessions, statuses } = await unread(port, ATTACKER, 9);
+    expect(statuses).toEqual([404, 404, 404, 404, 503, 503, 503, 503, 503]);
+    expect(await served()).toBe(200);
+    for (const session of sessions) session.destroy();
+    await eventually(() => gateway.inFlight === 0, "no request in flight");
+    expect((await unread(port, ATTACKER, 5)).statuses).toEqual([404, 404, 404, 404, 503]);
+  });
+
+  it("are as many as there is room for with a share of 1, and of requests that wait for their share of an upstream none beyond", async () => {
+    const { gateway, config, port, holds, sent, served } = await holding(four, { h2c: true, limits });
+    await sent(4);
+    await holds(2);
+    expect((await unread(port, ATTACKER, 2)).statuses).toEqual([503, 503]);
+    expect(await served()).toBe(200);
+    await gateway.reload(config({ limits: { ...limits, max_client_share: 1 } }));
+    expect((await unread(port, ATTACKER, 5)).statuses).toEqual([404, 404, 404, 404, 503]);
+    expect(await served()).toBe(503);
+  });
+
+  it("are not those of a trusted proxy that names no client", async () => {
+    const { port } = await holding(four, { h2c: true, trusted_proxies: ["127.0.0.9"], limits });
+    expect((await unread(port, "127.0.0.9", 9)).statuses).toEqual([404, 404, 404, 404, 404, 404, 404, 404, 503]);
+  });
+});

@@ -609,7 +609,7 @@ describe("max_requests_in_flight", () => {
   it("answers 503 overloaded beyond the limit, before any matching, and finishes the requests in progress", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
-    const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
+    const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2, max_client_share: 1 }));
     const under = [await client(port), await client(port)];
     for (const connection of under) connection.send(get());
     await eventually(() => upstream.connections.total === 2, "two connections to the upstream");
@@ -627,7 +627,7 @@ describe("max_requests_in_flight", () => {
   it("counts HTTP/2 streams one by one", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
-    const { gateway } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
+    const { gateway } = await running(limited(upstream.port, { max_requests_in_flight: 2, max_client_share: 1 }));
     const session = await tlsSession(gateway);
     const under = [requestHttp2(session, {}, true), requestHttp2(session, {}, true)];
     await eventually(() => upstream.connections.total === 2, "two connections to the upstream");

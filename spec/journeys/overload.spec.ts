@@ -14,7 +14,7 @@ async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Para
   const held: ServerResponse[] = [];
   const works = backend.answer;
   backend.answer = (_request, response) => void held.push(response);
-  const config = oneService(backend.port, parts, { ...global, limits: { max_requests_in_flight: MOST } });
+  const config = oneService(backend.port, parts, { ...global, limits: { max_requests_in_flight: MOST, max_client_share: 1 } });
   const { port, gateway } = await running(config);
   const accepted = Array.from({ length: MOST }, () => ask(port, { path: "/a/x" }));
   await eventually(() => held.length === MOST, "the accepted requests");
@@ -99,7 +99,7 @@ describe("a gateway at max_requests_in_flight", () => {
     const { backend, config, port, gateway, accepted, release } = await full();
     await gateway.reload(config);
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
-    await gateway.reload({ ...config, global: { ...config.global, limits: { max_requests_in_flight: MOST + 1 } } });
+    await gateway.reload({ ...config, global: { ...config.global, limits: { max_requests_in_flight: MOST + 1, max_client_share: 1 } } });
     const one = ask(port, { path: "/a/x" });
     await eventually(() => backend.requests === MOST + 1, "the accepted requests at the upstream");
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);

@@ -113,7 +113,7 @@ describe.each(RELEASES)("limits of connections over the workers of Node %i", (re
 describe.each(RELEASES)("max_requests_in_flight over the workers of Node %i", (release) => {
   it("admits exactly that many requests of all workers together, and as many again when they are answered", async () => {
     const { port, held, hold } = await holdingBackend();
-    const gateway = await started({ release, ports: [port], limits: { max_requests_in_flight: 10 } });
+    const gateway = await started({ release, ports: [port], limits: { max_requests_in_flight: 10, max_client_share: 1 } });
     const clients = await clientsOn(gateway.port, await workersOn(gateway.port, 2), 15);
     for (let round = 0; round < 3; round++) {
       hold(true);

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { RouteDeclaration } from "../../lib/config/model.ts";
-import { checkRoutes } from "../../lib/route/checks.ts";
 import { compileTable } from "../../lib/route/table.ts";
 import { random } from "../support/random.ts";
+import { checkRoutes } from "../support/schema.ts";
 
 describe("checkRoutes", () => {
   /** "service base_path hosts" and below it "METHODS path". */

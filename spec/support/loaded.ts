@@ -3,8 +3,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import type { Loaded } from "../../lib/gateway/snapshot.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
-import { checkRoutes } from "../../lib/route/checks.ts";
-import { loadConfig } from "./schema.ts";
+import { checkRoutes, loadConfig } from "./schema.ts";
 
 /** Throws all its issues, if there are any. */
 export function loadedFrom(config: ConfigInput, own: readonly AnyPlugin[] = []): Loaded {

@@ -2,8 +2,8 @@
  * Explains why a request takes one route and not another: each route whose pattern matches its path, or nearly, and why it gets the request or does not.
  */
 import { suggest } from "../../base/suggest.ts";
-import { conditionTests, headersAskedFor } from "../../http/conditions.ts";
-import { headerValue } from "../../http/headers.ts";
+import { conditionTests } from "../../http/conditions.ts";
+import { headersAskedFor, headerValue } from "../../http/headers.ts";
 import { namesOf, placesOf } from "../../route/conditions.ts";
 import { ENCODED_SLASH, type Target } from "../../route/path.ts";
 import { compileTable, type Candidate, type Found, type RouteTable } from "../../route/table.ts";
@@ -145,7 +145,7 @@ function otherConditions(place: Place, { fits, found, asked: { inbound, target }
   const match = fits.find(({ route }) => route === place.route)?.match;
   const isPreflight = inbound.method !== wantedMethod(inbound) && found.kind === "route" && found.target.takesPreflights;
   const headers = isPreflight ? headersAskedFor(inbound.headers) : inbound.headers;
-  const unmet = match === undefined ? [] : conditionTests(match).filter(({ holds }) => !holds(headers, target.query));
+  const unmet = match === undefined ? [] : conditionTests(match.written).filter(({ holds }) => !holds(headers, target.query));
   if (unmet.length === 0) return null;
   const names = namesOf(unmet.map(({ place, name }) => [place, name]));
   return `matches the path, but its ${unmet.length === 1 ? "condition" : "conditions"} on ${names} ${unmet.length === 1 ? "does" : "do"} not hold`;
@@ -170,7 +170,7 @@ function whyThis(winner: Match, known: Known): string[] {
     const preflight = `The preflight is for a method that the route accepts: ${methods.join(", ")}.`;
     reasons.push(inbound.method === "HEAD" ? "A route that accepts GET also accepts HEAD." : preflight);
   }
-  if (winner.match !== undefined) reasons.push(`Its conditions on ${namesOf(placesOf(winner.match))} hold.`);
+  if (winner.match !== undefined) reasons.push(`Its conditions on ${namesOf(placesOf(winner.match.written))} hold.`);
   const losers = known.fits.filter((place) => place !== winner && place.takes(wantedMethod(inbound)));
   for (const place of losers.slice(0, MOST_NAMED)) reasons.push(sentence(place, verdictOf(place, known)));
   if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes match as well, and are less specific.`);

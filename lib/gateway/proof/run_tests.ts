@@ -48,7 +48,7 @@ export interface RunOptions {
 
 export type Place = Partial<Pick<Outcome, "service" | "route">>;
 
-type Tested = Pick<Loaded, "config" | "kinds" | "tests" | "concealed">;
+type Tested = Pick<Loaded, "config" | "kinds" | "conditions" | "tests" | "concealed">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {

@@ -36,10 +36,10 @@ export interface ScratchOptions {
   readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
 }
 
-type Tried = Pick<Loaded, "config" | "kinds">;
+type Tried = Pick<Loaded, "config" | "kinds" | "conditions">;
 
 /** The route table of a configuration, with targets that cannot be called: to be shared by many scratches. */
-export function matchingTable({ config: { global, services }, kinds }: Tried): RouteTable<RouteTarget> {
+export function matchingTable({ config: { global, services }, kinds, conditions }: Tried): RouteTable<RouteTarget> {
   const takers = new Set(kinds.filter(({ takes }) => takes === "preflights").map(({ name }) => name));
   const takes = ({ plugins }: Pick<Service, "plugins">) => plugins.some(({ name, enabled }) => enabled && takers.has(name));
   const meter = new RouteMeter();
@@ -47,7 +47,8 @@ export function matchingTable({ config: { global, services }, kinds }: Tried): R
     const name = serviceName(service);
     const outer = takes(global) || takes(service);
     return service.routes.map((route) => {
-      return entryOf(service, route, targetOf(name, route, { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) }, meter));
+      const chained = { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) };
+      return entryOf(service, route, targetOf(name, route, chained, meter), conditions);
     });
   });
   return compileTable(entries);

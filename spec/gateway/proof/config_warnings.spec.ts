@@ -10,12 +10,11 @@ import type { ConfigWarning } from "../../../lib/gateway/status.ts";
 import { definePlugin, schema } from "../../../lib/index.ts";
 import { builtinPlugins } from "../../../lib/plugins/builtin.ts";
 import type { AnyPlugin } from "../../../lib/plugins/plugin.ts";
-import { checkRoutes } from "../../../lib/route/checks.ts";
 import { document } from "../../support/documents.ts";
 import { backend, oneService, running } from "../../support/gateway.ts";
 import { emptyFolder } from "../../support/process.ts";
 import { ask } from "../../support/raw_client.ts";
-import { loadConfig } from "../../support/schema.ts";
+import { checkRoutes, loadConfig } from "../../support/schema.ts";
 
 function loaded(config: unknown, kinds: readonly AnyPlugin[] = []): Loaded {
   const result = loadConfig({ value: config }, { kinds: [...builtinPlugins, ...kinds], environment: { KEY: "k", TOKEN: "s3cret" }, checkRoutes });

@@ -6,9 +6,8 @@ import type { Compared } from "../../../lib/gateway/proof/guards_lost.ts";
 import { matchingTable } from "../../../lib/gateway/proof/scratch.ts";
 import { routeDiff, routeDiffView } from "../../../lib/gateway/proof/route_diff.ts";
 import { builtinPlugins } from "../../../lib/plugins/builtin.ts";
-import { checkRoutes } from "../../../lib/route/checks.ts";
 import { fileWith } from "../../support/process.ts";
-import { loadConfig } from "../../support/schema.ts";
+import { checkRoutes, loadConfig } from "../../support/schema.ts";
 
 type ServiceInput = ConfigInput["services"][number];
 type PluginInput = NonNullable<ServiceInput["plugins"]>[number];
