@@ -25,6 +25,7 @@ import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "./https_facts.ts";
+import * as changes from "./config_diff.ts";
 import * as httpsRedirect from "./https_redirect.ts";
 import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
@@ -55,6 +56,7 @@ const ALL: LoadedParts = {
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting,
+  changes,
   workerReports,
   tracing: { ...tracer, ...exporter },
   adminCookie,

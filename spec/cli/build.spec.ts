@@ -172,6 +172,16 @@ describe("a build", () => {
     expect(await connection.closed()).toContain("401"); // by key_auth
   });
 
+  it("takes a reload that names nothing else, and says what it changes and warns of", async () => {
+    const folder = await built(config());
+    const file = fileWith(config());
+    const running = await runningFile(file, [], {}, undefined, mainOf(folder));
+    const [all, one, more] = ["/{rest*}", "/{x}", "/{x}/{rest*}"].map((path, i) => ({ name: `r${i}`, path }));
+    writeFileSync(file, JSON.stringify(config({ routes: [all, one, more] })));
+    running.child.kill("SIGHUP");
+    expect(await running.says(/"code":"route_unreachable".*\n/)).toContain('"changes":["added    service');
+  });
+
   it("has what --with names, and what settings of the environment name", { timeout: 30_000 }, async () => {
     const folder = await built(config(), ["--with", "jwt", "--with", "redis", "--with", "proof"], ADMIN);
     for (const text of [JWT, { ...config(), global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }]) {
