@@ -18,7 +18,7 @@ import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
 import { ON_DEMAND } from "./commands.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { partsNamedBy, refuseLacking } from "./named_parts.ts";
+import { allNamedBy, partsNamedBy, refuseLacking } from "./named_parts.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 import { readTlsFiles } from "./tls_files.ts";
 import { openWorkers } from "./workers.ts";
@@ -53,7 +53,7 @@ export interface StartOptions extends Pick<GatewayOptions, "config" | "configFil
 
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
-  refuseLacking(settings);
+  refuseLacking(allNamedBy(settings));
   const { reload, sockets, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;

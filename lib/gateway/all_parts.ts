@@ -4,6 +4,11 @@
 import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
 import * as tests from "../config/read_tests.ts";
+import * as sharedCounts from "../base/shared_counts.ts";
+import * as sharedMemory from "../base/shared_memory.ts";
+import * as sharedConnections from "../server/shared_connections.ts";
+import * as inject from "./inject.ts";
+import * as mounted from "./mounted.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
@@ -28,6 +33,7 @@ import * as sessions from "../upstream/sessions.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "./https_facts.ts";
+import * as changes from "./config_diff.ts";
 import * as httpsRedirect from "./https_redirect.ts";
 import * as misdirected from "./misdirected.ts";
 import * as moduleErrors from "./module_errors.ts";
@@ -58,6 +64,9 @@ const ALL: LoadedParts = {
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting,
+  shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
+  embedding: { ...inject, ...mounted },
+  changes,
   workerReports,
   tracing: { ...tracer, ...sampling, ...exporter },
   adminCookie,

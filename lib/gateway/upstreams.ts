@@ -35,7 +35,7 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const peers = members.map(({ peer }) => peer);
   const strategy = balancer(service, (part) => runtime.parts.part(part));
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
-  const split = splitOf(service, members, pickerOf, runtime, inUse);
+  const split = splitOf(service, members, pickerOf, runtime);
   const sticky = stickyOf(service, peers, runtime);
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress), split, sticky });
   const picker = split ?? pickerOf(peers);
@@ -67,14 +67,13 @@ function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey, 
 }
 
 /** Null: requests are not divided among groups. */
-function splitOf({ name, split }: Service, members: readonly Member[], picker: SplitOptions["picker"], runtime: Runtime, inUse: InUse): SplitPicker | null {
+function splitOf({ split }: Service, members: readonly Member[], picker: SplitOptions["picker"], { parts }: Runtime): SplitPicker | null {
   if (split === undefined) return null;
-  const { SplitPicker, COUNTER_BYTES, compileConditions } = runtime.parts.part("split");
+  const { SplitPicker, compileConditions } = parts.part("split");
   const shares = split.map(({ group, percent, hashOn, match }) => {
-    return { group, percent, hash: hashOn === undefined ? null : runtime.parts.part("hash").hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
+    return { group, percent, hash: hashOn === undefined ? null : parts.part("hash").hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
   });
-  const counter = (which: string) => new Int32Array(runtime.memory(`split ${JSON.stringify([name, which])}`, COUNTER_BYTES, inUse));
-  return new SplitPicker({ shares, members, picker, counter });
+  return new SplitPicker({ shares, members, picker });
 }
 
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */

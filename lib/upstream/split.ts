@@ -1,5 +1,5 @@
 /**
- * Divides the requests of a service among groups of its upstreams, by exact percentages.
+ * Divides the requests of a service among groups of its upstreams: by the hash of the caller, or by a draw for each request.
  */
 import { mix, textHash } from "../base/mix.ts";
 import type { Holds } from "../http/conditions.ts";
@@ -14,7 +14,7 @@ export interface Share {
   readonly group: string;
   /** 0–100, with at most two decimals. */
   readonly percent: number;
-  /** A caller is always on the same side: its key decides. Null, or a request without a key: requests are counted. */
+  /** A caller is always on the same side: its key decides. Null, or a request without a key: each request is drawn. */
   readonly hash: HashKey | null;
   /** Whether a request is among those that the share divides. Null: the share divides all requests that no share with a `match` takes. */
   readonly match: Holds | null;
@@ -27,11 +27,9 @@ export interface SplitOptions {
   readonly members: readonly Pick<Member, "peer" | "group">[];
   /** Makes a picker for these upstreams, see `UpstreamSet`. */
   readonly picker: (peers: readonly Peer[], choosable?: (peers: readonly Peer[]) => readonly Peer[]) => Picker;
-  /** One word under this name, which all threads share and a reload keeps; zero at first. */
-  readonly counter: (name: string) => Int32Array;
+  /** Numbers from 0 to below 1. Default `Math.random`. */
+  readonly random?: () => number;
 }
-
-export const COUNTER_BYTES = Int32Array.BYTES_PER_ELEMENT;
 
 /** Upstreams, and their share of requests: above 0, at most 1. */
 export interface SplitDestination {
@@ -53,15 +51,17 @@ export class SplitPicker implements Picker {
   readonly #rest: Group;
   /** All upstreams, for when neither the chosen group nor the rest has a healthy one. */
   readonly #all: Group;
+  readonly #random: () => number;
 
-  constructor({ shares, members, picker, counter }: SplitOptions) {
+  constructor({ shares, members, picker, random = Math.random }: SplitOptions) {
+    this.#random = random;
     const matched = shares.filter(({ match }) => match !== null);
     const common = shares.filter(({ match }) => match === null);
     const divisions = matched.map((share, i) => {
       const before = matched.slice(0, i).filter(({ group }) => group === share.group).length;
-      return new Division([{ ...share, hash: share.hash && independentHash(share.hash, `${share.group} ${before}`) }], counter(`match ${i}`));
+      return new Division([{ ...share, hash: share.hash && independentHash(share.hash, `${share.group} ${before}`) }]);
     });
-    this.#divisions = common.length === 0 ? divisions : [...divisions, new Division(common, counter("common"))];
+    this.#divisions = common.length === 0 ? divisions : [...divisions, new Division(common)];
     const groupOf = (list: SplitOptions["members"], choosable = healthyOf): Group => {
       const peers = list.map(({ peer }) => peer);
       return { peers, picker: picker(peers, choosable) };
@@ -96,7 +96,7 @@ export class SplitPicker implements Picker {
 
   #choose(exchange: Exchange): Group {
     for (const division of this.#divisions) {
-      const group = division.isFor(exchange) ? division.next(exchange) : null;
+      const group = division.isFor(exchange) ? division.next(exchange, this.#random) : null;
       if (group !== null) return this.#groups.get(group)!;
     }
     return this.#rest;
@@ -131,23 +131,17 @@ const WHOLE = 10_000;
 class Division {
   readonly #match: Share["match"];
   readonly #hash: Share["hash"];
-  /** By their numbers in the tables; the last is null: the rest. */
+  /** Null is the rest. */
   readonly #groups: readonly (string | null)[];
   readonly #sizes: readonly number[];
-  readonly #turns: Uint8Array;
-  readonly #sides: Uint8Array;
-  readonly #counter: Int32Array;
 
-  constructor(shares: readonly Share[], counter: Int32Array) {
+  constructor(shares: readonly Share[]) {
     const { match, hash } = shares[0]!;
     this.#match = match;
     this.#hash = hash;
     this.#groups = [...shares.map(({ group }) => group), null];
     const sizes = shares.map(({ percent }) => Math.round((percent * WHOLE) / 100));
     this.#sizes = [...sizes, WHOLE - sizes.reduce((sum, size) => sum + size, 0)];
-    this.#turns = turnsOf(this.#sizes);
-    this.#sides = hash === null ? NO_SIDES : sidesOf(this.#sizes);
-    this.#counter = counter;
   }
 
   /** Whether it divides such a request. */
@@ -155,10 +149,9 @@ class Division {
     return this.#match === null || (exchange !== null && this.#match(exchange.headers, exchange.query));
   }
 
-  /** The group of a request; null: the rest. */
-  next(exchange: Exchange): string | null {
-    const side = this.#sideOf(exchange);
-    return this.#groups[side ?? this.#turns[nextOf(this.#counter) % this.#turns.length]!]!;
+  /** The group of a request; null: the rest. `random` is the draw of a request without a key. */
+  next(exchange: Exchange, random: () => number): string | null {
+    return this.#groups[this.#sideOf(exchange) ?? sideAt(random() * WHOLE, this.#sizes)]!;
   }
 
   /** How much of such requests each group gets, 0 to 1, and last the rest. */
@@ -169,61 +162,23 @@ class Division {
 
   #sideOf(exchange: Exchange): number | null {
     const key = this.#hash === null ? null : this.#hash(exchange);
-    return key === null ? null : this.#sides[Math.floor((key / 0x1_0000_0000) * WHOLE)]!;
+    return key === null ? null : sideAt((key / 0x1_0000_0000) * WHOLE, this.#sizes);
   }
 }
 
-const NO_SIDES = new Uint8Array(0);
-
 /**
- * Whose turn it is, as numbers of shares with these sizes, which are `WHOLE` together. Any `length` turns in a row, around the end too, contain
- * each share exactly, spread by smooth weighted rotation. `length` divides 1000 where all percentages have at most one decimal, and else 10,000.
+ * The share that a place belongs to, by its number. `place` is from 0 to below `WHOLE`; `sizes` are `WHOLE` together, the last is the rest.
+ * The first share grows from the start, the second from the end, and further ones from the middle on, through the places that are free: of two
+ * shares only the callers whose share has changed change sides.
  */
-export function turnsOf(sizes: readonly number[]): Uint8Array {
-  const turns = new Uint8Array(WHOLE / sizes.reduce(commonDivisor));
-  const gained = sizes.map(() => 0);
-  for (let place = 0; place < turns.length; place++) {
-    let foremost = 0;
-    for (let i = 0; i < sizes.length; i++) {
-      gained[i]! += sizes[i]!;
-      if (gained[i]! > gained[foremost]!) foremost = i;
-    }
-    gained[foremost]! -= WHOLE;
-    turns[place] = foremost;
-  }
-  return turns;
-}
-
-/**
- * The sides of callers, as numbers of shares with these sizes, the rest last. The first share grows from the start, the second from the end, and
- * further ones from the middle on, through the places that are free: of two shares only the callers whose share has changed change sides.
- */
-export function sidesOf(sizes: readonly number[]): Uint8Array {
+export function sideAt(place: number, sizes: readonly number[]): number {
   const rest = sizes.length - 1;
-  const sides = new Uint8Array(WHOLE).fill(rest);
-  for (let share = 0; share < rest; share++) {
-    const step = share === 1 ? -1 : 1;
-    let place = share === 0 ? 0 : share === 1 ? WHOLE - 1 : WHOLE / 2;
-    for (let left = sizes[share]!; left > 0; place = (place + step + WHOLE) % WHOLE) {
-      if (sides[place] !== rest) continue;
-      sides[place] = share;
-      left--;
-    }
-  }
-  return sides;
-}
-
-function commonDivisor(a: number, b: number): number {
-  return b === 0 ? a : commonDivisor(b, a % b);
-}
-
-/** The counter starts again here: a multiple of the length of every table, so that the turns go on without a seam. */
-const ROUND = 2_000_000_000;
-
-/** The number of a request among those of all threads. */
-function nextOf(counter: Int32Array): number {
-  const number = Atomics.add(counter, 0, 1);
-  // Exactly one thread sees this number. Until it has subtracted, the others count on above it.
-  if (number === ROUND) Atomics.sub(counter, 0, ROUND);
-  return number >>> 0;
+  const [from, to] = [sizes[0]!, WHOLE - (rest > 1 ? sizes[1]! : 0)];
+  if (place < from) return 0;
+  if (place >= to) return 1;
+  const middle = from <= WHOLE / 2 && WHOLE / 2 < to ? WHOLE / 2 : from;
+  let left = place < middle ? place - middle + to - from : place - middle;
+  let share = 2;
+  while (share < rest && left >= sizes[share]!) left -= sizes[share++]!;
+  return Math.min(share, rest);
 }

@@ -33,38 +33,35 @@ const plain = (n: number) => Array.from({ length: n }, () => ({}));
 const users = Array.from({ length: 300 }, (_, i) => ({ "X-User": `user ${i}` }));
 const count = (names: readonly string[], name: string) => names.filter((each) => each === name).length;
 
+/** Fails for independent draws once in 10^9 runs at most: 6.5 standard deviations, and 8 for percentages near 0 and 100. */
+function expectShare(names: readonly string[], percent: number): void {
+  const [n, p] = [names.length, percent / 100];
+  expect(Math.abs(count(names, "v2") - n * p), `${count(names, "v2")} of ${n} for ${percent} %`).toBeLessThan(6.5 * Math.sqrt(n * p * (1 - p)) + 8);
+}
+
 describe("a canary release", () => {
-  it("gets exactly its percentage of any 1000 requests in a row, before and after reloads that raise it", async () => {
+  it("gets its percentage of the requests, within what independent draws allow, before and after reloads that change it", async () => {
     const { config } = await two();
     const { gateway, port } = await running(config([{ group: "canary", percent: 5 }]));
     const send = await clientOf(port);
-    const found = [...(await send(plain(640))), ...(await send(plain(640)))];
-    for (const from of [0, 7, 280]) expect(count(found.slice(from, from + 1000), "v2")).toBe(50);
-    for (const percent of [50, 0.1, 100, 0]) {
+    expectShare(await send(plain(1000)), 5);
+    for (const percent of [50, 0.1]) {
       await gateway.reload(config([{ group: "canary", percent }]));
-      expect(count(await send(plain(1000)), "v2")).toBe(percent * 10);
+      expectShare(await send(plain(1000)), percent);
+    }
+    for (const [percent, name] of [[100, "v2"], [0, "v1"]] as const) {
+      await gateway.reload(config([{ group: "canary", percent }]));
+      expect(new Set(await send(plain(500)))).toEqual(new Set([name]));
     }
   });
 
-  it("gets the next request that it is due for also where a reload lies between", async () => {
-    const { config } = await two();
-    const split = [{ group: "canary", percent: 5 }];
-    const { gateway, port } = await running(config(split));
-    const send = await clientOf(port);
-    const before = await send(plain(10));
-    await gateway.reload(config(split, { retries: {} }));
-    expect(count([...before, ...(await send(plain(10)))], "v2")).toBe(1);
-  });
-
-  it("gets exactly its percentage of the requests of all workers together, also after a reload", async () => {
+  it("gets its percentage of the requests of each worker, also after a reload", async () => {
     const { config } = await two();
     const { main, ports } = await together({ config: config([{ group: "canary", percent: 5 }]) });
     const [one, other] = [await clientOf(ports[0]!), await clientOf(ports[1]!)];
-    // Each worker for itself would be wrong by one request.
-    const both = async () => (await Promise.all([one(plain(330)), other(plain(670))])).flat();
-    expect(count(await both(), "v2")).toBe(50);
+    for (const send of [one, other]) expectShare(await send(plain(500)), 5);
     await main.reload(config([{ group: "canary", percent: 25 }]));
-    expect(count(await both(), "v2")).toBe(250);
+    for (const send of [one, other]) expectShare(await send(plain(500)), 25);
   });
 
   it("with hash_on, each caller stays on its side while the percentage stays, and only moves to the canary when it rises", async () => {
@@ -105,7 +102,7 @@ describe("a share with a match", () => {
     expect(new Set(await send(Array.from({ length: 50 }, () => ({ "x-canary": "on" }))))).toEqual(new Set(["v2"]));
     expect(new Set(await send(Array.from({ length: 50 }, () => ({ Cookie: "a=b; stage=canary" }))))).toEqual(new Set(["v2"]));
     expect((await ask(port, { path: "/a/x?canary" })).body.toString()).toBe("v2");
-    expect(count(await send([...plain(500), ...Array.from({ length: 500 }, () => ({ "X-Canary": "off" }))]), "v2")).toBe(100);
+    expectShare(await send([...plain(500), ...Array.from({ length: 500 }, () => ({ "X-Canary": "off" }))]), 10);
   });
 
   it("looks at the headers as the plugins of the route leave them", async () => {
@@ -156,16 +153,17 @@ describe("a group without a usable upstream", () => {
 
 it("metrics and health of an upstream carry its group, and follow a reload; those of others have no such label", async () => {
   const { config } = await two();
-  const { gateway, port } = await running(config([{ group: "canary", percent: 50 }]));
+  const split = [{ group: "canary", percent: 100, match: { query: { canary: true as const } } }];
+  const { gateway, port } = await running(config(split));
   await ask(port, { path: "/a/x" });
-  await ask(port, { path: "/a/x" });
+  await ask(port, { path: "/a/x?canary" });
   const families = ["edge_gateway_upstream_duration_seconds_count", "edge_gateway_upstream_healthy", "edge_gateway_upstream_connections"];
   const labelled = () => families.map((name) => readMetrics(gateway.metrics()).all(name).map(({ labels, value }) => [labels, value]));
   const [v1, v2] = [{ service: "s", upstream: "v1" }, { service: "s", upstream: "v2" }];
   const samples = [[v1, 1], [{ ...v2, group: "canary" }, 1]];
   expect(labelled()).toEqual([samples, samples, samples]);
   expect(gateway.health.services[0]!.upstreams.map(({ group }) => group)).toEqual([null, "canary"]);
-  const next = config([{ group: "canary", percent: 50 }]).services[0]!;
+  const next = config(split).services[0]!;
   const upstreams = next.upstreams.map(({ group: _group, ...each }) => each);
   const { split: _split, ...whole } = next;
   await gateway.reload(oneService([], { ...whole, upstreams }));

@@ -3,7 +3,7 @@ import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
 import { hashKey } from "../../lib/upstream/hash_key.ts";
 import type { Health } from "../../lib/upstream/health.ts";
-import { COUNTER_BYTES, sidesOf, SplitPicker, turnsOf, type Share } from "../../lib/upstream/split.ts";
+import { sideAt, SplitPicker, type Share } from "../../lib/upstream/split.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { candidates } from "../contracts/balance.ts";
 import { balancerOf } from "../support/balance_parts.ts";
@@ -11,7 +11,6 @@ import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPool } from "../support/peer.ts";
 import { random } from "../support/random.ts";
-import { inThreads } from "../support/threads.ts";
 
 const HEALTH = { active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { maxFailures: 1, windowMs: 1000, ejectMs: 100, statuses: [], slowStartMs: 0 } };
 
@@ -24,8 +23,14 @@ function sharesOf(text: string, match: Share["match"] = null): Share[] {
   });
 }
 
-/** A service with the upstreams "v1 v2/canary:0": ids, groups and weights; several of them share `words`, as under a reload. */
-function bench(upstreams: string, shares: readonly Share[], words = new Map<string, Int32Array>()) {
+/** Draws that are spread evenly: of any 1000 in a row, as many as its percentage are in a share. */
+function inTurn(): () => number {
+  let drawn = 0;
+  return () => ((drawn++ % 1000) + 0.5) / 1000;
+}
+
+/** A service with the upstreams "v1 v2/canary:0": ids, groups and weights. */
+function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
   const clock = manualClock();
   const set = new UpstreamSet("s", { clock, log: silentLog });
   const members = upstreams.split(" ").map((item): Member => {
@@ -34,91 +39,50 @@ function bench(upstreams: string, shares: readonly Share[], words = new Map<stri
     return { peer: set.peer(id!, madeUpPool()), weight: Number(weight), group, health: HEALTH };
   });
   set.adopt(members, null);
-  const counter = (name: string) => {
-    if (!words.has(name)) words.set(name, new Int32Array(COUNTER_BYTES / 4));
-    return words.get(name)!;
-  };
   const strategy = balancerOf({ loadBalancingStrategy: "round_robin" });
-  const split = new SplitPicker({ shares, members, picker: (peers, choosable) => set.picker(peers, strategy, choosable), counter });
+  const split = new SplitPicker({ shares, members, picker: (peers, choosable) => set.picker(peers, strategy, choosable), random: draw });
   const peer = (id: string): Peer => members.find((member) => member.peer.id === id)!.peer;
   const pick = (exchange: Exchange = madeUpExchange(), tried: readonly Peer[] = []) => split.pick(exchange, tried)?.id ?? "-";
   const picks = (n: number, exchange?: Exchange) => Array.from({ length: n }, () => pick(exchange));
   const down = (id: string) => (peer(id).health as Health).checked("status 500");
   const shown = (exchange: Exchange | null = null) => split.destinations(exchange).map(({ peers, share }) => `${peers.map(({ id }) => id).join("+")} ${share}`);
-  return { clock, words, split, peer, pick, picks, down, shown };
+  return { clock, split, peer, pick, picks, down, shown };
 }
 
-/** Sizes of shares in hundredths of a percent, and of the rest. */
+/** The shares of all places, by the sizes of the shares in hundredths of a percent. */
+const sidesOf = (sizes: readonly number[]) => Array.from({ length: 10_000 }, (_, place) => sideAt(place, withRest(sizes)));
 const withRest = (sizes: readonly number[]) => [...sizes, 10_000 - sizes.reduce((sum, size) => sum + size, 0)];
 const count = (all: readonly string[], id: string) => all.filter((each) => each === id).length;
 const user = (name: string | number) => madeUpExchange({ headers: ["X-User", `user ${name}`] });
 const USERS = Array.from({ length: 2000 }, (_, i) => user(i));
 
 describe("a split by request", () => {
-  it("any 1000 requests in a row contain exactly the percentage of each group, for percentages with at most one decimal", () => {
-    const { next } = random(1);
+  it("each group gets its percentage of the draws, exactly, whatever the others are", () => {
+    const dice = random(1);
     for (let round = 0; round < 40; round++) {
       const sizes: number[] = [];
-      for (let left = 1000; sizes.length < 1 + (round % 4); left -= sizes.at(-1)!) sizes.push(Math.floor(next() * (left + 1)));
-      const turns = turnsOf(withRest(sizes.map((size) => size * 10)));
-      expect(1000 % turns.length).toBe(0);
-      sizes.forEach((size, share) => expect(turns.filter((turn) => turn === share).length * (1000 / turns.length)).toBe(size));
+      for (let left = 1000; sizes.length < 1 + (round % 4); left -= sizes.at(-1)!) sizes.push(dice.int(0, left));
+      const shares = sizes.map((size, i) => `g${i}:${size / 10}`).join(" ");
+      const { picks } = bench(`rest ${sizes.map((_, i) => `v${i}/g${i}`).join(" ")}`, sharesOf(shares));
+      const found = picks(1000);
+      expect(sizes.map((_, i) => count(found, `v${i}`))).toEqual(sizes);
     }
   });
 
-  it("any 10,000 requests in a row contain exactly the percentage of each group, for percentages with two decimals", () => {
-    const turns = turnsOf([1, 3333, 1667, 4999]);
-    expect([turns.length, ...[0, 1, 2, 3].map((share) => turns.filter((turn) => turn === share).length)]).toEqual([10_000, 1, 3333, 1667, 4999]);
-  });
-
-  it("spreads the requests of a group: at 5 %, a group gets one of any 20 requests in a row", () => {
-    const found = bench("v1 v2/canary", sharesOf("canary:5")).picks(2000);
-    for (let from = 0; from + 20 <= found.length; from++) expect(count(found.slice(from, from + 20), "v2")).toBe(1);
+  it("each request has a draw of its own: requests in a row are independent", () => {
+    const found = bench("v1 v2/canary", sharesOf("canary:50"), random(2).next).picks(10_000).join("");
+    const pairs = found.match(/v[12]v[12]/g) ?? [];
+    for (const pair of ["v1v1", "v1v2", "v2v1", "v2v2"]) expect(Math.abs(count(pairs, pair) - 1250)).toBeLessThan(200);
   });
 
   it("0 % sends no request to a group, and 100 % sends every one", () => {
-    expect(new Set(bench("v1 v2/canary", sharesOf("canary:0")).picks(500))).toEqual(new Set(["v1"]));
-    expect(new Set(bench("v1 v2/canary", sharesOf("canary:100")).picks(500))).toEqual(new Set(["v2"]));
+    expect(new Set(bench("v1 v2/canary", sharesOf("canary:0")).picks(1000))).toEqual(new Set(["v1"]));
+    expect(new Set(bench("v1 v2/canary", sharesOf("canary:100")).picks(1000))).toEqual(new Set(["v2"]));
   });
 
   it("balances within the group and within the rest", () => {
     const found = bench("a b:3 c/canary d/canary:4", sharesOf("canary:50")).picks(1000);
     expect(["a", "b", "c", "d"].map((id) => count(found, id))).toEqual([125, 375, 100, 400]);
-  });
-
-  it("goes on counting after a reload, also with another percentage: each further 1000 requests are exact again", () => {
-    const before = bench("v1 v2/canary", sharesOf("canary:5"));
-    const first = before.picks(27);
-    const same = bench("v1 v2/canary", sharesOf("canary:5"), before.words);
-    expect(count([...first, ...same.picks(13)], "v2")).toBe(2);
-    const more = bench("v1 v2/canary", sharesOf("canary:12.5"), before.words);
-    expect(count(more.picks(1000), "v2")).toBe(125);
-  });
-
-  it("goes on without a seam where its counter starts again", () => {
-    const { words, picks } = bench("v1 v2/canary", sharesOf("canary:0.3"));
-    words.get("common")![0] = 2_000_000_000 - 5000;
-    const found = picks(10_000);
-    for (let from = 0; from + 1000 <= found.length; from += 10) expect(count(found.slice(from, from + 1000), "v2")).toBe(3);
-    expect(words.get("common")![0]).toBe(5000);
-  });
-
-  it("several threads divide their requests together, exactly", async () => {
-    const memories = new Map([["common", new SharedArrayBuffer(COUNTER_BYTES)]]);
-    const found = await inThreads<typeof import("../../lib/upstream/split.ts"), number>(3, "upstream/split", memories, ({ module, threads, meet }) => {
-      const [v1, v2] = [{}, {}] as Peer[];
-      const split = new module.SplitPicker({
-        shares: [{ group: "canary", percent: 5, hash: null, match: null }],
-        members: [{ peer: v1! }, { peer: v2!, group: "canary" }],
-        picker: (peers) => ({ pick: () => peers[0]! }),
-        counter: (name) => new Int32Array(threads.memory(name, 4)),
-      });
-      meet();
-      let canary = 0;
-      for (let i = 0; i < 800_000; i++) if (split.pick({} as Exchange, []) === v2) canary++;
-      return canary;
-    });
-    expect(found.reduce((sum, each) => sum + each)).toBe(120_000);
   });
 });
 
@@ -138,7 +102,7 @@ describe("a split by caller", () => {
     expect(sides(["a", "b"])).toEqual(sides(["v1", "v2"]));
   });
 
-  it("counts requests without the value one by one, exactly", () => {
+  it("draws for each request without the value", () => {
     const { picks, pick } = bench("v1 v2/canary", sharesOf("canary:5@header:X-User"));
     USERS.forEach((each) => pick(each));
     expect(count(picks(1000), "v2")).toBe(50);
@@ -158,7 +122,7 @@ describe("a split by caller", () => {
   it.each([[[500, 1000], [900, 1000]], [[500, 1000], [500, 4000]], [[5000, 5000], [2000, 5000]], [[100, 9900], [100, 1]], [[200, 300, 400], [200, 300, 900]]])(
     "from %j to %j hundredths of a percent only the callers of the changed share move",
     (before, after) => {
-      const [from, to] = [sidesOf(withRest(before)), sidesOf(withRest(after))];
+      const [from, to] = [sidesOf(before), sidesOf(after)];
       const moved = from.filter((side, i) => side !== to[i]).length;
       expect(moved).toBe(Math.max(...before.map((size, i) => Math.abs(size - after[i]!))));
     },
@@ -169,7 +133,7 @@ describe("a split by caller", () => {
     for (let round = 0; round < 50; round++) {
       const sizes: number[] = [];
       for (let left = 10_000; sizes.length < 1 + (round % 5); left -= sizes.at(-1)!) sizes.push(Math.floor(next() * (left + 1)));
-      const sides = sidesOf(withRest(sizes));
+      const sides = sidesOf(sizes);
       expect(sizes.map((_, share) => sides.filter((side) => side === share).length)).toEqual(sizes);
     }
   });
@@ -179,7 +143,7 @@ describe("a split by caller", () => {
     for (let round = 0; round < 200; round++) {
       const sizes = [0, 0, 0].map(() => Math.floor(next() * 3000));
       const changed = sizes.map((size, i) => (i === round % 3 ? Math.floor(next() * 3000) : size));
-      const [from, to] = [sidesOf(withRest(sizes)), sidesOf(withRest(changed))];
+      const [from, to] = [sidesOf(sizes), sidesOf(changed)];
       const must = Math.abs(sizes[round % 3]! - changed[round % 3]!);
       expect(from.filter((side, i) => side !== to[i]).length).toBeLessThanOrEqual(2 * must);
     }
@@ -211,10 +175,10 @@ describe("a share with a match", () => {
     expect(count(picks(1000), "v2")).toBe(100);
   });
 
-  it("takes its percentage of the requests that fit, exactly; the remaining ones are divided by the other shares", () => {
-    const { picks } = bench("v1 v2/canary v3/beta", [...sharesOf("canary:50", tester), ...sharesOf("beta:20")]);
-    const found = picks(1000, asked);
-    expect(["v1", "v2", "v3"].map((id) => count(found, id))).toEqual([400, 500, 100]);
+  it("takes its percentage of the requests that fit; the remaining ones are divided by the other shares", () => {
+    const { picks } = bench("v1 v2/canary v3/beta", [...sharesOf("canary:50", tester), ...sharesOf("beta:20")], random(3).next);
+    const found = picks(10_000, asked);
+    for (const [id, due] of [["v1", 4000], ["v2", 5000], ["v3", 1000]] as const) expect(Math.abs(count(found, id) - due)).toBeLessThan(150);
   });
 
   it("the first share whose match holds is asked first, in the order of the file", () => {
@@ -299,12 +263,6 @@ describe("a split while upstreams fail", () => {
     expect(pick(madeUpExchange(), [peer("v2"), peer("v3"), peer("v1")])).toBe("-");
     expect(pick(madeUpExchange(), [peer("v1")])).toBe("-");
     expect(pick(madeUpExchange(), [peer("v4")])).toBe("v1");
-  });
-
-  it("a retry does not count as a further request", () => {
-    const { pick, picks, peer } = bench("v1 v2/canary v3/canary", sharesOf("canary:50"));
-    for (let i = 0; i < 7; i++) pick(madeUpExchange(), [peer("v2")]);
-    expect(count(picks(2), "v1")).toBe(1);
   });
 });
 
