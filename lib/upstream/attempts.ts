@@ -32,7 +32,7 @@ export interface AttemptsMeter {
 
 export function attempts(options: AttemptsOptions): Handler {
   const { picker, forwarding } = options;
-  const tries = options.isTriedOnce ? { ...options, failed: (exchange: Exchange, error: unknown) => faultReply(exchange, error, options.log) } : elsewhere(options, NO_PEERS);
+  const tries = options.isTriedOnce ? { ...options, failed: (exchange: Exchange, error: unknown) => upstreamFaultReply(exchange, error, options.log) } : elsewhere(options, NO_PEERS);
   return (exchange) => {
     const peer = picker.pick(exchange, NO_PEERS);
     if (peer === null) return noUpstream(exchange);
@@ -49,7 +49,7 @@ function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
     const isOver = exchange.call.aborted || (endsAt !== 0 && now > endsAt - LEAST_TRY_MS);
     const mayFollow = !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
     const next = mayFollow ? picker.pick(exchange, [...tried, peer]) : null;
-    if (next === null) return faultReply(exchange, error, log);
+    if (next === null) return upstreamFaultReply(exchange, error, log);
     meter?.retried();
     return attempt(elsewhere(options, [...tried, peer]), exchange, next, now, endsAt);
   };
@@ -112,7 +112,7 @@ export function noUpstream(exchange: Exchange): Reply {
 }
 
 /** Returned, not thrown: the plugins around it would be blamed for it. */
-export function faultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
+export function upstreamFaultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
   if (!(error instanceof Fault)) {
     const { id, notes } = exchange.call;
     const { service, route } = notes;

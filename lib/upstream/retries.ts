@@ -7,7 +7,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { attempt, faultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
+import { attempt, upstreamFaultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
 import { Replay, ReplayMemory } from "./replay.ts";
 import { RetryBudget, retriesFault, retriesStatus, type RetryPolicy } from "./retry_policy.ts";
 import type { Peer } from "./upstream_set.ts";
@@ -53,10 +53,10 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
           const replayed = replay === null ? exchange : exchange.with({ body: replay.open() });
           const reply = await attempt(tries, replayed, peer, startedAt, endsAt);
           if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
-          giveUp(reply, exchange);
+          discardReply(reply, exchange);
         } catch (error) {
           next = error instanceof Fault && retriesFault(policy, method, error) ? another() : null;
-          if (next === null) return faultReply(exchange, error, log);
+          if (next === null) return upstreamFaultReply(exchange, error, log);
         }
         tried.push(next);
         meter?.retried();
@@ -82,7 +82,7 @@ function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, 
 /** A discarded response is read up to this length, so that its connection can be used again. */
 const MAX_DISCARDED_BYTES = 16 * 1024;
 
-function giveUp({ headers, body }: Reply, exchange: Exchange): void {
+function discardReply({ headers, body }: Reply, exchange: Exchange): void {
   if (body === null || Buffer.isBuffer(body)) return;
   const length = headerValue(headers, "content-length");
   // With a request that may still be being sent, the connection is not free either.

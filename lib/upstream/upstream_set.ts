@@ -18,12 +18,12 @@ import { Pool } from "./pool.ts";
 import type { RetryBudget } from "./retry_policy.ts";
 import type { Sessions } from "./sessions.ts";
 import type * as sharedHealth from "./shared_health.ts";
-import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
+import type { ForwardOptions, Try, UpstreamDestination } from "./upstream_request.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
 export type Connections = Pool | Sessions;
 
-export class Peer implements Destination<Connections>, Candidate {
+export class Peer implements UpstreamDestination<Connections>, Candidate {
   readonly id: string;
   readonly idHash: number;
   readonly host: string;

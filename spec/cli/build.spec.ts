@@ -195,6 +195,21 @@ describe("a build", () => {
     expect(port).toBeGreaterThan(0);
   });
 
+  it("with the interfaces of operators serves their pages, and refuses in dry runs what it does not have", { timeout: 30_000 }, async () => {
+    const environment = { ...ADMIN, MANAGER: "true" };
+    const folder = await built(config(), [], environment);
+    expect(await program(["verify", folder], { main: mainOf(folder) }).ended).toMatchObject({ code: 0 });
+    const { started } = await runningFile(fileWith(config()), [], environment, undefined, mainOf(folder));
+    const page = await (await fetch(String(started.manager))).text();
+    const scripts = [...page.matchAll(/(?:src|href)="([^":]+\.(?:js|css))"/g)].map(([, path]) => new URL(path!, String(started.manager)));
+    expect(scripts.length).toBeGreaterThan(0);
+    for (const url of scripts) expect([url.pathname, (await fetch(url)).status]).toEqual([url.pathname, 200]);
+    const tried = await program(["reload", "--dry-run", fileWith(JWT), "--admin-url", String(started.admin)], { environment: ADMIN, main: mainOf(folder) }).ended;
+    expect(tried).toMatchObject({ code: 1, stderr: expect.stringContaining('services[0].plugins[0].name  "jwt" is not in this build, which has no plugin kind') });
+    const { code, stderr } = await said(folder, config(), [], { ...ADMIN, WORKERS: "2" });
+    expect([code, stderr]).toEqual([2, expect.stringContaining('the settings name "workers", which is not in this build')]);
+  });
+
   it("brings what runs the tests of its configuration", async () => {
     const tested = { ...config(), tests: [{ name: "t", request: { url: "/b" }, expect: { status: 404 } }] };
     const folder = await built(tested);
