@@ -19,7 +19,7 @@ import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
 import { accepted } from "./failure.ts";
-import { partsNamedBy, refuseLacking } from "./named_parts.ts";
+import { allNamedBy, partsNamedBy, refuseLacking } from "./named_parts.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -55,7 +55,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
     return readFileSync(path);
   };
   const settings = accepted(readSettings(flags, process.env, { readFile }));
-  refuseLacking(settings);
+  refuseLacking(allNamedBy(settings));
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);

@@ -15,7 +15,7 @@ import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
 import type { RunCommand } from "./arguments.ts";
 import { accepted, Failure, listenFailure } from "./failure.ts";
 import { untilStopped } from "./shutdown.ts";
-import { TLS_PARTS } from "./named_parts.ts";
+import { refuseLacking, TLS_PARTS } from "./named_parts.ts";
 import { createTlsRenewal, readAuthorities, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
 export const manager: RunCommand = async (given) => {
@@ -23,6 +23,7 @@ export const manager: RunCommand = async (given) => {
   const log = createLog({ level: settings.logLevel, format: settings.logFormat });
   const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
   const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
+  if (tls !== null) refuseLacking(TLS_PARTS);
   const parts = new Parts();
   if (tls !== null) for (const name of TLS_PARTS) await parts.loadPart(name);
   const opened = openManager(settings.manager, null, tls && { ...tls, part: (name) => parts.part(name) }, log);

@@ -14,7 +14,7 @@ export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath, s
     ...(tracing === null ? [] : (["tracing"] as const)),
     ...(admin === null ? [] : (["adminCookie"] as const)),
     ...(admin === null && probe === null ? [] : (["reporting"] as const)),
-    ...(workers === 1 ? [] : (["workerReports"] as const)),
+    ...(workers === 1 ? [] : (["workerReports", "shared"] as const)),
     ...(serverCertPath === null || serverKeyPath === null ? [] : TLS_PARTS),
   ];
 }
@@ -29,9 +29,14 @@ export function onDemandOf({ admin, probe, manager, workers }: Settings): readon
   ];
 }
 
-/** Throws a `Failure` where the settings name what this build does not have. */
-export function refuseLacking(settings: Settings): void {
-  const [lacking] = [...onDemandOf(settings), ...partsNamedBy(settings)].filter((name) => !isInBuild(name));
+/** All that settings name. */
+export function allNamedBy(settings: Settings): readonly string[] {
+  return [...onDemandOf(settings), ...partsNamedBy(settings)];
+}
+
+/** Throws a `Failure` where settings name what this build does not have. */
+export function refuseLacking(names: readonly string[]): void {
+  const [lacking] = names.filter((name) => !isInBuild(name));
   if (lacking === undefined) return;
   throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
 }

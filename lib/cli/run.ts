@@ -7,7 +7,7 @@ import { createLog, type Log } from "../base/log.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { withSignatures } from "../config/signed.ts";
 import { watchFiles } from "../config/watch.ts";
-import { changeLine, type Change } from "../gateway/config_diff.ts";
+import type { Change } from "../gateway/config_diff.ts";
 import { answerForThread, countFault } from "../gateway/faults.ts";
 import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
@@ -103,10 +103,10 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
   await gateway.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
   try {
     const { digest, changed, changes } = await gateway.reload(undefined, by).finally(onEnd);
-    const { signer } = Gateway.partsOf(gateway).configuration;
+    const { configuration: { signer }, runtime } = Gateway.partsOf(gateway);
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
-    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(changeLine);
+    const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(runtime.parts.part("changes").changeLine);
     const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved again";
     log.info(message, { digest, by, ...counts, ...gateway.counts, ...(signer !== undefined && { signed_by: signer }), ...(changed && isJson && { changes: lines }) });
     if (!isJson) for (const line of lines) log.info(`  ${line}`);

@@ -119,9 +119,10 @@ export class ConfigReader {
     if (source?.ok) await this.#modules.load(source, environment);
   }
 
-  /** Loads the parts of the program that a source names. */
-  loadParts(source: ConfigSource): Promise<void> {
-    return this.#modules.parts.load(source);
+  /** Loads the parts of the program that a reload to a source needs. */
+  async loadParts(source: ConfigSource): Promise<void> {
+    await this.#modules.parts.load(source);
+    await this.#modules.parts.loadPart("changes");
   }
 
   /** As `loadModules`, of a source that was read with all of its files. */

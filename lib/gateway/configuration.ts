@@ -10,7 +10,6 @@ import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Link } from "../plugins/chain.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
 import type { Bundle, Followers, Following } from "./bundle.ts";
-import { changesBetween } from "./config_diff.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
@@ -159,7 +158,7 @@ export class Configuration {
       this.loadedAt = at;
       const { digest, shown } = this.snapshot;
       const changed = digest !== before.digest;
-      const changes = changed ? changesBetween(before.shown, shown) : [];
+      const changes = changed ? this.#tools.runtime.parts.part("changes").changesBetween(before.shown, shown) : [];
       const taken = { at, by, digest, outcome: "taken", changes } as const;
       this.lastReload = taken;
       if (changed) this.lastChange = taken;

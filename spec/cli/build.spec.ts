@@ -172,6 +172,16 @@ describe("a build", () => {
     expect(await connection.closed()).toContain("401"); // by key_auth
   });
 
+  it("takes a reload that names nothing else, and says what it changes and warns of", async () => {
+    const folder = await built(config());
+    const file = fileWith(config());
+    const running = await runningFile(file, [], {}, undefined, mainOf(folder));
+    const [all, one, more] = ["/{rest*}", "/{x}", "/{x}/{rest*}"].map((path, i) => ({ name: `r${i}`, path }));
+    writeFileSync(file, JSON.stringify(config({ routes: [all, one, more] })));
+    running.child.kill("SIGHUP");
+    expect(await running.says(/"code":"route_unreachable".*\n/)).toContain('"changes":["added    service');
+  });
+
   it("has what --with names, and what settings of the environment name", { timeout: 30_000 }, async () => {
     const folder = await built(config(), ["--with", "jwt", "--with", "redis", "--with", "proof"], ADMIN);
     for (const text of [JWT, { ...config(), global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }]) {
@@ -183,6 +193,21 @@ describe("a build", () => {
     expect(await program(["diff", fileWith(config()), fileWith(config())], { main: mainOf(folder) }).ended).toMatchObject({ code: 0 });
     const { port } = await runningFile(fileWith(config()), [], ADMIN, undefined, mainOf(folder));
     expect(port).toBeGreaterThan(0);
+  });
+
+  it("with the interfaces of operators serves their pages, and refuses in dry runs what it does not have", { timeout: 30_000 }, async () => {
+    const environment = { ...ADMIN, MANAGER: "true" };
+    const folder = await built(config(), [], environment);
+    expect(await program(["verify", folder], { main: mainOf(folder) }).ended).toMatchObject({ code: 0 });
+    const { started } = await runningFile(fileWith(config()), [], environment, undefined, mainOf(folder));
+    const page = await (await fetch(String(started.manager))).text();
+    const scripts = [...page.matchAll(/(?:src|href)="([^":]+\.(?:js|css))"/g)].map(([, path]) => new URL(path!, String(started.manager)));
+    expect(scripts.length).toBeGreaterThan(0);
+    for (const url of scripts) expect([url.pathname, (await fetch(url)).status]).toEqual([url.pathname, 200]);
+    const tried = await program(["reload", "--dry-run", fileWith(JWT), "--admin-url", String(started.admin)], { environment: ADMIN, main: mainOf(folder) }).ended;
+    expect(tried).toMatchObject({ code: 1, stderr: expect.stringContaining('services[0].plugins[0].name  "jwt" is not in this build, which has no plugin kind') });
+    const { code, stderr } = await said(folder, config(), [], { ...ADMIN, WORKERS: "2" });
+    expect([code, stderr]).toEqual([2, expect.stringContaining('the settings name "workers", which is not in this build')]);
   });
 
   it("brings what runs the tests of its configuration", async () => {

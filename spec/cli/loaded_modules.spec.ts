@@ -29,6 +29,7 @@ const PARTS = {
   split: /^lib\/(?:upstream|config)\/split$/,
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
   tls: /^lib\/config\/tls_fields$/,
+  certificates: /^lib\/(?:gateway\/misdirected|server\/certificates)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp)/,
   client: /^lib\/http\/client$/,
@@ -36,26 +37,29 @@ const PARTS = {
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
-  tracing: /^lib\/observe\/(?:trace|otlp|span_json)$/,
+  tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
   reporting: /^lib\/(?:gateway\/(?:reporting|reports|metrics|warnings)|observe\/(?:stats|exposition))$/,
+  shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
+  embedding: /^lib\/gateway\/(?:inject|mounted)$/,
   workerReports: /^lib\/(?:gateway\/worker_reports|observe\/metrics_report)$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
   warnings: /^lib\/(?:gateway\/proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/gateway\/(?:explain$|proof\/(?!config_warnings$|plugin_warnings$|route_warnings$|written$))/,
+  changes: /^lib\/gateway\/config_diff$/,
   commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|diff|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
 
 const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 138 of its modules, and no part that the configuration does not name", async () => {
+  it("loads at most 127 of its modules, and no part that the configuration does not name", async () => {
     const modules = await loadedBy(quickstart);
     expect(modules).toContain("lib/gateway/gateway");
     expect(modules).toHaveLength(new Set(modules).size);
     expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(138);
+    expect(modules.length).toBeLessThanOrEqual(127);
   });
 });
 
@@ -64,7 +68,7 @@ const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a long password" };
 
 describe("the program loads what is named, and only that,", () => {
   it.each<readonly [string, object, readonly string[], Record<string, string>, readonly (keyof typeof PARTS)[]]>([
-    ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "tls", "client", "warnings"]],
+    ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "tls", "client", "shared", "warnings"]],
     ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "counters", "warnings"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
@@ -78,11 +82,11 @@ describe("the program loads what is named, and only that,", () => {
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
     ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
-    ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "warnings"]],
+    ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "shared", "warnings"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
     ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "admin", "warnings", "proof"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "admin", "manager", "warnings", "proof"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "admin", "warnings", "proof", "changes"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "admin", "manager", "warnings", "proof", "changes"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
@@ -110,6 +114,6 @@ describe("a reload", () => {
     writeFileSync(running.file, JSON.stringify(withService({ protocol: "h2c", plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] })));
     running.child.kill("SIGHUP");
     await running.says(/"message":"configuration reloaded"/);
-    expect(partsOf(modules())).toEqual(["kinds", "http2", "warnings"]);
+    expect(partsOf(modules())).toEqual(["kinds", "http2", "warnings", "changes"]);
   });
 });
