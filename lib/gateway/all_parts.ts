@@ -1,6 +1,7 @@
 /**
  * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
  */
+import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
 import * as tests from "../config/read_tests.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
@@ -13,11 +14,13 @@ import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
+import * as sampling from "../observe/sampling.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as kit from "../plugins/kit.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
+import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
@@ -50,7 +53,7 @@ const ALL: LoadedParts = {
   split: { ...split, ...compiledConditions },
   sticky,
   httpsRedirect,
-  misdirected,
+  misdirected: { ...misdirected, ...certificates, ...pem },
   tls,
   tests,
   counters: memory,
@@ -65,7 +68,7 @@ const ALL: LoadedParts = {
   embedding: { ...inject, ...mounted },
   changes,
   workerReports,
-  tracing: { ...tracer, ...exporter },
+  tracing: { ...tracer, ...sampling, ...exporter },
   adminCookie,
   warnings,
 };

@@ -13,7 +13,6 @@ import { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
-import { createSampler } from "../observe/sampling.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
@@ -384,7 +383,7 @@ function notEmbedded(): never {
 }
 
 function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }, secretParameters: ReadonlySet<string>): [OtlpExporter, Tracer] {
-  const { OtlpExporter, Tracer } = parts.part("tracing");
+  const { createSampler, OtlpExporter, Tracer } = parts.part("tracing");
   const { sampler = "parentbased_always_on", ratio = 1 } = settings;
   const spans = new OtlpExporter({ settings, ...tools });
   return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans, secretParameters })];

@@ -87,7 +87,7 @@ export const PARTS = {
   },
   misdirected: {
     named: ["global.certificates[]"],
-    load: () => import("./misdirected.ts"),
+    load: async () => ({ ...(await import("./misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
   },
   /** The fields of certificates and TLS. */
   tls: {
@@ -138,7 +138,7 @@ export const PARTS = {
   /** What a reload changes. */
   changes: { load: () => import("./config_diff.ts") },
   workerReports: { load: () => import("./worker_reports.ts") },
-  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
+  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 
