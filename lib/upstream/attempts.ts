@@ -37,7 +37,7 @@ export function attempts(options: AttemptsOptions): Handler {
     const peer = picker.pick(exchange, NO_PEERS);
     if (peer === null) return noUpstream(exchange);
     const now = forwarding.clock.now();
-    return attempt(tries, exchange, peer, now, startTotal(options, exchange, now));
+    return tryPeer(tries, exchange, peer, now, startTotal(options, exchange, now));
   };
 }
 
@@ -51,7 +51,7 @@ function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
     const next = mayFollow ? picker.pick(exchange, [...tried, peer]) : null;
     if (next === null) return upstreamFaultReply(exchange, error, log);
     meter?.retried();
-    return attempt(elsewhere(options, [...tried, peer]), exchange, next, now, endsAt);
+    return tryPeer(elsewhere(options, [...tried, peer]), exchange, next, now, endsAt);
   };
   return { ...options, failed };
 }
@@ -67,7 +67,7 @@ export interface Tries extends AttemptsOptions {
 }
 
 /** One attempt; its result is reported to the upstream's health. Not async: that would cost two more promises per request. */
-export function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer: Peer, startedAt: number, endsAt: number): Promise<Reply> {
+export function tryPeer({ forwarding, meter, failed }: Tries, exchange: Exchange, peer: Peer, startedAt: number, endsAt: number): Promise<Reply> {
   const { call } = exchange;
   const { notes } = call;
   const { clock } = forwarding;

@@ -7,7 +7,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { attempt, upstreamFaultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
+import { tryPeer, upstreamFaultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
 import { Replay, ReplayMemory } from "./replay.ts";
 import { RetryBudget, retriesFault, retriesStatus, type RetryPolicy } from "./retry_policy.ts";
 import type { Peer } from "./upstream_set.ts";
@@ -51,7 +51,7 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
         let next: Peer | null = null;
         try {
           const replayed = replay === null ? exchange : exchange.with({ body: replay.open() });
-          const reply = await attempt(tries, replayed, peer, startedAt, endsAt);
+          const reply = await tryPeer(tries, replayed, peer, startedAt, endsAt);
           if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
           discardReply(reply, exchange);
         } catch (error) {
