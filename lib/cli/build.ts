@@ -131,7 +131,7 @@ function auditText({ name, version }: Described, audit: Audit, modules: readonly
     ...["", "Files are named from the folder of the configuration, and those of the package from its folder.", ""],
     ...["## What a start can do", "", "```text", ...text.map(withoutControls), "```", ""],
     ...["## The modules that it loads", "", ...table(audit.modules), ""],
-    ...["## The other modules of this package", "", "Other commands load them, and what was asked for with `--with`.", "", ...table(modules.filter(({ path }) => !atStart.has(path)))],
+    ...["## The other modules of this package", "", "A reload may load them, other commands do, and whatever needs what was asked for with `--with`.", "", ...table(modules.filter(({ path }) => !atStart.has(path)))],
   ];
   return `${all.join("\n")}\n`;
 }
