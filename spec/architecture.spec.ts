@@ -252,6 +252,31 @@ describe("what an auditor has to trust", () => {
   });
 });
 
+/**
+ * Exported by several files. Parts have `fields`, tables `ON_DEMAND`; imported formats and browsers have their own words. All others wait for a
+ * second name: the list only becomes shorter.
+ */
+const SAID_TWICE: ReadonlySet<string> = new Set([
+  ...["fields", "ON_DEMAND"],
+  ...["Asked", "BUCKETS", "Candidate", "Command", "Compared", "Conditions", "ConfigInput", "Described", "FIRST", "Failure", "Member", "NAME", "Names"],
+  ...["Notes", "Outcome", "Path", "Place", "Plugin", "PluginPlace", "Refusal", "Report", "Route", "SECRET", "SETTINGS", "Schema", "Secret", "Service"],
+  ...["Sessions", "Target", "Verdict", "addressOf", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "isLoopback", "lacks", "listOf"],
+  ...["milliseconds", "reachable", "readBody", "readTarget", "targetOf"],
+]);
+
+const EXPORTED = /^export (?:abstract )?(?:async )?(?:function\*?|class|interface|type|const|let) (\w+)/gm;
+
+describe("names", () => {
+  it("no name is exported by two files: who searches for it finds one", () => {
+    const files = new Map<string, string[]>();
+    for (const { path, code } of sources.filter((each) => !each.path.startsWith("lib/manager/assets/"))) {
+      for (const name of new Set([...code.matchAll(EXPORTED)].map(([, found]) => found!))) files.set(name, [...(files.get(name) ?? []), path]);
+    }
+    expect(files.size).toBeGreaterThan(1_000);
+    expect([...files].filter(([name, paths]) => paths.length > 1 && !SAID_TWICE.has(name))).toEqual([]);
+  });
+});
+
 describe("house style", () => {
   it("every file of lib opens with a doc comment of whole sentences", () => {
     const silent = sources.filter(({ path, text }) => path.startsWith("lib/") && !/^\/\*\*\n( \* [^\n]+\n| \*\n)+ \*\/\n/.test(text));

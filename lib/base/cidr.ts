@@ -6,14 +6,14 @@
  */
 
 /** An address as four 32-bit words, high first. IPv4 has its mapped form: 0, 0, 0xffff, address. */
-export interface Address {
+export interface IpAddress {
   readonly version: 4 | 6;
   readonly words: readonly [number, number, number, number];
 }
 
 /** A block of addresses: its first address and how many leading bits (of 128, for IPv4 too) all of them share. */
 export interface Cidr {
-  readonly first: Address;
+  readonly first: IpAddress;
   readonly bits: number;
 }
 
@@ -23,7 +23,7 @@ export interface CidrSet {
 }
 
 /** The address, or null when the text is not an address. A zone id (`fe80::1%eth0`) is dropped. */
-export function parseAddress(text: string): Address | null {
+export function parseAddress(text: string): IpAddress | null {
   const isMapped = text.startsWith("::ffff:") && text.includes(".");
   if (isMapped || !text.includes(":")) {
     const value = ipv4(text, isMapped ? 7 : 0);
@@ -128,7 +128,7 @@ function ipv4(text: string, start: number): number {
 const DOT = 46 - 48;
 
 /** RFC 4291 §2.2: groups of hex digits, at most one "::", perhaps an IPv4 tail. Character by character: `split` takes twice the time. */
-function ipv6(text: string): Address | null {
+function ipv6(text: string): IpAddress | null {
   const groups: number[] = [];
   let gap = text.startsWith("::") ? 0 : -1;
   let at = gap < 0 ? 0 : 2;
@@ -157,7 +157,7 @@ function ipv6(text: string): Address | null {
   if (gap < 0 ? groups.length !== 8 : groups.length > 7) return null;
   if (gap >= 0) groups.splice(gap, 0, ...ZEROS.slice(groups.length));
   const word = (i: number) => ((groups[i]! << 16) | groups[i + 1]!) >>> 0;
-  const words: Address["words"] = [word(0), word(2), word(4), word(6)];
+  const words: IpAddress["words"] = [word(0), word(2), word(4), word(6)];
   return { version: words[0] === 0 && words[1] === 0 && words[2] === 0xffff ? 4 : 6, words };
 }
 
@@ -182,7 +182,7 @@ export function addressOf({ host, port }: { readonly host: string; readonly port
 }
 
 /** ::/0 does not contain IPv4. */
-function contains(block: Cidr, address: Address): boolean {
+function contains(block: Cidr, address: IpAddress): boolean {
   if (block.first.version !== address.version) return false;
   for (let i = 0; i < 4; i++) {
     if (((block.first.words[i]! ^ address.words[i]!) & mask(block.bits, i)) !== 0) return false;
@@ -191,7 +191,7 @@ function contains(block: Cidr, address: Address): boolean {
 }
 
 /** IPv4 before IPv6, then by value. */
-function compare(a: Address, b: Address): number {
+function compare(a: IpAddress, b: IpAddress): number {
   if (a.version !== b.version) return a.version - b.version;
   for (let i = 0; i < 4; i++) {
     if (a.words[i] !== b.words[i]) return a.words[i]! - b.words[i]!;

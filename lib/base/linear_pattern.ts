@@ -8,10 +8,10 @@
 
 export interface LinearPattern {
   /** Whether it matches anywhere in the text; a promise if it had to pause. Throws what `meter` throws. */
-  test(text: string, meter: Meter): boolean | Promise<boolean>;
+  test(text: string, meter: StepMeter): boolean | Promise<boolean>;
 }
 
-export interface Meter {
+export interface StepMeter {
   /** Called after each character with the number of states that were followed. */
   spend(steps: number): void;
   /** Whether it is time to pause. */

@@ -8,7 +8,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import { version } from "../base/version.ts";
-import type { Address } from "../cluster/messages.ts";
+import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
 import { ConfigError, Gateway, type GatewayOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
@@ -114,7 +114,7 @@ interface Listening {
   readonly tls: TlsFiles | null;
 }
 
-async function listenFor(listening: Listening): Promise<Address[]> {
+async function listenFor(listening: Listening): Promise<BoundAddress[]> {
   const { gateway, fds = [], tls } = listening;
   const secure = tls === null ? {} : { tls };
   const addresses = fds.length > 0 ? await listenOnPassed(gateway, fds, secure) : await listenOnAll(listening, secure);
@@ -151,7 +151,7 @@ async function listenOnAll({ gateway, settings, name, port }: Listening, secure:
   return addresses;
 }
 
-function urlsOf(addresses: readonly Address[]): string[] {
+function urlsOf(addresses: readonly BoundAddress[]): string[] {
   return addresses.map(({ host, port, isSecure }) => urlOf(isSecure ? "https" : "http", { address: host, port }));
 }
 

@@ -58,7 +58,7 @@ export interface Posted {
 }
 
 /** One address on which every worker listens. */
-export interface Address {
+export interface BoundAddress {
   readonly host: string;
   readonly port: number;
   readonly isSecure: boolean;
@@ -80,7 +80,7 @@ export interface WorkerStart extends WorkerSettings {
   readonly place: number;
   readonly count: number;
   readonly bundle: Bundle;
-  readonly addresses: readonly Address[];
+  readonly addresses: readonly BoundAddress[];
   readonly tls: TlsFiles | null;
   readonly ticketKey: Uint8Array;
   /** The word `VERSION`, then for each place one word with the beats of its worker, then one with the lines of its log that wait. */

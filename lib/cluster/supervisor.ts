@@ -15,7 +15,7 @@ import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
-import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type Address, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
+import { BEAT_MS, beatsOf, refusal, VERSION, waitingLinesOf, type BoundAddress, type Posted, type ToMain, type ToWorker, type WorkerStart } from "./messages.ts";
 import { newPlace, pauseBefore, takesRequests, type Place } from "./place.ts";
 import { takePort } from "./ports.ts";
 
@@ -58,7 +58,7 @@ export class Supervisor implements Followers {
   #lastId = MAIN;
   /** Of the main thread's gateway. */
   #parts: GatewayParts | null = null;
-  #addresses: readonly Address[] = [];
+  #addresses: readonly BoundAddress[] = [];
   #tls: TlsFiles | null = null;
   #ticketKey = randomBytes(TICKET_KEY_BYTES);
   #isReloading = false;
@@ -91,7 +91,7 @@ export class Supervisor implements Followers {
   }
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
-  async start(gateway: Gateway, addresses: readonly Address[], tls: TlsFiles | null): Promise<void> {
+  async start(gateway: Gateway, addresses: readonly BoundAddress[], tls: TlsFiles | null): Promise<void> {
     const { configuration } = (this.#parts = Gateway.partsOf(gateway));
     this.#addresses = addresses;
     this.#tls = tls;

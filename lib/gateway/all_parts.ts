@@ -1,18 +1,26 @@
 /**
  * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
  */
+import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
 import * as tests from "../config/read_tests.ts";
+import * as sharedCounts from "../base/shared_counts.ts";
+import * as sharedMemory from "../base/shared_memory.ts";
+import * as sharedConnections from "../server/shared_connections.ts";
+import * as inject from "./inject.ts";
+import * as mounted from "./mounted.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
+import * as sampling from "../observe/sampling.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as kit from "../plugins/kit.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
+import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
@@ -45,7 +53,7 @@ const ALL: LoadedParts = {
   split: { ...split, ...compiledConditions },
   sticky,
   httpsRedirect,
-  misdirected,
+  misdirected: { ...misdirected, ...certificates, ...pem },
   tls,
   tests,
   counters: memory,
@@ -56,9 +64,11 @@ const ALL: LoadedParts = {
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting,
+  shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
+  embedding: { ...inject, ...mounted },
   changes,
   workerReports,
-  tracing: { ...tracer, ...exporter },
+  tracing: { ...tracer, ...sampling, ...exporter },
   adminCookie,
   warnings,
 };

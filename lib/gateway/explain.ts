@@ -12,7 +12,7 @@ import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
-import type { Destination } from "../upstream/split.ts";
+import type { SplitDestination } from "../upstream/split.ts";
 import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "./displayed_config.ts";
@@ -176,7 +176,7 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
 }
 
 /** The upstream that a hash leads to; nothing with other strategies, which depend on the requests before this one, as a split may. */
-function whyUpstream(service: DisplayedService, [first, ...others]: readonly Destination[], request: Exchange, parts: Parts): string[] {
+function whyUpstream(service: DisplayedService, [first, ...others]: readonly SplitDestination[], request: Exchange, parts: Parts): string[] {
   const { load_balancing_strategy: strategy, hash_on: on = "client_ip", hash_balance_factor: factor = 0 } = service;
   if (strategy !== "hash" && strategy !== "ip_hash") return [];
   const { hashing, hashKey } = parts.part("hash");
@@ -188,7 +188,7 @@ function whyUpstream(service: DisplayedService, [first, ...others]: readonly Des
 }
 
 /** Without a split, all upstreams that can be used share the requests. */
-function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly Destination[] {
+function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly SplitDestination[] {
   return [{ peers: peers.filter((_, i) => upstreams[i]!.usable), share: 1 }];
 }
 
@@ -213,7 +213,7 @@ function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds
 
 const LEVELS = ["global", "service", "route"] as const;
 
-function withShares(upstreamSet: UpstreamSet, destinations: readonly Destination[]): Explanation["upstreams"] {
+function withShares(upstreamSet: UpstreamSet, destinations: readonly SplitDestination[]): Explanation["upstreams"] {
   const { upstreams, circuitBreaker } = upstreamSet.report;
   const shares = new Map<Peer, number>();
   for (const { peers, share } of circuitBreaker?.state === "open" ? [] : destinations) {

@@ -3,17 +3,16 @@
  */
 import type { AddressInfo } from "node:net";
 import type { Readable } from "node:stream";
-import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
-import { ignore } from "../base/errors.ts";
+import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
+import { NOT_LOADED } from "../config/part_fields.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
-import { createSampler } from "../observe/sampling.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
@@ -23,10 +22,10 @@ import type { Following } from "./bundle.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
 import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
-import { checkRequest, collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import type { InjectRequest, InjectResponse } from "./inject.ts";
 import type { DryRuns } from "./dry_runs.ts";
 import type { HttpsFacts } from "./https_facts.ts";
-import { mounted, type Mounted } from "./mounted.ts";
+import type { Mounted } from "./mounted.ts";
 import type { DryRun } from "./proof/dry_run.ts";
 import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
 import { ON_DEMAND, type Parts } from "./parts.ts";
@@ -103,10 +102,10 @@ export class Gateway {
     this.#reported = { ...counted, requests: this.#requests, reports, startedAt: clock.now() };
     const closeReports = () => [this.#reporting, reports].forEach((each) => each?.close());
     this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, closeReports });
-    const { handler, upgrade, matches } = mounted(this.#listener, this.#configuration);
-    this.handler = handler;
-    this.upgrade = upgrade;
-    this.matches = matches;
+    const mounted = modules.parts.partIfLoaded("embedding")?.mounted(this.#listener, this.#configuration);
+    this.handler = mounted?.handler ?? notEmbedded;
+    this.upgrade = mounted?.upgrade ?? notEmbedded;
+    this.matches = mounted?.matches ?? notEmbedded;
   }
 
   /** What the threads of one program need of a gateway, besides its members, which are for programs that embed it. */
@@ -333,22 +332,8 @@ export class Gateway {
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
-  async inject(request: InjectRequest): Promise<InjectResponse> {
-    checkRequest("inject", request);
-    const inbound = injected(request, this.#configuration.receiving);
-    // No client's connection keeps the process alive, as for other requests.
-    const held = setInterval(ignore, LONGEST_TIMER_MS);
-    try {
-      return await collected(inbound, await this.#requests.serve(inbound));
-    } catch (error) {
-      inbound.call.fail("upstream_reset", (error as Error).message);
-      throw error;
-    } finally {
-      clearInterval(held);
-      inbound.call.close();
-      inbound.body?.destroy();
-      this.#requests.ended(inbound);
-    }
+  inject(request: InjectRequest): Promise<InjectResponse> {
+    return this.#runtime.parts.part("embedding").injectInto(this.#requests, request, this.#configuration.receiving);
   }
 
   /**
@@ -392,8 +377,13 @@ export class Gateway {
   }
 }
 
+/** The program itself never calls what is for a host's server. */
+function notEmbedded(): never {
+  throw new Error(`the part "embedding" ${NOT_LOADED}`);
+}
+
 function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }, secretParameters: ReadonlySet<string>): [OtlpExporter, Tracer] {
-  const { OtlpExporter, Tracer } = parts.part("tracing");
+  const { createSampler, OtlpExporter, Tracer } = parts.part("tracing");
   const { sampler = "parentbased_always_on", ratio = 1 } = settings;
   const spans = new OtlpExporter({ settings, ...tools });
   return [spans, new Tracer({ clock: tools.clock, sampler: createSampler(sampler, ratio), sink: spans, secretParameters })];

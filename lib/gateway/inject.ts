@@ -5,6 +5,8 @@ import { hash } from "node:crypto";
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { isIP } from "node:net";
 import { Readable } from "node:stream";
+import { LONGEST_TIMER_MS } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
 import { TOKEN } from "../base/http_grammar.ts";
 import { checkNames, type Names } from "../base/suggest.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
@@ -13,6 +15,7 @@ import type { Reply } from "../http/reply.ts";
 import { replyHeaders } from "../server/client_reply.ts";
 import { withoutDropped, type Refusal } from "../server/framing.ts";
 import { receiveParts, refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import type { Requests } from "./serve.ts";
 
 /** A request, by the names that the tests of a configuration use. */
 export interface InjectRequest {
@@ -186,4 +189,23 @@ export async function collected(inbound: Inbound, reply: Reply, before?: (bytes:
     text: () => body.toString(),
     json: () => JSON.parse(body.toString()) as unknown,
   };
+}
+
+/** Sends one request through a gateway without a socket. Rejects when the reply breaks off. */
+export async function injectInto(requests: Pick<Requests, "serve" | "ended">, request: InjectRequest, receiving: ReceiveOptions): Promise<InjectResponse> {
+  checkRequest("inject", request);
+  const inbound = injected(request, receiving);
+  // No client's connection keeps the process alive, as for other requests.
+  const held = setInterval(ignore, LONGEST_TIMER_MS);
+  try {
+    return await collected(inbound, await requests.serve(inbound));
+  } catch (error) {
+    inbound.call.fail("upstream_reset", (error as Error).message);
+    throw error;
+  } finally {
+    clearInterval(held);
+    inbound.call.close();
+    inbound.body?.destroy();
+    requests.ended(inbound);
+  }
 }

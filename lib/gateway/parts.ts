@@ -87,7 +87,7 @@ export const PARTS = {
   },
   misdirected: {
     named: ["global.certificates[]"],
-    load: () => import("./misdirected.ts"),
+    load: async () => ({ ...(await import("./misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
   },
   /** The fields of certificates and TLS. */
   tls: {
@@ -128,10 +128,17 @@ export const PARTS = {
   tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("./https_facts.ts")) }) },
   /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
   reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("./reporting.ts") },
+  /** What threads of one program share, and memory for what plugins remember. */
+  shared: {
+    named: [...namedByKinds("jwt", "basic_auth", "introspection"), "global.counters", "global.plugin_modules[]"],
+    load: async () => ({ ...(await import("../base/shared_counts.ts")), ...(await import("../base/shared_memory.ts")), ...(await import("../server/shared_connections.ts")) }),
+  },
+  /** What a program that embeds a gateway calls, and ours never does. */
+  embedding: { load: async () => ({ ...(await import("./inject.ts")), ...(await import("./mounted.ts")) }) },
   /** What a reload changes. */
   changes: { load: () => import("./config_diff.ts") },
   workerReports: { load: () => import("./worker_reports.ts") },
-  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/otlp.ts")) }) },
+  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 

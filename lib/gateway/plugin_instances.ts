@@ -116,10 +116,13 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
     runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urls])), make, inUse);
   const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
-  const { clock, verdicts, secretParameters } = runtime;
+  const { clock, secretParameters } = runtime;
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
-    ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts, secretParameters },
+    ...{ clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, secretParameters },
+    get verdicts() {
+      return runtime.verdicts;
+    },
     common: (what, make) => commonTo(name, what, make, runtime),
     count: (what) => runtime.count(`count of ${name}: ${what}`),
     shared: (what, bytes) => sharedBy(key, what, bytes, context),

@@ -7,11 +7,11 @@ import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import type { Dial } from "../base/egress.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
-import { SharedMemory } from "../base/shared_memory.ts";
-import { SharedCount } from "../base/shared_counts.ts";
+import type { SharedMemory } from "../base/shared_memory.ts";
+import type { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { KeptState } from "../plugins/plugin.ts";
-import { SharedConnections } from "../server/connection_counts.ts";
+import type { SharedConnections } from "../server/shared_connections.ts";
 import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
@@ -86,7 +86,7 @@ export class Runtime {
   /** Decisions that shared counters did not make, by reason. */
   readonly countersErrors = new Map<string, number>();
   readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
-  readonly verdicts = new SharedMemory(MAX_VERDICT_BYTES);
+  #verdicts: SharedMemory | null = null;
   /** See `Tools`. Those of earlier configurations stay: requests that have met them may not be logged yet. */
   readonly secretParameters = new Set<string>();
   /** Requests to upstreams and replies to clients are written together. */
@@ -126,7 +126,7 @@ export class Runtime {
     this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {
       this.inFlight = this.count("requests in flight");
-      this.connections = new SharedConnections({ ...threads, memory: (name, bytes) => this.lastingMemory(name, bytes) });
+      this.connections = new (parts.part("shared").SharedConnections)({ ...threads, memory: (name, bytes) => this.lastingMemory(name, bytes) });
     }
     this.#names = new Names({ clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) });
   }
@@ -156,6 +156,11 @@ export class Runtime {
   /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
   healthMemory(service: string, id: string, { protocol, host, port }: Connections["options"], inUse: InUse): ArrayBufferLike | null {
     return this.threads.count === 1 ? null : this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, HEALTH_BYTES, inUse);
+  }
+
+  /** Memory for what plugins remember, see `Tools`. */
+  get verdicts(): SharedMemory {
+    return (this.#verdicts ??= new (this.parts.part("shared").SharedMemory)(MAX_VERDICT_BYTES));
   }
 
   /** Rate counters in the memory of this program. */
@@ -196,7 +201,7 @@ export class Runtime {
   count(name: string): SharedCount {
     const known = this.#counts.get(name);
     if (known !== undefined) return known;
-    const made = new SharedCount({ ...this.threads, memory: (key, bytes) => this.lastingMemory(key, bytes) }, name);
+    const made = new (this.parts.part("shared").SharedCount)({ ...this.threads, memory: (key, bytes) => this.lastingMemory(key, bytes) }, name);
     this.#counts.set(name, made);
     return made;
   }

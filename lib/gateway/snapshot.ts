@@ -4,7 +4,6 @@
 import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
-import { factsOf } from "../base/pem.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config, Route, Service } from "../config/model.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
@@ -14,7 +13,7 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
-import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
+import type { HostCertificates } from "../server/certificates.ts";
 import { destinationsOf } from "./destinations.ts";
 import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink, type RouteChain } from "./plugin_instances.ts";
 import type { HttpsRedirect } from "./https_redirect.ts";
@@ -81,16 +80,17 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, loaded.conditions, context));
   const redirect = redirectOf(global, runtime.parts);
-  const certificates = hostCertificates(global.certificates, log, runtime.clock);
+  const ofHosts = global.certificates.length === 0 ? null : runtime.parts.part("misdirected");
+  const certificates = ofHosts?.hostCertificates(global.certificates, log, runtime.clock) ?? NO_CERTIFICATES;
   return Object.freeze({
     ...loaded,
     global,
     table: compileTable(entries),
     redirect,
-    early: global.certificates.length === 0 ? redirect : earlyOf(redirect, runtime.parts.part("misdirected").misdirected(certificates, tools.defaultCertificate ?? (() => null))),
+    early: ofHosts === null ? redirect : earlyOf(redirect, ofHosts.misdirected(certificates, tools.defaultCertificate ?? (() => null))),
     certificates,
     shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
-      return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };
+      return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...ofHosts!.factsOf(cert.content) };
     }),
     instances,
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
@@ -98,6 +98,8 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     metrics: plan,
   });
 }
+
+const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
 
 export function redirectOf({ httpsRedirect }: Config["global"], parts: Parts): HttpsRedirect | null {
   return httpsRedirect === undefined ? null : parts.part("httpsRedirect").httpsRedirect(httpsRedirect);

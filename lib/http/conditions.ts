@@ -1,7 +1,7 @@
 /**
  * Decides whether a request fulfils configured conditions on its headers, its query and its cookies.
  */
-import { linearPattern, type Meter } from "../base/linear_pattern.ts";
+import { linearPattern, type StepMeter } from "../base/linear_pattern.ts";
 import { findCookie } from "./cookies.ts";
 import { sameName, UNKNOWN_VALUE, type HeaderList } from "./headers.ts";
 
@@ -117,7 +117,7 @@ function patternTest(place: keyof Conditions, name: string, source: string): Hol
   const pattern = linearPattern(source);
   if (typeof pattern === "string") throw new Error(`the pattern ${JSON.stringify(source)} ${pattern}`);
   let left = 0;
-  const meter: Meter = {
+  const meter: StepMeter = {
     isDue: false,
     pause: () => Promise.resolve(),
     spend(steps) {

@@ -1,7 +1,7 @@
 /**
  * One run of a compiled JSON Schema over a value: the violations found, the steps left, and the pauses for the event loop.
  */
-import type { Meter } from "../base/linear_pattern.ts";
+import type { StepMeter } from "../base/linear_pattern.ts";
 import type { NextTimeSlice } from "../base/time_slices.ts";
 
 interface Violation {
@@ -18,7 +18,7 @@ export type Check = (value: unknown, at: string, run: Run) => Done;
 export type Done = void | Promise<void>;
 
 /** The budget of one request: steps in all, and steps before the next pause. A step takes 20 to 100 nanoseconds. */
-export class Work implements Meter {
+export class Work implements StepMeter {
   readonly #nextSlice: NextTimeSlice;
   readonly #sliceSteps: number;
   #left: number;

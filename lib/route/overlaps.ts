@@ -11,7 +11,7 @@ import { isOpen, type Segment } from "./pattern.ts";
 import { choiceOf, lacks, PlacedRoutes, type Pattern, type Placed } from "./placed_routes.ts";
 import { choiceFor, COMMON_METHODS, fulfilling, type SampleRequest } from "./sample_requests.ts";
 import { contenders, methodsOf, routeFor, routesOf, type Route, type TableEntry } from "./table.ts";
-import { UpstreamOverlaps, type Destination } from "./upstream_overlaps.ts";
+import { UpstreamOverlaps, type RouteDestination } from "./upstream_overlaps.ts";
 
 export interface Unreachable<T> {
   readonly target: T;
@@ -57,7 +57,7 @@ export interface ProofQuestion<T> {
   /** The guards of a route: equal names are equal guards. */
   readonly guardsOf: (target: T) => ReadonlySet<string>;
   /** Where a route leads; routes of one service have one object. Default: no two routes lead to the same upstream. */
-  readonly destinationOf?: (target: T) => Destination | null;
+  readonly destinationOf?: (target: T) => RouteDestination | null;
 }
 
 /**
@@ -96,7 +96,7 @@ class Prover<T> {
   readonly #decoded: DecodedOverlaps<T>;
   readonly #upstreams: UpstreamOverlaps<T>;
 
-  constructor(placed: PlacedRoutes<T>, destinationOf: (target: T) => Destination | null) {
+  constructor(placed: PlacedRoutes<T>, destinationOf: (target: T) => RouteDestination | null) {
     this.#placed = placed;
     this.#decoded = new DecodedOverlaps(placed);
     this.#upstreams = new UpstreamOverlaps(placed, destinationOf);

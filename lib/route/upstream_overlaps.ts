@@ -8,7 +8,7 @@ import { lacks, type Placed, type PlacedRoutes } from "./placed_routes.ts";
 import { choiceFor, methodsFor, type SampleRequest } from "./sample_requests.ts";
 
 /** Where the routes of a service lead. */
-export interface Destination {
+export interface RouteDestination {
   /** Host and port of each upstream, in one spelling. */
   readonly addresses: readonly string[];
   /** Whether upstreams get the Host of the client. */
@@ -25,19 +25,19 @@ interface AddressSet<T> {
   /** Of the index: no host name, so that no key is above another one. */
   readonly key: string;
   readonly addresses: readonly string[];
-  readonly services: Set<Destination>;
+  readonly services: Set<RouteDestination>;
   readonly below: Map<string, Below<T>>;
 }
 
 export class UpstreamOverlaps<T> {
   readonly #placed: PlacedRoutes<T>;
-  readonly #destinations: ReadonlyMap<Placed<T>, Destination>;
-  readonly #sets = new Map<Destination, AddressSet<T>>();
+  readonly #destinations: ReadonlyMap<Placed<T>, RouteDestination>;
+  readonly #sets = new Map<RouteDestination, AddressSet<T>>();
   readonly #index: PatternIndex<Below<T>>;
   /** Of each address. */
   readonly #at = new Map<string, Set<AddressSet<T>>>();
 
-  constructor(placed: PlacedRoutes<T>, destinationOf: (target: T) => Destination | null) {
+  constructor(placed: PlacedRoutes<T>, destinationOf: (target: T) => RouteDestination | null) {
     this.#placed = placed;
     const destinations = placed.routes.map((route) => [route, destinationOf(route.target)] as const);
     this.#destinations = new Map(destinations.flatMap(([route, to]) => (to === null ? [] : [[route, to] as const])));
@@ -90,7 +90,7 @@ export class UpstreamOverlaps<T> {
   }
 
   /** The sets that share an address with that of a service; none if all of them are of this service. */
-  #meeting(to: Destination): readonly AddressSet<T>[] {
+  #meeting(to: RouteDestination): readonly AddressSet<T>[] {
     const sets = new Set(this.#sets.get(to)!.addresses.flatMap((address) => [...this.#at.get(address)!]));
     return [...sets].some(({ services }) => services.size > 1 || !services.has(to)) ? [...sets] : [];
   }

@@ -22,7 +22,7 @@ import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply 
 import { clientErrorDetail, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
-import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
+import { connectionOf, receiveHead, type ConnectionFacts, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
 
@@ -41,7 +41,7 @@ type Ending = "no" | "asked" | "decided" | "lost";
 export class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #socket: Socket;
   readonly #server: ConnectionServer;
-  readonly #connection: Connection;
+  readonly #connection: ConnectionFacts;
   readonly #parser = new RequestParser(this);
   readonly #writer: ReplyWriter;
   #phase: Phase = "idle";

@@ -1,9 +1,7 @@
 /**
- * Counts client connections, in all and by client address (IPv6 by /64): those of this thread, or those of all workers.
+ * Counts client connections, in all and by client address (IPv6 by /64): those of this thread, or those of all workers (`shared_connections.ts`).
  */
-import { callerAddress, parseAddress } from "../base/cidr.ts";
-import { REFUSED, SharedCount, SharedCounts } from "../base/shared_counts.ts";
-import type { Threads } from "../base/threads.ts";
+import { callerAddress } from "../base/cidr.ts";
 
 export interface ConnectionCounts {
   /** Connections that are open. */
@@ -41,47 +39,4 @@ export class OwnConnections implements ConnectionCounts {
       else this.#byAddress.set(address, left);
     };
   }
-}
-
-/** Of all workers; the main thread reads them. */
-export class SharedConnections implements ConnectionCounts {
-  readonly #all: SharedCount;
-  readonly #byAddress: SharedCounts;
-
-  constructor(threads: Threads) {
-    this.#all = new SharedCount(threads, "connections");
-    this.#byAddress = new SharedCounts(threads, "connections by address");
-  }
-
-  get open(): number {
-    return this.#all.total;
-  }
-
-  take(most: number): boolean {
-    return this.#all.take(most);
-  }
-
-  give(): void {
-    this.#all.give();
-  }
-
-  takeFor(remote: string, most: number): (() => void) | null {
-    const [high, low] = keyOf(remote);
-    const at = this.#byAddress.take(high, low, most);
-    return at === REFUSED ? null : () => this.#byAddress.give(at);
-  }
-
-  /** The worker at this place is dead, and its connections are closed. */
-  clear(place: number): void {
-    this.#all.clear(place);
-    this.#byAddress.clear(place);
-  }
-}
-
-/** The first half of an IPv6 address. No IPv6 client has one that begins with ffff:ffff (RFC 4291 §2.7): it stands for IPv4. */
-function keyOf(remote: string): readonly [high: number, low: number] {
-  const address = parseAddress(remote);
-  if (address === null) return [-1, 0];
-  const [first, second, , last] = address.words;
-  return address.version === 6 ? [first | 0, second | 0] : [-1, last | 0];
 }

@@ -14,7 +14,7 @@ import type { Limits } from "./limits.ts";
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = http2.constants;
 
-export interface SessionsOptions {
+export interface H2SessionsOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly deadlines: DeadlineTimer;
@@ -30,11 +30,11 @@ export interface SessionsOptions {
 }
 
 export class H2Sessions {
-  readonly #options: SessionsOptions;
+  readonly #options: H2SessionsOptions;
   readonly #sessions = new Set<Session>();
   #isDraining = false;
 
-  constructor(options: SessionsOptions) {
+  constructor(options: H2SessionsOptions) {
     this.#options = options;
   }
 
@@ -97,7 +97,7 @@ function optionsFor(limits: Limits): ServerOptions {
 class Session {
   readonly #session: ServerHttp2Session;
   readonly #socket: Socket;
-  readonly #options: SessionsOptions;
+  readonly #options: H2SessionsOptions;
   /** All that is sent: a client that may still be reading it is not silent, and would lose it with the connection. */
   readonly #output: PacedSink;
   readonly #resets: h2.Allowance;
@@ -129,7 +129,7 @@ class Session {
   /** Bytes written at the last check if nghttp2 had something to send and the socket had not; else -1. */
   #stuckAt = -1;
 
-  constructor(session: ServerHttp2Session, socket: Socket, limits: Limits, options: SessionsOptions) {
+  constructor(session: ServerHttp2Session, socket: Socket, limits: Limits, options: H2SessionsOptions) {
     this.#session = session;
     this.#socket = socket;
     this.#options = options;

@@ -35,7 +35,7 @@ export interface ReceiveOptions {
 }
 
 /** The facts about a client connection, shared by all of its requests. */
-export interface Connection {
+export interface ConnectionFacts {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
   readonly tlsVersion: string | null;
@@ -85,7 +85,7 @@ const BODY_READ: Refusal = {
 /** An HTTP/1 request, whichever codec has read it. `trailers` is called when the body has ended; null: there are none. */
 export function receiveHead(
   head: RequestHead,
-  connection: Connection,
+  connection: ConnectionFacts,
   body: Readable | null,
   trailers: (() => HeaderList) | null,
   options: ReceiveOptions,
@@ -120,7 +120,7 @@ function noTrailers(): HeaderList {
 type Parts = Pick<Inbound, "call" | "scheme" | "clientAddress" | "headers">;
 
 /** The properties of requests in all protocols: an id, the client, and the headers without those that only a trusted proxy may send. */
-export function receiveParts(headers: HeaderList, connection: Connection, options: ReceiveOptions, inform: Inform): Parts {
+export function receiveParts(headers: HeaderList, connection: ConnectionFacts, options: ReceiveOptions, inform: Inform): Parts {
   const remoteAddress = plainAddress(connection.remoteAddress);
   const { isTrusted } = options;
   const trustedRemote = isTrusted !== null && isTrusted(remoteAddress);
@@ -158,7 +158,7 @@ export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }:
   return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : limitedBody(body, maxBodyBytes);
 }
 
-export function connectionOf(socket: Socket): Connection {
+export function connectionOf(socket: Socket): ConnectionFacts {
   const { remoteAddress } = socket;
   if ((socket as { encrypted?: boolean }).encrypted !== true) return { remoteAddress, encrypted: false, certificate: noCertificate, tlsVersion: null };
   const { certificate, version } = tlsFactsOf(socket as TLSSocket);

@@ -39,7 +39,7 @@ export function attempts(options: AttemptsOptions): Handler {
 
 function once(options: AttemptsOptions): Handler {
   const { picker, forwarding } = options;
-  const tries = options.retries === undefined ? elsewhere(options, NO_PEERS) : { ...options, failed: (exchange: Exchange, error: unknown) => faultReply(exchange, error, options.log) };
+  const tries = options.retries === undefined ? elsewhere(options, NO_PEERS) : { ...options, failed: (exchange: Exchange, error: unknown) => upstreamFaultReply(exchange, error, options.log) };
   return (exchange) => {
     const peer = picker.pick(exchange, NO_PEERS);
     if (peer === null) return noUpstream(exchange);
@@ -56,7 +56,7 @@ function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
     const isOver = exchange.call.aborted || (endsAt !== 0 && now > endsAt - LEAST_TRY_MS);
     const mayFollow = !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
     const next = mayFollow ? picker.pick(exchange, [...tried, peer]) : null;
-    if (next === null) return faultReply(exchange, error, log);
+    if (next === null) return upstreamFaultReply(exchange, error, log);
     meter?.retried();
     return attempt(elsewhere(options, [...tried, peer]), exchange, next, now, endsAt);
   };
@@ -136,10 +136,10 @@ function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNul
           const replayed = replay === null ? exchange : exchange.with({ body: replay.open() });
           const reply = await attempt(tries, replayed, peer, startedAt, endsAt);
           if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
-          giveUp(reply, exchange);
+          discardReply(reply, exchange);
         } catch (error) {
           next = error instanceof Fault && retriesFault(policy, method, error) ? another() : null;
-          if (next === null) return faultReply(exchange, error, log);
+          if (next === null) return upstreamFaultReply(exchange, error, log);
         }
         tried.push(next);
         meter?.retried();
@@ -168,7 +168,7 @@ function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, 
 /** A discarded response is read up to this length, so that its connection can be used again. */
 const MAX_DISCARDED_BYTES = 16 * 1024;
 
-function giveUp({ headers, body }: Reply, exchange: Exchange): void {
+function discardReply({ headers, body }: Reply, exchange: Exchange): void {
   if (body === null || Buffer.isBuffer(body)) return;
   const length = headerValue(headers, "content-length");
   // With a request that may still be being sent, the connection is not free either.
@@ -184,7 +184,7 @@ function noUpstream(exchange: Exchange): Reply {
 }
 
 /** Returned, not thrown: the plugins around it would be blamed for it. */
-function faultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
+function upstreamFaultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
   if (!(error instanceof Fault)) {
     const { id, notes } = exchange.call;
     const { service, route } = notes;

@@ -32,7 +32,7 @@ export interface HeadOptions {
   readonly viaName: string;
 }
 
-export interface RequestHead {
+export interface UpstreamRequestHead {
   readonly headers: HeaderList;
   readonly framing: Framing;
   /** Bytes of the body; Infinity if it is chunked. */
@@ -45,10 +45,10 @@ export interface RequestHead {
 type Framing = "none" | "length" | "chunked";
 
 /** Throws a `TypeError` if the body and the headers of the request do not fit. */
-export function requestHead(exchange: Exchange, upstream: { readonly authority: string }, options: HeadOptions): RequestHead {
+export function requestHead(exchange: Exchange, upstream: { readonly authority: string }, options: HeadOptions): UpstreamRequestHead {
   const { call, upgrade } = exchange;
   const { span } = call.notes;
-  const framing: Framing = exchange.body === null ? "none" : framingOf(exchange);
+  const framing: Framing = exchange.body === null ? "none" : requestFraming(exchange);
   // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
   const needsKey = upgrade !== null && exchange.httpVersion === "2.0";
   // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2), so that only its head may announce some.
@@ -95,7 +95,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
  * Every message to the upstream states its length, and a chunked body is chunked again (RFC 9112 §6). If a plugin left two lengths, or
  * the length of a body that it removed, the upstream would read the next request as the rest of this one.
  */
-function framingOf({ body, headers }: Exchange): "length" | "chunked" {
+function requestFraming({ body, headers }: Exchange): "length" | "chunked" {
   if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
   const lengths = headerValues(headers, "content-length");
   if (lengths.length === 0) return "chunked";
@@ -242,7 +242,7 @@ export const TOO_MANY_OPTIONS = `the upstream named more than ${MOST_CONNECTION_
 /** An HTTP/1.1 response as a Reply with this body, unread. */
 export function replyOf(method: string, response: ResponseHead, via: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
   const status = response.statusCode!;
-  const headers = replyHeaders(response, via);
+  const headers = receivedHeaders(response, via);
   const isEmpty = isBodiless(method, status) || headerValue(headers, "content-length") === "0";
   // Read to its end although it is empty: only then the connection is free.
   if (isEmpty && !Buffer.isBuffer(body)) body.resume();
@@ -258,7 +258,7 @@ export function isBodiless(method: string, status: number): boolean {
 }
 
 /** End-to-end headers, with our Via. A 204 or 205 has no Content-Length (RFC 9110 §8.6). */
-export function replyHeaders({ statusCode, httpVersion, rawHeaders }: ResponseHead, viaName: string): HeaderList {
+export function receivedHeaders({ statusCode, httpVersion, rawHeaders }: ResponseHead, viaName: string): HeaderList {
   let headers = endToEnd(rawHeaders);
   const length = headerValue(headers, "content-length");
   // `010` is eight to a reader of octal numbers.

@@ -10,8 +10,8 @@ import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Connection, ConnectionUser, Pool } from "./pool.ts";
 import { faultCode, isIdempotent, Stale, UploadRefused } from "./faults.ts";
-import { fieldLines, headText, replyHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
-import type { RequestHead, ResponseHead } from "./heads.ts";
+import { fieldLines, headText, receivedHeaders, replyOf, requestHead, requestTrailers, switchHeaders, trailerFields } from "./heads.ts";
+import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import { ResponseBody } from "./response_body.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, isUntouched, UpstreamRequest } from "./upstream_request.ts";
@@ -43,7 +43,7 @@ function send(attempt: Try<Pool>): Promise<Reply> {
 
 class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, ResponseSink, Sink {
   readonly #connection: Connection;
-  readonly #head: RequestHead;
+  readonly #head: UpstreamRequestHead;
   readonly #text: string;
   /** The request's body, if all of it is in memory. */
   #bytes: Buffer | null = null;
@@ -302,7 +302,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     socket.on("error", ignore);
     this.resolve({
       status: 101,
-      headers: switchHeaders(upgrade, replyHeaders(head, options.viaName)),
+      headers: switchHeaders(upgrade, receivedHeaders(head, options.viaName)),
       body: null,
       tunnel: { socket, head: behind, idleMs: options.idleMs },
     });

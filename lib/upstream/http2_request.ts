@@ -12,11 +12,11 @@ import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { Unsent, UploadRefused } from "./faults.ts";
-import { isBodiless, isWebsocketKey, replyHeaders, requestHead, requestTrailers, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
-import type { RequestHead, ResponseHead } from "./heads.ts";
+import { isBodiless, isWebsocketKey, receivedHeaders, requestHead, requestTrailers, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
+import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
-import type { Destination, Try } from "./upstream_request.ts";
+import type { Try, UpstreamDestination } from "./upstream_request.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
@@ -127,7 +127,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     this.phase = "sending";
   }
 
-  begin(head: RequestHead, waitsForTrailers: boolean): void {
+  begin(head: UpstreamRequestHead, waitsForTrailers: boolean): void {
     const { body } = this.attempt.exchange;
     const stream = guarded(this.#stream);
     detectTruncatedBody(stream);
@@ -182,7 +182,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     // nghttp2 wants three digits, `099` among them.
     if (status < 200) return this.fail(new Fault("upstream_invalid", `the upstream answered with status ${raw[1]}`));
     const head: ResponseHead = { statusCode: status, httpVersion: "2.0", rawHeaders: raw.slice(2) };
-    const headers = replyHeaders(head, options.viaName);
+    const headers = receivedHeaders(head, options.viaName);
     // A body that is destroyed cancels the request: Node would send NO_ERROR.
     cancelWhenDestroyed(stream, () => this.finish());
     // Any 2xx answers a CONNECT with a tunnel (RFC 9113 §8.5).
@@ -310,7 +310,7 @@ function open(session: ClientHttp2Session, fields: OutgoingHttpHeaders, options:
 }
 
 /** Throws when a header cannot be written. */
-function requestFields(exchange: Exchange, to: Destination<Sessions>, list: HeaderList): OutgoingHttpHeaders {
+function requestFields(exchange: Exchange, to: UpstreamDestination<Sessions>, list: HeaderList): OutgoingHttpHeaders {
   const fields = Object.create(null) as OutgoingHttpHeaders;
   fields[":method"] = exchange.method;
   fields[":scheme"] = to.pool.options.protocol === "h2" ? "https" : "http";

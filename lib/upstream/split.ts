@@ -32,7 +32,7 @@ export interface SplitOptions {
 }
 
 /** Upstreams, and their share of requests: above 0, at most 1. */
-export interface Destination {
+export interface SplitDestination {
   readonly peers: readonly Peer[];
   readonly share: number;
 }
@@ -82,8 +82,8 @@ export class SplitPicker implements Picker {
   }
 
   /** Where such requests go as things stand. Null: requests that fit no `match`, of any callers. */
-  destinations(exchange: Exchange | null): readonly Destination[] {
-    const found: Destination[] = [];
+  destinations(exchange: Exchange | null): readonly SplitDestination[] {
+    const found: SplitDestination[] = [];
     let left = 1;
     for (const division of this.#divisions) {
       if (!division.isFor(exchange)) continue;

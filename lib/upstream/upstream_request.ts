@@ -10,7 +10,7 @@ import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { isIdempotent, Unsent } from "./faults.ts";
-import { informationHeaders, type HeadOptions, type RequestHead } from "./heads.ts";
+import { informationHeaders, type HeadOptions, type UpstreamRequestHead } from "./heads.ts";
 
 export interface ForwardOptions extends HeadOptions {
   readonly clock: Clock;
@@ -29,7 +29,7 @@ export interface ForwardOptions extends HeadOptions {
 }
 
 /** The upstream of a try, and its connections. */
-export interface Destination<Connections> {
+export interface UpstreamDestination<Connections> {
   /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
   readonly authority: string;
   readonly pool: Connections;
@@ -39,7 +39,7 @@ export interface Destination<Connections> {
 
 export interface Try<Connections> {
   readonly exchange: Exchange;
-  readonly to: Destination<Connections>;
+  readonly to: UpstreamDestination<Connections>;
   /** Whose place at the upstream it takes, see `clientOf`. */
   readonly client: string;
   readonly options: ForwardOptions;
@@ -156,7 +156,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   }
 
   /** Writes the body as it arrives; `done` is called after its last byte. */
-  protected upload(body: Readable, sink: Sink, { length }: RequestHead, done: () => void): void {
+  protected upload(body: Readable, sink: Sink, { length }: UpstreamRequestHead, done: () => void): void {
     this.awaitsContinue = hasToken(headerValue(this.attempt.exchange.headers, "expect"), "100-continue");
     const broken = (cause: Error | null) => {
       this.fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body ended early", cause));

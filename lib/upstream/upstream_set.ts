@@ -17,12 +17,12 @@ import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
 import type { Sessions } from "./sessions.ts";
 import { PublishedHealth, publishHealth, type FailureReports } from "./shared_health.ts";
-import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
+import type { ForwardOptions, Try, UpstreamDestination } from "./upstream_request.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
 export type Connections = Pool | Sessions;
 
-export class Peer implements Destination<Connections>, Candidate {
+export class Peer implements UpstreamDestination<Connections>, Candidate {
   readonly id: string;
   readonly idHash: number;
   readonly host: string;

@@ -3,7 +3,7 @@
  */
 import { proveRoutes } from "../../lib/route/overlaps.ts";
 import type { TableEntry } from "../../lib/route/table.ts";
-import type { Destination } from "../../lib/route/upstream_overlaps.ts";
+import type { RouteDestination } from "../../lib/route/upstream_overlaps.ts";
 import { markdown, median, verdictTable } from "./figures.ts";
 
 const COUNT = 10_000;
@@ -13,7 +13,7 @@ const ROUNDS = 3;
 
 interface Target {
   readonly guards: ReadonlySet<string>;
-  readonly to: Destination;
+  readonly to: RouteDestination;
 }
 
 type Entry = TableEntry<Target>;
@@ -21,8 +21,8 @@ type Entry = TableEntry<Target>;
 const KEY: ReadonlySet<string> = new Set(["key"]);
 const OPEN: ReadonlySet<string> = new Set();
 /** Of all services that say nothing else. */
-const COMMON: Destination = { addresses: ["10.0.0.1:80"], preservesHost: false };
-const DESTINATIONS: readonly Destination[] = Array.from({ length: COUNT }, () => ({ ...COMMON }));
+const COMMON: RouteDestination = { addresses: ["10.0.0.1:80"], preservesHost: false };
+const DESTINATIONS: readonly RouteDestination[] = Array.from({ length: COUNT }, () => ({ ...COMMON }));
 
 /** Of the i-th of 10,000 routes. */
 const SHAPES: Readonly<Record<string, (i: number) => Entry>> = {

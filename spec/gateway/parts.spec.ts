@@ -73,10 +73,17 @@ describe("what a configuration has loaded", () => {
   });
 });
 
+/** The parts that a configuration names, and `inject`. */
+async function partsOf(config: ConfigInput | string = { services: [] }) {
+  const modules = await loadPluginModules(config);
+  await modules.parts.loadPart("embedding");
+  return modules;
+}
+
 describe("a gateway whose parts are loaded on demand", () => {
   it("serves with the parts that loadPluginModules has loaded", async () => {
     const configFile = fileWith(terminating);
-    const gateway = new Gateway({ configFile, modules: await loadPluginModules(configFile) });
+    const gateway = new Gateway({ configFile, modules: await partsOf(configFile) });
     expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.close(0);
   });
@@ -95,7 +102,7 @@ describe("a gateway whose parts are loaded on demand", () => {
   });
 
   it("loads what a reload needs, a value or a file, without a further call", async () => {
-    const gateway = new Gateway({ config: { services: [service] } });
+    const gateway = new Gateway({ config: { services: [service] }, modules: await partsOf() });
     await gateway.reload(terminating);
     expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
     await gateway.reload({ services: [{ ...service, protocol: "h2c" }] });
@@ -122,7 +129,7 @@ describe("a gateway whose parts are loaded on demand", () => {
 
 describe("a gateway that somebody can ask", () => {
   it("answers every question with the parts of the smallest configuration, and with none of the others", async () => {
-    const modules = await loadPluginModules({ services: [service] });
+    const modules = await partsOf({ services: [service] });
     await modules.parts.loadPart("reporting");
     const gateway = new Gateway({ config: { services: [service] }, modules });
     await gateway.listen({ port: 0 });

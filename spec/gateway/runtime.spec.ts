@@ -1,6 +1,7 @@
 import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
+import { withAllParts } from "../../lib/gateway/all_parts.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { Breaker, BREAKER_BYTES } from "../../lib/upstream/breaker.ts";
@@ -9,12 +10,13 @@ import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { threadsOf } from "../support/threads.ts";
 
-const made = () => new Runtime(manualClock(), silentLog);
+const { parts } = withAllParts();
+const made = () => new Runtime(manualClock(), silentLog, undefined, undefined, parts);
 const OPTIONS = { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
 describe("Runtime", () => {
   it("the lock of a breaker that a reload has removed is freed when a worker that holds it dies", () => {
-    const runtime = new Runtime(manualClock(), silentLog, undefined, { id: 1, place: -1, count: 2, memory: (_name, bytes) => new SharedArrayBuffer(bytes) });
+    const runtime = new Runtime(manualClock(), silentLog, undefined, { id: 1, place: -1, count: 2, memory: (_name, bytes) => new SharedArrayBuffer(bytes) }, parts);
     const first = runtime.inUse(1000);
     const memory = runtime.memory("breaker s", BREAKER_BYTES, first);
     const settings = { errorRatio: 0.5, minRequests: 2, windowMs: 1000, openMs: 500, probes: 1 };
@@ -213,7 +215,7 @@ describe("the runtime of a program with workers", () => {
       return Promise.resolve([{ address: "127.0.0.1", family: 4 }]);
     };
     const clock = manualClock();
-    return { clock, lookups, start: (place: number) => new Runtime(clock, silentLog, lookup, threads(place)) };
+    return { clock, lookups, start: (place: number) => new Runtime(clock, silentLog, lookup, threads(place), parts) };
   };
 
   it.each([

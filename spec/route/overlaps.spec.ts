@@ -4,7 +4,7 @@ import { comparable, readTarget } from "../../lib/route/path.ts";
 import { proveRoutes, type Proof } from "../../lib/route/overlaps.ts";
 import { MOST_STEPS_IN_ALL } from "../../lib/route/spellings.ts";
 import { compileTable, type TableEntry } from "../../lib/route/table.ts";
-import type { Destination } from "../../lib/route/upstream_overlaps.ts";
+import type { RouteDestination } from "../../lib/route/upstream_overlaps.ts";
 import { random, type Random } from "../support/random.ts";
 
 interface Target {
@@ -30,7 +30,7 @@ function entry(text: string): Entry {
   };
 }
 
-function proofOf(entries: readonly Entry[], destinationOf: (target: Target) => Destination | null = () => null): Proof<Target> {
+function proofOf(entries: readonly Entry[], destinationOf: (target: Target) => RouteDestination | null = () => null): Proof<Target> {
   const steps = proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf });
   for (;;) {
     const { done, value } = steps.next();
@@ -134,8 +134,8 @@ describe("proveRoutes", () => {
     for (const count of Object.values(found)) expect(count).toBeGreaterThan(ROUNDS / 50);
   }, 60_000);
 
-  const open: Destination = { addresses: ["10.0.0.1:80"], preservesHost: false };
-  it.each<[string, string[], Destination[], string[][]]>([
+  const open: RouteDestination = { addresses: ["10.0.0.1:80"], preservesHost: false };
+  it.each<[string, string[], RouteDestination[], string[][]]>([
     ["another base_path", ["GET /shop+/admin/{rest*} | key", "GET /legacy+/{rest*}"], [open, { ...open }], [["GET localhost/legacy/admin/x"]]],
     ["one address of several", ["GET /a+/x | key", "GET /b+/x"], [{ ...open, addresses: ["10.0.0.2:80", "10.0.0.1:80"] }, open], [["GET localhost/b/x"]]],
     ["a method that both accept", ["GET,PUT /a+/x | key", "POST,PUT /b+/x"], [open, { ...open }], [["PUT localhost/b/x"]]],
@@ -162,7 +162,7 @@ describe("proveRoutes", () => {
     let count = 0;
     for (let round = 0; round < ROUNDS; round++) {
       const entries = someEntries(r);
-      const services = new Map<string, Destination>();
+      const services = new Map<string, RouteDestination>();
       const destinations = new Map(
         entries.map(({ basePath, hosts, target }) => {
           const name = `${basePath} ${hosts.join()} ${r.chance(0.2)}`;
@@ -309,7 +309,7 @@ function tryAll(entries: readonly Entry[]) {
 const PLAIN = [0, 1, 2, 3, 4, 5].flatMap((length) => Array.from({ length: 3 ** length }, (_, i) => "/" + Array.from({ length }, (_, at) => "abc"[Math.floor(i / 3 ** at) % 3]).join("/")));
 
 /** For each pair of routes of different services: whether a request for the one and one for the other lead to the same place. */
-function tryPlaces(entries: readonly Entry[], destinationOf: (target: Target) => Destination): Set<string> {
+function tryPlaces(entries: readonly Entry[], destinationOf: (target: Target) => RouteDestination): Set<string> {
   const table = compileTable(entries);
   const places = new Map<Target, Set<string>>();
   for (const method of METHODS) {

@@ -2,7 +2,7 @@
  * Compares what a test of a configuration expects with what was found, and puts the differences into words.
  */
 import { isDeepStrictEqual } from "node:util";
-import { linearPattern, type Meter } from "../../base/linear_pattern.ts";
+import { linearPattern, type StepMeter } from "../../base/linear_pattern.ts";
 import { isMatches } from "../../config/expected.ts";
 import type { Json } from "../../config/json.ts";
 import { maskLiterals } from "../../config/references.ts";
@@ -37,7 +37,7 @@ export interface Compared {
 export interface Comparing {
   readonly conceal: Conceal;
   /** Of the patterns: long texts take long. */
-  readonly meter: Meter;
+  readonly meter: StepMeter;
 }
 
 /** `expected` is `displayed` already. Rejects with what the meter throws. */
@@ -107,7 +107,7 @@ function isCredential(name: string): boolean {
 
 const CREDENTIALS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "x-api-key"]);
 
-async function holds(wanted: unknown, value: Json, meter: Meter): Promise<boolean> {
+async function holds(wanted: unknown, value: Json, meter: StepMeter): Promise<boolean> {
   if (!isMatches(wanted)) return isDeepStrictEqual(wanted, value);
   if (typeof value !== "string" && typeof value !== "number") return false;
   const pattern = linearPattern(wanted.matches);

@@ -3,7 +3,7 @@
  */
 import { setMaxListeners } from "node:events";
 import { messageOf } from "../../base/errors.ts";
-import type { Meter } from "../../base/linear_pattern.ts";
+import type { StepMeter } from "../../base/linear_pattern.ts";
 import type { verifyPassword } from "../../base/password.ts";
 import { manualClock } from "../../base/manual_clock.ts";
 import { createTimeSlices } from "../../base/time_slices.ts";
@@ -213,7 +213,7 @@ class Trial {
     return { ...compared, differences: [...compared.differences, ...cause] };
   }
 
-  get #meter(): Meter {
+  get #meter(): StepMeter {
     const { slices } = this.#bench;
     const spend = () => {
       if (this.#isClosed) throw new Error("the test is over");

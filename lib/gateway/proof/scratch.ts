@@ -10,6 +10,9 @@ import type { Handler, Middleware } from "../../http/handler.ts";
 import type { Reply } from "../../http/reply.ts";
 import { Metrics, RouteMeter } from "../../observe/metrics.ts";
 import type { Tools } from "../../plugins/plugin.ts";
+import * as sharedCounts from "../../base/shared_counts.ts";
+import * as sharedMemory from "../../base/shared_memory.ts";
+import * as sharedConnections from "../../server/shared_connections.ts";
 import * as counters from "../../store/memory.ts";
 import { compileTable, type Found, type RouteTable } from "../../route/table.ts";
 import type { Inbound } from "../../server/receive.ts";
@@ -60,7 +63,7 @@ function uncalled(): never {
 
 /** What links of plugins need in a scratch; they ask nobody. */
 const OWN_PARTS = new Parts();
-OWN_PARTS.add({ counters });
+OWN_PARTS.add({ counters, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
 export class Scratch {
   readonly #tried: Tried;

@@ -7,7 +7,7 @@ import type { PluginInstance, Route, Service, Upstream } from "../../config/mode
 import { pairs } from "../../http/headers.ts";
 import type { AnyPlugin } from "../../plugins/plugin.ts";
 import type { SampleRequest } from "../../route/sample_requests.ts";
-import type { Destination } from "../../route/upstream_overlaps.ts";
+import type { RouteDestination } from "../../route/upstream_overlaps.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "../displayed_config.ts";
 import type { Loaded } from "../snapshot.ts";
 
@@ -79,8 +79,8 @@ class AllGuards extends Set<string> {
 }
 
 /** Where the services lead, addresses in one spelling, names not resolved. Routes that answer every request themselves lead nowhere. */
-export function destinations(): (route: WrittenRoute) => Destination | null {
-  const known = new Map<Service, Destination>();
+export function destinations(): (route: WrittenRoute) => RouteDestination | null {
+  const known = new Map<Service, RouteDestination>();
   return ({ service, plugins }) => {
     if (plugins.some(({ kind }) => ANSWERING.has(kind.name))) return null;
     const { upstreams, preserveHost } = service;

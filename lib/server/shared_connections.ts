@@ -1,0 +1,50 @@
+/**
+ * Counts the client connections of all workers.
+ */
+import { parseAddress } from "../base/cidr.ts";
+import { REFUSED, SharedCount, SharedCounts } from "../base/shared_counts.ts";
+import type { Threads } from "../base/threads.ts";
+import type { ConnectionCounts } from "./connection_counts.ts";
+
+/** Of all workers; the main thread reads them. */
+export class SharedConnections implements ConnectionCounts {
+  readonly #all: SharedCount;
+  readonly #byAddress: SharedCounts;
+
+  constructor(threads: Threads) {
+    this.#all = new SharedCount(threads, "connections");
+    this.#byAddress = new SharedCounts(threads, "connections by address");
+  }
+
+  get open(): number {
+    return this.#all.total;
+  }
+
+  take(most: number): boolean {
+    return this.#all.take(most);
+  }
+
+  give(): void {
+    this.#all.give();
+  }
+
+  takeFor(remote: string, most: number): (() => void) | null {
+    const [high, low] = keyOf(remote);
+    const at = this.#byAddress.take(high, low, most);
+    return at === REFUSED ? null : () => this.#byAddress.give(at);
+  }
+
+  /** The worker at this place is dead, and its connections are closed. */
+  clear(place: number): void {
+    this.#all.clear(place);
+    this.#byAddress.clear(place);
+  }
+}
+
+/** The first half of an IPv6 address. No IPv6 client has one that begins with ffff:ffff (RFC 4291 §2.7): it stands for IPv4. */
+function keyOf(remote: string): readonly [high: number, low: number] {
+  const address = parseAddress(remote);
+  if (address === null) return [-1, 0];
+  const [first, second, , last] = address.words;
+  return address.version === 6 ? [first | 0, second | 0] : [-1, last | 0];
+}
