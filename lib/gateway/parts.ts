@@ -136,7 +136,7 @@ export const PARTS = {
   reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("./reporting.ts") },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
-    named: [...namedByKinds("jwt", "basic_auth", "introspection"), "global.counters", "global.plugin_modules[]"],
+    named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],
     load: async () => ({ ...(await import("../base/shared_counts.ts")), ...(await import("../base/shared_memory.ts")), ...(await import("../server/shared_connections.ts")) }),
   },
   /** What a program that embeds a gateway calls, and ours never does. */
