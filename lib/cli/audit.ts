@@ -33,6 +33,6 @@ export function textOf({ modules, lines, on_request: later, reads, writes, liste
     ...section("Connects to", dials.map(server)),
     ...section("Uses the secrets", secrets),
     `Loads ${modules.length} modules with ${lines} lines; audit --json lists them with their SHA-256.`,
-    ...(later.length === 0 ? [] : [`Requests of the admin interface can load ${later.length} more.`]),
+    ...(later.length === 0 ? [] : [`Reloads and requests of the admin interface can load ${later.length} more.`]),
   ];
 }

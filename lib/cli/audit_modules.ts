@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Settings } from "../config/settings.ts";
-import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS, type Parts } from "../gateway/parts.ts";
+import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS, type PartName, type Parts } from "../gateway/parts.ts";
 import { COMMANDS, ON_DEMAND as OF_RUN } from "./commands.ts";
 import { onDemandOf } from "./named_parts.ts";
 
@@ -56,9 +56,13 @@ export function loadedAtStart(settings: Settings, parts: Parts, hasTests: boolea
   return ROWS.filter(({ load }) => loads.includes(load));
 }
 
-/** What requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
+/** What any reload may load, besides what the new configuration names. */
+export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes"];
+
+/** What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
 export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Row[] {
-  return admin === null ? [] : inFolder(GATEWAY, OF_GATEWAY);
+  const reloads = inFolder(GATEWAY, Object.fromEntries(FOR_RELOADS.map((name) => [name, PARTS[name].load])));
+  return [...reloads, ...(admin === null ? [] : inFolder(GATEWAY, OF_GATEWAY))];
 }
 
 /** Of these rows, and all that they import; in the order of their paths. */

@@ -27,7 +27,7 @@ export interface Audit {
   readonly modules: readonly AuditedModule[];
   /** The sum of theirs. */
   readonly lines: number;
-  /** What requests of the admin interface can load later on. */
+  /** What reloads and requests of the admin interface can load later on. */
   readonly on_request: readonly AuditedModule[];
   /** Absolute paths of files, and of folders with a slash at the end. Files that Node or the system reads for every program are not listed. */
   readonly reads: readonly string[];
@@ -95,10 +95,9 @@ export async function auditOf(flags: Flags): Promise<Audited> {
 }
 
 function onRequest(settings: Settings, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
-  const rows = loadedOnRequest(settings);
-  if (rows.length === 0) return [];
+  const ofTexts = settings.admin === null ? [] : ROWS.filter(({ load }) => OF_TEXTS.includes(load));
   const known = new Set(atStart.map(({ path }) => path));
-  return modulesOf([...rows, ...ROWS.filter(({ load }) => OF_TEXTS.includes(load))]).filter(({ path }) => !known.has(path));
+  return modulesOf([...loadedOnRequest(settings), ...ofTexts]).filter(({ path }) => !known.has(path));
 }
 
 /** Throws a `ConfigError` for a plugin that cannot say what it asks. */

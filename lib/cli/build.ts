@@ -7,7 +7,7 @@ import { dirname, join, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import type { Destination } from "../base/egress.ts";
 import { whyUnreadable } from "../config/references.ts";
-import { KINDS, OF_TEXTS } from "../gateway/parts.ts";
+import { KINDS } from "../gateway/parts.ts";
 import type { RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";
 import { auditedFile, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, ROWS, sourceOf, sourcePath, type AuditedModule } from "./audit_modules.ts";
@@ -71,7 +71,7 @@ async function check(file: string, { settings }: Audited): Promise<void> {
 async function namesOf({ settings, parts, hasTests }: Audited, asked: readonly string[]): Promise<ReadonlySet<string>> {
   const all = withNames(settings, asked);
   await loadNamed(parts, all, asked);
-  const rows = [...loadedAtStart(all, parts, hasTests), ...loadedOnRequest(all).filter(({ load }) => !OF_TEXTS.includes(load))];
+  const rows = [...loadedAtStart(all, parts, hasTests), ...loadedOnRequest(all)];
   return new Set([...ALWAYS, ...asked, ...rows.flatMap(({ name }) => broughtBy(name))].filter((name) => ROWS.some((row) => row.name === name)).sort());
 }
 
@@ -131,7 +131,7 @@ function auditText({ name, version }: Described, audit: Audit, modules: readonly
     ...["", "Files are named from the folder of the configuration, and those of the package from its folder.", ""],
     ...["## What a start can do", "", "```text", ...text.map(withoutControls), "```", ""],
     ...["## The modules that it loads", "", ...table(audit.modules), ""],
-    ...["## The other modules of this package", "", "Other commands load them, and what was asked for with `--with`.", "", ...table(modules.filter(({ path }) => !atStart.has(path)))],
+    ...["## The other modules of this package", "", "A reload may load them, other commands do, and whatever needs what was asked for with `--with`.", "", ...table(modules.filter(({ path }) => !atStart.has(path)))],
   ];
   return `${all.join("\n")}\n`;
 }

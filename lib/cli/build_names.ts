@@ -4,12 +4,13 @@
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { KINDS, PARTS, type PartName, type Parts } from "../gateway/parts.ts";
+import { FOR_RELOADS } from "./audit_modules.ts";
 import { COMMANDS } from "./commands.ts";
 import { Failure } from "./failure.ts";
 import { partsNamedBy } from "./named_parts.ts";
 
-/** Every build has them; `main` reads the command line. A reload needs the last two, also one that names no other parts. */
-export const ALWAYS: readonly string[] = ["main", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", "warnings", "changes"];
+/** Every build has them; `main` reads the command line. */
+export const ALWAYS: readonly string[] = ["main", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
 
 /** What settings name, as the settings that name it. */
 const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };

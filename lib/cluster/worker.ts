@@ -32,8 +32,8 @@ let isCreated = false;
 answerForThread(threadLog(), (module) => isCreated && countFault(Gateway.partsOf(gateway).metrics, module), (error) => fail(error, "stack"));
 const gateway = await create(received(start.bundle)).catch((error) => fail(error));
 const { accessLog, configuration, listener, reports, runtime } = Gateway.partsOf(gateway);
-listener.useTicketKey(asBuffer(start.ticketKey));
-runtime.failures.send = (failures) => send({ type: "failures", failures });
+if (tls !== null) listener.useTicketKey(asBuffer(start.ticketKey));
+runtime.failures!.send = (failures) => send({ type: "failures", failures });
 isCreated = true;
 process.on("exit", () => {
   accessLog.flush();
@@ -95,7 +95,7 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" }>): Pr
       tls = asFiles(message.files);
       return gateway.renewTls(tls);
     case "ticketKey":
-      return listener.useTicketKey(asBuffer(message.key));
+      return tls === null ? undefined : listener.useTicketKey(asBuffer(message.key));
     case "announceStop":
       return gateway.announceStop();
     // Not awaited, as the next: a further "close" may shorten the grace.

@@ -9,9 +9,10 @@ import type { COUNTERS } from "./counters.ts";
 import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
+import { HEALTH } from "./health.ts";
 import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { JsonNode, Path } from "./json.ts";
-import { HEALTH, RETRIES } from "./resilience.ts";
+import type { RETRIES } from "./retries.ts";
 import * as s from "./schema.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
 import type { SPLIT } from "./split.ts";
@@ -113,6 +114,7 @@ export interface PartSchemas {
   readonly certificate: typeof CERTIFICATE;
   readonly tls: typeof UPSTREAM_TLS;
   readonly circuit_breaker: typeof CIRCUIT_BREAKER;
+  readonly retries: typeof RETRIES;
   readonly hash_on: typeof HASH_ON;
   readonly hash_balance_factor: typeof HASH_BALANCE_FACTOR;
   readonly match: typeof CONDITIONS;
@@ -200,7 +202,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
       pool: s.withDefault(POOL, {}),
       health: s.withDefault(HEALTH, {}),
       circuit_breaker: s.optional(field("circuit_breaker")),
-      retries: s.optional(RETRIES),
+      retries: s.optional(field("retries")),
       tls: s.optional(field("tls")),
     },
     { refine: (service, report) => parts.forEach((part) => part.checkService?.(service, report)) },

@@ -28,8 +28,12 @@ import * as redis from "../store/redis.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
 import * as hash from "../upstream/hash.ts";
+import * as healthChecks from "../upstream/health_checks.ts";
 import * as http2Request from "../upstream/http2_request.ts";
+import * as retries from "../upstream/retries.ts";
+import * as nodeParser from "../upstream/node_response_parser.ts";
 import * as sessions from "../upstream/sessions.ts";
+import * as sharedHealth from "../upstream/shared_health.ts";
 import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "./https_facts.ts";
@@ -49,6 +53,10 @@ const ALL: LoadedParts = {
   hash,
   byLoad,
   breaker,
+  nodeParser,
+  retries,
+  healthChecks,
+  sharedHealth,
   conditions,
   split: { ...split, ...compiledConditions },
   sticky,

@@ -68,11 +68,17 @@ export const PARTS = {
     load: () => import("../upstream/by_load.ts"),
   },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
+  healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
+  /** How workers share the health of upstreams. */
+  sharedHealth: { load: () => import("../upstream/shared_health.ts") },
   /** Conditions of routes. */
   conditions: {
     named: ["services[].routes[].match"],
     load: () => import("../route/conditions.ts"),
   },
+  retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
+  /** Node's parser of responses. */
+  nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },
   split: {
     named: ["services[].split"],
     load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),

@@ -17,11 +17,11 @@ import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import { Health } from "../upstream/health.ts";
-import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
+import type { HealthCheck, HealthCheckSettings } from "../upstream/health_checks.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
-import { ReplayMemory } from "../upstream/replay.ts";
+import type { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
-import { FailureReports, HEALTH_BYTES, type UpstreamFailures } from "../upstream/shared_health.ts";
+import type { FailureReports, UpstreamFailures } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
 import type { Sticky } from "../upstream/sticky.ts";
 import type { SessionsOptions } from "../upstream/sessions.ts";
@@ -68,9 +68,6 @@ export interface Checks {
   readonly dials: ReadonlyMap<Peer, Dial>;
 }
 
-/** Bound of all request bodies together that are kept for a retry. */
-const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
-
 /** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
@@ -85,7 +82,6 @@ export class Runtime {
   readonly parts: Parts;
   /** Decisions that shared counters did not make, by reason. */
   readonly countersErrors = new Map<string, number>();
-  readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
   #verdicts: SharedMemory | null = null;
   /** See `Tools`. Those of earlier configurations stay: requests that have met them may not be logged yet. */
   readonly secretParameters = new Set<string>();
@@ -101,8 +97,8 @@ export class Runtime {
   readonly #counts = new Map<string, SharedCount>();
   /** What the instances of a plugin kind share, see `Tools`. */
   readonly common = new Map<string, unknown>();
-  /** In a worker: failures of upstreams, for the main thread. */
-  readonly failures = new FailureReports();
+  /** In a worker: failures of upstreams, for the main thread; null elsewhere. */
+  readonly failures: FailureReports | null;
   /** Requests in flight of all workers; null without workers. */
   readonly inFlight: SharedCount | null = null;
   /** Client connections of all workers; null without workers. */
@@ -113,6 +109,7 @@ export class Runtime {
   readonly #removedBreakers: Breaker[] = [];
   /** Null: there is no limiter yet. */
   #counters: MemoryCounters | null = null;
+  #replayMemory: ReplayMemory | null = null;
   #inUse: InUse | null = null;
   #limitersTimer: Timer | null = null;
   #isActive = false;
@@ -123,6 +120,7 @@ export class Runtime {
     this.parts = parts;
     this.threads = threads;
     this.#log = log;
+    this.failures = isWorker(threads) ? new (parts.part("sharedHealth").FailureReports)() : null;
     this.#changes = new Int32Array(this.lastingMemory("changes of health", Int32Array.BYTES_PER_ELEMENT));
     if (threads.count > 1) {
       this.inFlight = this.count("requests in flight");
@@ -150,12 +148,14 @@ export class Runtime {
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
     const { clock, threads, failures: reports } = this;
-    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, { clock, log: this.#log, threads, reports, changes: this.#changes });
+    const known = this.#inUse?.upstreamSets.get(service)?.upstreamSet;
+    return known ?? new UpstreamSet(service, { clock, log: this.#log, threads, reports, changes: this.#changes, shared: () => this.parts.part("sharedHealth") });
   }
 
   /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
   healthMemory(service: string, id: string, { protocol, host, port }: Connections["options"], inUse: InUse): ArrayBufferLike | null {
-    return this.threads.count === 1 ? null : this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, HEALTH_BYTES, inUse);
+    if (this.threads.count === 1) return null;
+    return this.memory(`health ${JSON.stringify([service, id, protocol, host, port])}`, this.parts.part("sharedHealth").HEALTH_BYTES, inUse);
   }
 
   /** Memory for what plugins remember, see `Tools`. */
@@ -171,6 +171,11 @@ export class Runtime {
   /** What the limits that count in memory hold, by their keys; nothing where there are none. */
   get limiterTables(): Iterable<readonly [string, { readonly callers: number; readonly shared: number }]> {
     return this.#counters?.tables() ?? [];
+  }
+
+  /** For all request bodies together that are kept for a retry. */
+  get replayMemory(): ReplayMemory {
+    return (this.#replayMemory ??= new (this.parts.part("retries").ReplayMemory)());
   }
 
   /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
@@ -343,7 +348,7 @@ export class Runtime {
       const { health } = peer;
       // In a worker: the main thread checks.
       if (!(health instanceof Health)) continue;
-      const check = startHealthCheck({
+      const check = this.parts.part("healthChecks").startHealthCheck({
         target: { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority },
         settings,
         clock: this.clock,

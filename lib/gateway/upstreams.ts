@@ -2,14 +2,12 @@
  * Compiles the upstreams of a service into the innermost handler of its routes.
  */
 import type { Egress } from "../base/egress.ts";
-import { statusRanges } from "../config/resilience.ts";
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import type { ServiceMeter } from "../observe/metrics.ts";
-import { attempts } from "../upstream/attempts.ts";
+import { attempts, type AttemptsOptions } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
-import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
 import type { SplitOptions, SplitPicker } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
@@ -20,7 +18,7 @@ import type { Checks, InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName, isTrusted }: PluginContext): Handler {
-  const { name, protocol, pool, retries } = service;
+  const { name, protocol, pool } = service;
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
@@ -37,18 +35,25 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
   const split = splitOf(service, members, pickerOf, runtime);
   const sticky = stickyOf(service, peers, runtime);
-  inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress), split, sticky });
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress, runtime), split, sticky });
   const picker = split ?? pickerOf(peers);
-  const tries = attempts({
+  const options = {
     picker: sticky === null ? picker : sticky.picker(picker),
     forwarding: { ...forwardOptions(service, viaNameOf(gatewayName), runtime), isTrusted },
     totalMs: service.timeouts.totalMs,
     meter,
     log,
-    ...(retries && { retries: retries.attempts === 0 ? null : { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } }),
-  });
+  };
+  const tries = triesOf(service, options, upstreamSet, runtime);
   const handler = breaker === null ? tries : runtime.parts.part("breaker").guarded(tries, breaker.breaker);
   return sticky === null ? handler : sticky.handler(handler);
+}
+
+function triesOf({ retries }: Service, options: AttemptsOptions, upstreamSet: UpstreamSet, runtime: Runtime): Handler {
+  if (retries === undefined || retries.attempts === 0) return attempts({ ...options, isTriedOnce: retries !== undefined });
+  const { RetryBudget, repeatedly, retryPolicy } = runtime.parts.part("retries");
+  upstreamSet.budget ??= new RetryBudget(runtime.clock);
+  return repeatedly(options, { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory });
 }
 
 /** Null: the service has no circuit breaker. */
@@ -83,9 +88,10 @@ export function viaNameOf(gatewayName: string): string {
 
 const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
-function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock }: Runtime): ForwardOptions {
+function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock, parts }: Runtime): ForwardOptions {
   const { connectMs, responseMs, idleMs } = timeouts;
-  return { clock, client: upstreamClient, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0 };
+  const parser = upstreamClient === "node" && { parser: parts.part("nodeParser").NodeResponseParser };
+  return { clock, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0, ...parser };
 }
 
 function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshold, passive } }: Service): HealthSettings {
@@ -93,14 +99,10 @@ function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshol
 }
 
 /** Null: the upstreams are not probed. */
-function checksOf({ health: { enabled, path, intervalMs, timeoutMs, expectStatus } }: Service, peers: readonly Peer[], egress: Egress): Checks | null {
+function checksOf({ health: { enabled, path, intervalMs, timeoutMs, expectStatus } }: Service, peers: readonly Peer[], egress: Egress, { parts }: Runtime): Checks | null {
   if (!enabled) return null;
-  const ranges = statusRanges(expectStatus);
+  const ranges = parts.part("healthChecks").statusRanges(expectStatus);
   const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
   const settings = { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
   return { settings, dials: new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })])) };
-}
-
-function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): RetryPolicy {
-  return { ...rest, on: new Set(on.filter((item) => typeof item === "string")), statuses: new Set(on.filter((item) => typeof item === "number")) };
 }

@@ -2,7 +2,6 @@
  * Serves one request over HTTP/2: receives it, has it answered, and gives it up when it arrives too slowly or its client resets it.
  */
 import http2, { type ServerHttp2Stream } from "node:http2";
-import { countBytes } from "../http/body.ts";
 import { resetStream } from "../http/h2_streams.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -81,13 +80,11 @@ export class H2Request implements Responder {
   /** Holds the body to `min_body_bytes_per_s` and the request to `request_timeout`, until the stream closes. */
   #watchUpload({ minBodyBytesPerS, requestTimeoutMs }: Limits): void {
     const stream = this.#stream;
-    const { headers } = this.#inbound;
+    const { headers, call: { notes } } = this.#inbound;
     if (minBodyBytesPerS > 0) {
-      let received = 0;
-      countBytes(stream, (bytes) => (received += bytes));
       const expectsContinue = headerValue(headers, "expect") !== undefined;
       const upload = {
-        received: () => received,
+        received: () => notes.received ?? 0,
         // Unread bodies of other streams do not hold this one back: node returns the connection's window as bytes arrive.
         awaited: () => {
           if (stream.readableFlowing !== true || isWhole(stream) || (expectsContinue && !isContinued(stream))) return false;

@@ -1,15 +1,13 @@
 /**
  * The innermost handler of a service's routes: choice of an upstream, tries, and faults turned into replies.
  */
-import { Fault, ignore, messageOf, type ErrorCode } from "../base/errors.ts";
+import { Fault, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { isUnopened, isUpstreams, retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./faults.ts";
+import { isUnopened, isUpstreams } from "./faults.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
-import { Replay, type ReplayMemory } from "./replay.ts";
 import { isUntouched, type ForwardOptions } from "./upstream_request.ts";
 
 export interface AttemptsOptions {
@@ -21,8 +19,8 @@ export interface AttemptsOptions {
   readonly log?: Log;
   /** Default: nothing is counted. */
   readonly meter?: AttemptsMeter;
-  /** Null: every request is tried once. Default: one that found no connection goes to another upstream, each of them once. */
-  readonly retries?: { readonly policy: RetryPolicy; readonly budget: RetryBudget; readonly memory: ReplayMemory } | null;
+  /** Whether every request is tried once. Default: one that found no connection goes to another upstream, each of them once. */
+  readonly isTriedOnce?: boolean;
 }
 
 /** Counts the tries whose client waited for them. */
@@ -33,18 +31,13 @@ export interface AttemptsMeter {
 }
 
 export function attempts(options: AttemptsOptions): Handler {
-  const { retries } = options;
-  return retries == null ? once(options) : repeatedly(options, retries);
-}
-
-function once(options: AttemptsOptions): Handler {
   const { picker, forwarding } = options;
-  const tries = options.retries === undefined ? elsewhere(options, NO_PEERS) : { ...options, failed: (exchange: Exchange, error: unknown) => upstreamFaultReply(exchange, error, options.log) };
+  const tries = options.isTriedOnce ? { ...options, failed: (exchange: Exchange, error: unknown) => upstreamFaultReply(exchange, error, options.log) } : elsewhere(options, NO_PEERS);
   return (exchange) => {
     const peer = picker.pick(exchange, NO_PEERS);
     if (peer === null) return noUpstream(exchange);
     const now = forwarding.clock.now();
-    return attempt(tries, exchange, peer, now, startTotal(options, exchange, now));
+    return tryPeer(tries, exchange, peer, now, startTotal(options, exchange, now));
   };
 }
 
@@ -58,23 +51,23 @@ function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
     const next = mayFollow ? picker.pick(exchange, [...tried, peer]) : null;
     if (next === null) return upstreamFaultReply(exchange, error, log);
     meter?.retried();
-    return attempt(elsewhere(options, [...tried, peer]), exchange, next, now, endsAt);
+    return tryPeer(elsewhere(options, [...tried, peer]), exchange, next, now, endsAt);
   };
   return { ...options, failed };
 }
 
 /** The deadline of the whole exchange, on the monotonic clock; 0: no deadline. */
-function startTotal({ totalMs }: AttemptsOptions, { call }: Exchange, now: number): number {
+export function startTotal({ totalMs }: AttemptsOptions, { call }: Exchange, now: number): number {
   return totalMs === 0 ? 0 : (call.endsAt = now + totalMs);
 }
 
-interface Tries extends AttemptsOptions {
+export interface Tries extends AttemptsOptions {
   /** Returns the reply after a failed attempt; throws if a retry may follow. */
   readonly failed: (exchange: Exchange, error: unknown, peer: Peer, endsAt: number) => Reply | Promise<Reply>;
 }
 
 /** One attempt; its result is reported to the upstream's health. Not async: that would cost two more promises per request. */
-function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer: Peer, startedAt: number, endsAt: number): Promise<Reply> {
+export function tryPeer({ forwarding, meter, failed }: Tries, exchange: Exchange, peer: Peer, startedAt: number, endsAt: number): Promise<Reply> {
   const { call } = exchange;
   const { notes } = call;
   const { clock } = forwarding;
@@ -109,82 +102,17 @@ function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer:
   );
 }
 
-/** Each time another upstream, and never after a reply has been returned. */
-function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNullable<AttemptsOptions["retries"]>): Handler {
-  const { picker, forwarding, meter, log } = options;
-  const tries: Tries = { ...options, failed: rethrow };
-  return async (exchange) => {
-    budget.request();
-    const first = picker.pick(exchange, NO_PEERS);
-    if (first === null) return noUpstream(exchange);
-    const { call, method, body } = exchange;
-    const { clock } = forwarding;
-    let startedAt = clock.now();
-    const endsAt = startTotal(options, exchange, startedAt);
-    const replay = replayOf(exchange, policy, memory);
-    const tried: Peer[] = [first];
-    const another = (): Peer | null => {
-      if (call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() > endsAt - LEAST_TRY_MS)) return null;
-      if (body !== null && !(replay === null ? isUntouched(body) : replay.isWhole)) return null;
-      const next = picker.pick(exchange, tried);
-      return next !== null && budget.take(policy.budgetRatio) ? next : null;
-    };
-    try {
-      for (let peer = first; ; ) {
-        let next: Peer | null = null;
-        try {
-          const replayed = replay === null ? exchange : exchange.with({ body: replay.open() });
-          const reply = await attempt(tries, replayed, peer, startedAt, endsAt);
-          if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
-          discardReply(reply, exchange);
-        } catch (error) {
-          next = error instanceof Fault && retriesFault(policy, method, error) ? another() : null;
-          if (next === null) return upstreamFaultReply(exchange, error, log);
-        }
-        tried.push(next);
-        meter?.retried();
-        peer = next;
-        startedAt = clock.now();
-      }
-    } finally {
-      replay?.release();
-    }
-  };
-}
-
-function rethrow(_exchange: Exchange, error: unknown): never {
-  throw error;
-}
-
 /** Timers may run two milliseconds early: a try that begins at `total_ms` would fail, and count against its upstream. */
-const LEAST_TRY_MS = 5;
+export const LEAST_TRY_MS = 5;
 
-/** Null if there is no body, or if it is known to be too long. */
-function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, memory: ReplayMemory): Replay | null {
-  if (body === null || Number(headerValue(headers, "content-length") ?? 0) > maxReplayBytes) return null;
-  return new Replay(body, maxReplayBytes, memory);
-}
+export const NO_PEERS: readonly Peer[] = [];
 
-/** A discarded response is read up to this length, so that its connection can be used again. */
-const MAX_DISCARDED_BYTES = 16 * 1024;
-
-function discardReply({ headers, body }: Reply, exchange: Exchange): void {
-  if (body === null || Buffer.isBuffer(body)) return;
-  const length = headerValue(headers, "content-length");
-  // With a request that may still be being sent, the connection is not free either.
-  if (exchange.body !== null || length === undefined || Number(length) > MAX_DISCARDED_BYTES) return void body.destroy();
-  body.on("error", ignore);
-  body.resume();
-}
-
-const NO_PEERS: readonly Peer[] = [];
-
-function noUpstream(exchange: Exchange): Reply {
+export function noUpstream(exchange: Exchange): Reply {
   return problem(exchange.call, "upstream_unavailable", { detail: "None of the servers behind this route can be used at the moment." });
 }
 
 /** Returned, not thrown: the plugins around it would be blamed for it. */
-function upstreamFaultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
+export function upstreamFaultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
   if (!(error instanceof Fault)) {
     const { id, notes } = exchange.call;
     const { service, route } = notes;

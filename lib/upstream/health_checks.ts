@@ -14,6 +14,20 @@ import type { ConnectionPoolOptions } from "./connection_pool.ts";
 import { invalidity } from "./heads.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 
+export interface StatusRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The ranges of an `expect_status`. */
+export function statusRanges(expected: string | readonly (string | number)[]): readonly StatusRange[] {
+  const list = typeof expected === "string" ? [expected] : expected;
+  return list.map((item) => {
+    const [from, to] = String(item).split("-").map(Number);
+    return { from: from!, to: to ?? from! };
+  });
+}
+
 export interface HealthCheckTarget extends Omit<ConnectionPoolOptions, "keepaliveIdleMs"> {
   /** For the Host header, or `:authority`. */
   readonly authority: string;

@@ -85,7 +85,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (this.phase !== "connecting") return;
     const { exchange, options, to } = this.attempt;
     const connection = this.#connection;
-    connection.beginResponse(exchange.method, this, options.client ?? "wire");
+    connection.beginResponse(exchange.method, this, options.parser);
     this.phase = "sending";
     if (exchange.method !== "GET" || exchange.body !== null) this.#guardWrites();
     this.#isWritten = exchange.body === null || this.#takeWhole(exchange.body);

@@ -9,7 +9,7 @@ import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
 import { readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
-import { NodeResponseParser } from "./node_response_parser.ts";
+import type { NodeResponseParser } from "./node_response_parser.ts";
 import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
@@ -195,10 +195,9 @@ export class Connection {
     else this.user.received(chunk);
   }
 
-  /** The response to `method` comes next; `client` names its parser. */
-  beginResponse(method: string, sink: ResponseSink, client: "wire" | "node"): void {
-    if (client === "node" && !(this.parser instanceof NodeResponseParser)) this.parser = new NodeResponseParser();
-    else if (client === "wire" && !(this.parser instanceof ResponseParser)) this.parser = new ResponseParser();
+  /** The response to `method` comes next. `Parser`: see `ForwardOptions`. */
+  beginResponse(method: string, sink: ResponseSink, Parser: new () => ResponseParser | NodeResponseParser = ResponseParser): void {
+    if (!(this.parser instanceof Parser)) this.parser = new Parser();
     this.parser.begin(method, sink);
   }
 
@@ -270,7 +269,7 @@ export class Connection {
 
   #closed(): void {
     this.user?.closed();
-    if (this.parser instanceof NodeResponseParser) this.parser.close();
+    if ("close" in this.parser) this.parser.close();
   }
 }
 

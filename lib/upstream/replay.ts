@@ -1,15 +1,18 @@
 /**
  * A request's body that can be sent more than once: bytes that were read are kept, up to a limit, until no other try can follow.
  */
-import { Readable } from "node:stream";
+import type { Readable } from "node:stream";
+import { ignore } from "../base/errors.ts";
 import { GuardedReadable } from "../base/event_loop.ts";
+
+const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
 
 /** The memory that all kept bodies together may take. */
 export class ReplayMemory {
   readonly #most: number;
   used = 0;
 
-  constructor(mostBytes: number) {
+  constructor(mostBytes = MAX_REPLAY_BYTES) {
     this.#most = mostBytes;
   }
 
@@ -29,13 +32,15 @@ export class Replay {
   readonly #most: number;
   readonly #memory: ReplayMemory;
   #kept: Buffer[] = [];
+  /** The first of the kept chunks that the reader has not been given. */
+  #next = 0;
   /** How many of the kept chunks are not to be joined any more. */
   #joined = 0;
   #bytes = 0;
   #isKeeping = true;
   #hasBegun = false;
   #isReleased = false;
-  #reader: Reader | null = null;
+  #reader: Readable | null = null;
 
   /** Keeps up to `mostBytes` of `source`, which must be unread. */
   constructor(source: Readable, mostBytes: number, memory: ReplayMemory) {
@@ -52,8 +57,10 @@ export class Replay {
   /** The body from its beginning, only while `isWhole`; the reader that was opened before gets no more. */
   open(): Readable {
     this.#reader?.destroy();
-    this.#reader = new Reader((reader) => this.#read(reader));
-    return this.#reader;
+    this.#next = 0;
+    const reader: Readable = new GuardedReadable({ read: () => this.#read(reader) });
+    // An error that comes when no reader listens must not end the process.
+    return (this.#reader = reader.on("error", ignore));
   }
 
   /** There is no other try: bytes that the reader has got are no longer kept. */
@@ -69,7 +76,7 @@ export class Replay {
     this.#bytes = 0;
   }
 
-  #read(reader: Reader): void {
+  #read(reader: Readable): void {
     if (reader !== this.#reader || !this.#deliver(reader)) return;
     const source = this.#source;
     if (source.readableEnded) return void reader.push(null);
@@ -83,8 +90,7 @@ export class Replay {
     this.#hasBegun = true;
     source.on("data", (chunk: Buffer) => this.#receive(chunk));
     source.on("end", () => {
-      const reader = this.#reader!;
-      if (reader.next === this.#kept.length) reader.push(null);
+      if (this.#next === this.#kept.length) this.#reader!.push(null);
     });
     source.on("error", (error) => void this.#reader!.destroy(error));
     source.on("close", () => {
@@ -101,35 +107,35 @@ export class Replay {
     const reader = this.#reader!;
     if (reader.listenerCount("data") > 0 || reader.listenerCount("readable") > 0) {
       if (!this.#deliver(reader)) this.#source.pause();
-      if (this.#isKeeping) this.#join(reader);
+      if (this.#isKeeping) this.#join();
     } else if (reader.readableFlowing === null && !this.#isReleased) {
       // It will be read once it has a connection: until then nothing may be lost.
       this.#source.pause();
     } else if (!this.#isKeeping) {
       // It is read no more, and the server discards the rest, which must not be held back.
       this.#kept = [];
-      reader.next = 0;
+      this.#next = 0;
     }
   }
 
   /** Gives the reader the bytes that it has not got yet; false if it has enough for now. */
-  #deliver(reader: Reader): boolean {
+  #deliver(reader: Readable): boolean {
     let wantsMore = true;
-    while (wantsMore && reader.next < this.#kept.length) wantsMore = reader.push(this.#kept[reader.next++]);
+    while (wantsMore && reader === this.#reader && this.#next < this.#kept.length) wantsMore = reader.push(this.#kept[this.#next++]);
     if (!this.#isKeeping) {
-      this.#kept = this.#kept.slice(reader.next);
-      reader.next = 0;
+      this.#kept = this.#kept.slice(this.#next);
+      this.#next = 0;
     }
     return wantsMore;
   }
 
   /** Joins many small chunks: each takes hundreds of bytes besides its own, which are not counted. */
-  #join(reader: Reader): void {
-    if (this.#kept.length - this.#joined < MOST_CHUNKS || reader.next < this.#kept.length) return;
+  #join(): void {
+    if (this.#kept.length - this.#joined < MOST_CHUNKS || this.#next < this.#kept.length) return;
     const chunks = this.#kept.splice(this.#joined);
     const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
     this.#kept.push(...(bytes < chunks.length * SMALL_BYTES ? [copied(chunks, bytes)] : chunks));
-    this.#joined = reader.next = this.#kept.length;
+    this.#joined = this.#next = this.#kept.length;
   }
 }
 
@@ -147,21 +153,4 @@ function copied(chunks: readonly Buffer[], bytes: number): Buffer {
   let end = 0;
   for (const chunk of chunks) end += chunk.copy(block, end);
   return block;
-}
-
-class Reader extends GuardedReadable {
-  /** The first of the kept chunks that it has not been given. */
-  next = 0;
-  readonly #wanted: (reader: Reader) => void;
-
-  constructor(wanted: (reader: Reader) => void) {
-    super();
-    this.#wanted = wanted;
-    // An error that comes when no reader listens must not end the process.
-    this.on("error", () => {});
-  }
-
-  override _read(): void {
-    this.#wanted(this);
-  }
 }

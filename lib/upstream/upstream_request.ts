@@ -11,11 +11,12 @@ import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { isIdempotent, Unsent } from "./faults.ts";
 import { informationHeaders, type HeadOptions, type UpstreamRequestHead } from "./heads.ts";
+import type { NodeResponseParser } from "./node_response_parser.ts";
 
 export interface ForwardOptions extends HeadOptions {
   readonly clock: Clock;
-  /** The parser of HTTP/1.1 responses: the gateway's own strict parser ("wire"), or Node's. Default "wire". */
-  readonly client?: "wire" | "node";
+  /** Parses HTTP/1.1 responses. Default: the gateway's own strict parser. */
+  readonly parser?: new () => NodeResponseParser;
   /** Milliseconds to get a connection: from the pool, or a new one with TCP and TLS handshakes. */
   readonly connectMs: number;
   /** Milliseconds from the end of the request to the head of the final response. */

@@ -11,12 +11,13 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
 import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings, BreakerState } from "./breaker.ts";
-import { isUpstreams, RetryBudget } from "./faults.ts";
+import { isUpstreams } from "./faults.ts";
 import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
+import type { RetryBudget } from "./retry_policy.ts";
 import type { Sessions } from "./sessions.ts";
-import { PublishedHealth, publishHealth, type FailureReports } from "./shared_health.ts";
+import type * as sharedHealth from "./shared_health.ts";
 import type { ForwardOptions, Try, UpstreamDestination } from "./upstream_request.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
@@ -129,14 +130,17 @@ export interface UpstreamSetOptions {
   /** Of the program; default: this one is alone. */
   readonly threads?: Threads;
   /** In a worker: gets failures. */
-  readonly reports?: FailureReports;
+  readonly reports?: sharedHealth.FailureReports | null;
+  /** How threads share health; needed where they do. */
+  readonly shared?: () => typeof sharedHealth;
   /** One word, which goes up whenever other upstreams may be usable; shared by all threads. Default: one of its own. */
   readonly changes?: Int32Array;
 }
 
 export class UpstreamSet {
   readonly service: string;
-  readonly budget: RetryBudget;
+  /** Null: no retries were configured. */
+  budget: RetryBudget | null = null;
   readonly #options: UpstreamSetOptions;
   readonly #changes: Int32Array;
   peers: readonly Peer[] = [];
@@ -146,7 +150,6 @@ export class UpstreamSet {
     this.service = service;
     this.#options = options;
     this.#changes = options.changes ?? new Int32Array(1);
-    this.budget = new RetryBudget(options.clock);
   }
 
   /** The state of its circuit breaker; null without one. */
@@ -233,7 +236,8 @@ export class UpstreamSet {
 
   #newHealth(id: string, memory: ArrayBufferLike | null): UpstreamHealth {
     const { clock, log, threads = ALONE, reports } = this.#options;
-    if (memory !== null && threads.place >= 0) return new PublishedHealth(clock, memory, (reason) => reports?.add(this.service, id, reason));
+    const shared = memory === null ? null : { memory, ...this.#options.shared!() };
+    if (shared !== null && threads.place >= 0) return new shared.PublishedHealth(clock, shared.memory, (reason) => reports?.add(this.service, id, reason));
     const health: Health = new Health({
       clock,
       log,
@@ -241,7 +245,7 @@ export class UpstreamSet {
       upstream: id,
       mayEject: () => this.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
       changed: () => {
-        if (memory !== null) publishHealth(health, memory);
+        shared?.publishHealth(health, shared.memory);
         this.#changed();
       },
     });

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { CIRCUIT_BREAKER } from "../../lib/config/circuit_breaker.ts";
-import { HEALTH, RETRIES, statusRanges } from "../../lib/config/resilience.ts";
+import { HEALTH } from "../../lib/config/health.ts";
+import { RETRIES } from "../../lib/config/retries.ts";
 import type { AnySchema } from "../../lib/config/schema.ts";
+import { statusRanges } from "../../lib/upstream/health_checks.ts";
 import { checked } from "../support/exercise.ts";
 
 const issues = (schema: AnySchema, input: unknown) => checked(schema, input).issues;

@@ -6,9 +6,11 @@ import type { Exchange } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { attempts, type AttemptsOptions } from "../../lib/upstream/attempts.ts";
 import { Breaker, guarded } from "../../lib/upstream/breaker.ts";
-import { RetryBudget, Unsent, type RetryPolicy } from "../../lib/upstream/faults.ts";
+import { Unsent } from "../../lib/upstream/faults.ts";
 import { Peer } from "../../lib/upstream/upstream_set.ts";
 import { ReplayMemory } from "../../lib/upstream/replay.ts";
+import { repeatedly } from "../../lib/upstream/retries.ts";
+import { RetryBudget, type RetryPolicy } from "../../lib/upstream/retry_policy.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, problemOf } from "../support/exercise.ts";
 import { closedPort } from "../support/origin.ts";
@@ -38,17 +40,18 @@ const policy: RetryPolicy = {
   maxReplayBytes: 10,
 };
 
-function bench(peers: readonly Peer[], parts: Partial<Omit<AttemptsOptions, "retries">> & { retries?: Partial<RetryPolicy>; breaker?: Breaker } = {}) {
+function bench(peers: readonly Peer[], parts: Partial<AttemptsOptions> & { retries?: Partial<RetryPolicy>; breaker?: Breaker } = {}) {
   const clock = manualClock();
   const memory = new ReplayMemory(100);
   const { retries, breaker, ...rest } = parts;
-  const tries = attempts({
+  const options: AttemptsOptions = {
     picker: { pick: (_exchange, tried) => peers.find((each) => !tried.includes(each)) ?? null },
     forwarding: { clock, connectMs: 1, responseMs: 1, idleMs: 1000, tryMs: 0, preserveHost: false, viaName: "gw" },
     totalMs: 0,
-    retries: retries === undefined ? null : { policy: { ...policy, ...retries }, budget: new RetryBudget(clock), memory },
+    isTriedOnce: true,
     ...rest,
-  });
+  };
+  const tries = retries === undefined ? attempts(options) : repeatedly(options, { policy: { ...policy, ...retries }, budget: new RetryBudget(clock), memory });
   return { clock, memory, handler: breaker === undefined ? tries : guarded(tries, breaker) };
 }
 

@@ -362,7 +362,7 @@ describe("the read buffer", () => {
 /** Sends a request without a body and reads the answer to its end. */
 function asking(pool: Pool) {
   const clock = manualClock();
-  const options = { clock, client: "wire", connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
+  const options = { clock, connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
   return (): Promise<Reply> => madeUpPeer("u", pool).forward(madeUpExchange(), options, 0);
 }
 
@@ -464,7 +464,7 @@ describe("connections", () => {
 
   it("connections hold their lease to their end as tunnels, and close with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-    const options = { clock: manualClock(), client: "wire", connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
+    const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
     const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
     expect(pool.open).toBe(1);
     pool.destroy();

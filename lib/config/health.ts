@@ -1,12 +1,12 @@
 /**
- * The schema for failing upstreams: health checks, ejection and retries.
+ * The schema of `health`: health checks and ejection.
  */
-import { flag, integer, milliseconds, share } from "./fields.ts";
+import { flag, integer, milliseconds } from "./fields.ts";
 import * as s from "./schema.ts";
 
 const STATUS = s.integer({ min: 100, max: 599, describe: "An HTTP status." });
 /** Statuses below 400 are not failures. */
-const FAILURE_STATUS = s.integer({ min: 400, max: 599, describe: "An HTTP status of 400 or above." });
+export const FAILURE_STATUS = s.integer({ min: 400, max: 599, describe: "An HTTP status of 400 or above." });
 
 const STATUS_RANGE = s.string({
   references: "none",
@@ -17,20 +17,6 @@ const STATUS_RANGE = s.string({
     return Number(found[1]) > Number(found[2] ?? found[1]) ? "write the lower status first" : undefined;
   },
 });
-
-export interface StatusRange {
-  readonly from: number;
-  readonly to: number;
-}
-
-/** The ranges of an `expect_status`. */
-export function statusRanges(expected: string | readonly (string | number)[]): readonly StatusRange[] {
-  const list = typeof expected === "string" ? [expected] : expected;
-  return list.map((item) => {
-    const [from, to] = String(item).split("-").map(Number);
-    return { from: from!, to: to ?? from! };
-  });
-}
 
 const PASSIVE = s.object(
   {
@@ -65,17 +51,4 @@ export const HEALTH = s.object(
     passive: s.withDefault(PASSIVE, {}),
   },
   { describe: "Which upstreams are healthy enough to get requests." },
-);
-
-const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILURE_STATUS]), { min: 1, describe: "Failures that are retried." });
-
-export const RETRIES = s.object(
-  {
-    attempts: integer(0, 10, 2, "Tries beyond the first, each on another upstream; 0: none, not even if the connection is refused."),
-    on: s.withDefault(RETRIED, ["connect", "reset", "timeout"]),
-    per_try_ms: milliseconds(0, 0, "Longest time for one try up to the head of its response; 0: no limit"),
-    budget_ratio: share(0, 0.2, "Retries are no more than this share of the requests."),
-    max_replay_bytes: integer(0, 16_777_216, 65_536, "Longest body that is kept to be sent again."),
-  },
-  { describe: "Sends failed requests to another upstream; unless given, only if no connection could be opened, at once and to each upstream once." },
 );

@@ -1,0 +1,92 @@
+/**
+ * Tries a request again at other upstreams, as `retries` of its service says, with its body where that was kept.
+ */
+import { Fault, ignore } from "../base/errors.ts";
+import type { Service } from "../config/model.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
+import { headerValue } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { tryPeer, upstreamFaultReply, LEAST_TRY_MS, NO_PEERS, noUpstream, startTotal, type AttemptsOptions, type Tries } from "./attempts.ts";
+import { Replay, ReplayMemory } from "./replay.ts";
+import { RetryBudget, retriesFault, retriesStatus, type RetryPolicy } from "./retry_policy.ts";
+import type { Peer } from "./upstream_set.ts";
+import { isUntouched } from "./upstream_request.ts";
+
+export { fields } from "../config/retries.ts";
+export { ReplayMemory, RetryBudget };
+
+export interface Retries {
+  readonly policy: RetryPolicy;
+  readonly budget: RetryBudget;
+  readonly memory: ReplayMemory;
+}
+
+export function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): RetryPolicy {
+  return { ...rest, on: new Set(on.filter((item) => typeof item === "string")), statuses: new Set(on.filter((item) => typeof item === "number")) };
+}
+
+/** Each time another upstream, and never after a reply has been returned. */
+export function repeatedly(options: AttemptsOptions, { policy, budget, memory }: Retries): Handler {
+  const { picker, forwarding, meter, log } = options;
+  const tries: Tries = { ...options, failed: rethrow };
+  return async (exchange) => {
+    budget.request();
+    const first = picker.pick(exchange, NO_PEERS);
+    if (first === null) return noUpstream(exchange);
+    const { call, method, body } = exchange;
+    const { clock } = forwarding;
+    let startedAt = clock.now();
+    const endsAt = startTotal(options, exchange, startedAt);
+    const replay = replayOf(exchange, policy, memory);
+    const tried: Peer[] = [first];
+    const another = (): Peer | null => {
+      if (call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() > endsAt - LEAST_TRY_MS)) return null;
+      if (body !== null && !(replay === null ? isUntouched(body) : replay.isWhole)) return null;
+      const next = picker.pick(exchange, tried);
+      return next !== null && budget.take(policy.budgetRatio) ? next : null;
+    };
+    try {
+      for (let peer = first; ; ) {
+        let next: Peer | null = null;
+        try {
+          const replayed = replay === null ? exchange : exchange.with({ body: replay.open() });
+          const reply = await tryPeer(tries, replayed, peer, startedAt, endsAt);
+          if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
+          discardReply(reply, exchange);
+        } catch (error) {
+          next = error instanceof Fault && retriesFault(policy, method, error) ? another() : null;
+          if (next === null) return upstreamFaultReply(exchange, error, log);
+        }
+        tried.push(next);
+        meter?.retried();
+        peer = next;
+        startedAt = clock.now();
+      }
+    } finally {
+      replay?.release();
+    }
+  };
+}
+
+function rethrow(_exchange: Exchange, error: unknown): never {
+  throw error;
+}
+
+/** Null if there is no body, or if it is known to be too long. */
+function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, memory: ReplayMemory): Replay | null {
+  if (body === null || Number(headerValue(headers, "content-length") ?? 0) > maxReplayBytes) return null;
+  return new Replay(body, maxReplayBytes, memory);
+}
+
+/** A discarded response is read up to this length, so that its connection can be used again. */
+const MAX_DISCARDED_BYTES = 16 * 1024;
+
+function discardReply({ headers, body }: Reply, exchange: Exchange): void {
+  if (body === null || Buffer.isBuffer(body)) return;
+  const length = headerValue(headers, "content-length");
+  // With a request that may still be being sent, the connection is not free either.
+  if (exchange.body !== null || length === undefined || Number(length) > MAX_DISCARDED_BYTES) return void body.destroy();
+  body.on("error", ignore);
+  body.resume();
+}
