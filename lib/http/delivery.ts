@@ -184,7 +184,7 @@ interface Taken {
 }
 
 /** What the system took of the bytes written to a socket; null where Node does not tell. Over TLS in its records. */
-function takenBySystem(socket: Socket): Taken | null {
+export function takenBySystem(socket: Socket): Taken | null {
   const { _handle: own } = socket as { _handle?: (Handle & { readonly _parent?: Handle }) | null };
   const { bytesWritten, writeQueueSize } = own?._parent ?? own ?? {};
   // Not the socket's own numbers, in which all of a write that is under way counts as not taken.

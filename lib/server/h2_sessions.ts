@@ -7,8 +7,8 @@ import type { Clock, DeadlineTimer } from "../base/clock.ts";
 import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { PacedSink } from "../http/delivery.ts";
-import { holdsOutputBack } from "../http/h2_streams.ts";
+import { PacedSink, takenBySystem } from "../http/delivery.ts";
+import { holdsOutputBack, isClosed } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
 
@@ -105,7 +105,7 @@ class Session {
   readonly #pings: h2.Allowance;
   /** Milliseconds without streams after which it is drained. */
   #keepMs: number;
-  #streams = 0;
+  readonly #streams = new Set<ServerHttp2Stream>();
   /** Since when there has been no stream. */
   #idleSince: number;
   /** When it was first seen draining without streams. */
@@ -171,7 +171,8 @@ class Session {
     if (bytes > 0) this.#countUnreported(bytes);
     const isReading = this.#output.isBusy();
     if (this.#lastStream > this.#lastReported && this.#lastStream > this.#lastSettled) this.#checkHead(now);
-    if (this.#streams > 0) return this.#checkAlive(bytes > 0, elapsed, isReading);
+    this.#endLost();
+    if (this.#streams.size > 0) return this.#checkAlive(bytes > 0, elapsed, isReading);
     this.#silentMs = 0;
     if (!this.#session.closed && !this.#session.destroyed) {
       if (now - this.#idleSince < this.#keepMs) return;
@@ -189,14 +190,23 @@ class Session {
     // Reset at once: it is not served at all.
     if (stream.destroyed || stream.closed) return this.#onReset();
     this.#keepMs = this.#options.keepAliveMs;
-    this.#streams++;
-    stream.once("close", this.#onStreamClose);
+    this.#streams.add(stream);
+    stream.once("close", () => this.#onStreamClose(stream));
     this.#options.onStream(stream, block, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, this.#onReset);
   };
 
-  readonly #onStreamClose = (): void => {
-    if (--this.#streams === 0) this.#idleSince = this.#options.clock.now();
-  };
+  #onStreamClose(stream: ServerHttp2Stream): void {
+    if (this.#streams.delete(stream) && this.#streams.size === 0) this.#idleSince = this.#options.clock.now();
+  }
+
+  /**
+   * Node never ends a stream that its client has reset with NO_ERROR before all of the reply was sent (probed with Node 20 and 24), nor then
+   * its connection: it waits for a write that nghttp2 has dropped. One that the system has yet to take may still be under way.
+   */
+  #endLost(): void {
+    if (takenBySystem(this.#socket)?.isFull === true) return;
+    for (const stream of this.#streams) if (isClosed(stream) && stream.writableLength > 0) stream.destroy();
+  }
 
   readonly #onReset = (): void => this.#spend(this.#resets, "RST_STREAM");
 

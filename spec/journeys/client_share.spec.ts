@@ -273,22 +273,24 @@ describe("the requests in flight of one client", () => {
   const limits = { max_requests_in_flight: 8 };
 
   /** Opens streams that no route takes, over several connections, and lets nothing of their replies in. Resolves when all have heads. */
-  async function unread(port: number, from: string, streams: number): Promise<{ readonly sessions: http2.ClientHttp2Session[]; readonly statuses: unknown[] }> {
+  async function unread(port: number, from: string, count: number): Promise<{ readonly sessions: http2.ClientHttp2Session[]; readonly streams: http2.ClientHttp2Stream[]; readonly statuses: unknown[] }> {
     const sessions = Array.from({ length: 2 }, () => {
       const socket = net.connect({ port, host: "127.0.0.1", localAddress: from });
       return http2.connect("http://gw.example", { createConnection: () => socket, settings: { initialWindowSize: 0 } });
     });
     const statuses: unknown[] = [];
+    const streams: http2.ClientHttp2Stream[] = [];
     for (const session of sessions) {
       session.on("error", () => {});
       onTestFinished(() => session.destroy());
       await once(session, "remoteSettings");
     }
-    for (let i = 0; i < streams; i++) {
+    for (let i = 0; i < count; i++) {
       const stream = sessions[i % 2]!.request({ ":path": "/none" }).on("error", () => {});
+      streams.push(stream);
       statuses.push((await once(stream, "response") as [{ readonly ":status": number }])[0][":status"]);
     }
-    return { sessions, statuses };
+    return { sessions, streams, statuses };
   }
 
   it("are half of max_requests_in_flight, on whatever connections and whoever answers them", async () => {
@@ -315,5 +317,17 @@ describe("the requests in flight of one client", () => {
   it("are not those of a trusted proxy that names no client", async () => {
     const { port } = await holding(four, { h2c: true, trusted_proxies: ["127.0.0.9"], limits });
     expect((await unread(port, "127.0.0.9", 9)).statuses).toEqual([404, 404, 404, 404, 404, 404, 404, 404, 503]);
+  });
+
+  // Node never ends such a stream: neither "aborted" nor "close" comes.
+  it.each(["", ", and then its connection ended"])("are over when a reply that is not read is reset with NO_ERROR%s", async (way) => {
+    const { gateway, port, clock } = await holding(four, { h2c: true });
+    const { sessions, streams } = await unread(port, ATTACKER, 6);
+    for (const stream of streams) stream.close(http2.constants.NGHTTP2_NO_ERROR);
+    if (way !== "") for (const session of sessions) session.destroy();
+    await eventually(() => {
+      clock.advance(1_000);
+      return gateway.inFlight === 0;
+    }, "no request in flight");
   });
 });
