@@ -7,6 +7,7 @@ import { KINDS, Parts } from "../../lib/gateway/parts.ts";
 import { loadPluginModules } from "../../lib/gateway/plugin_modules.ts";
 import { createGateway, type ConfigInput } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
+import { blocksOf, document } from "../support/documents.ts";
 import { fileWith } from "../support/process.ts";
 
 const NOT_LOADED = "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
@@ -123,6 +124,17 @@ describe("a gateway whose parts are loaded on demand", () => {
     const gateway = new Gateway({ config, modules: await loadPluginModules(config) });
     expect(await gateway.explain({ method: "GET", url: "http://localhost/" })).toMatchObject({ outcome: "matched" });
     expect(await gateway.test()).toMatchObject({ passed: 1, failed: 0 });
+    await gateway.close(0);
+  });
+});
+
+describe("a plugin kind alone", () => {
+  it.each(Object.keys(KINDS))("%s has the parts that it needs: the example of its page can be used", async (kind) => {
+    const text = blocksOf(document(`docs/plugins/${kind}.md`), "json")[0]!.replace(/\$\{file:[^}]*\}/g, "${env:FILE}");
+    const environment = Object.fromEntries(Array.from(text.matchAll(/\$\{env:(\w+)\}/g), ([, name]) => [name!, `the-secret-${name}-of-thirty-two-bytes`]));
+    const configFile = fileWith(text);
+    const gateway = new Gateway({ configFile, modules: await loadPluginModules(configFile, environment), environment });
+    expect(gateway.counts.routes).toBeGreaterThan(0);
     await gateway.close(0);
   });
 });
