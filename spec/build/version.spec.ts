@@ -28,7 +28,7 @@ const textsWith = (version: string): Readonly<Record<string, string>> => ({
 const texts = () => Object.fromEntries(Object.keys(textsWith("")).map((name) => [name, read(name)]));
 
 beforeAll(() => {
-  for (const name of ["build", "lib/base", "package.json"]) cpSync(join(root, name), join(project, name), { recursive: true });
+  for (const name of ["build", "lib", "package.json"]) cpSync(join(root, name), join(project, name), { recursive: true });
   writeFileSync(join(project, "package.json"), read("package.json").replace(/"version": "[^"]+"/, '"version": "0.3.0-dev"'));
   writeFileSync(join(project, "package-lock.json"), JSON.stringify({ name: "edge-gateway", version: "0.3.0-dev", lockfileVersion: 3, packages: { "": { version: "0.3.0-dev" } } }));
   for (const folder of ["docs", "examples"]) mkdirSync(join(project, folder));
