@@ -273,7 +273,9 @@ describe("names", () => {
       for (const name of new Set([...code.matchAll(EXPORTED)].map(([, found]) => found!))) files.set(name, [...(files.get(name) ?? []), path]);
     }
     expect(files.size).toBeGreaterThan(1_000);
-    expect([...files].filter(([name, paths]) => paths.length > 1 && !SAID_TWICE.has(name))).toEqual([]);
+    const twice = new Map([...files].filter(([, paths]) => paths.length > 1));
+    expect([...twice].filter(([name]) => !SAID_TWICE.has(name))).toEqual([]);
+    expect([...SAID_TWICE].filter((name) => !twice.has(name))).toEqual([]);
   });
 });
 
