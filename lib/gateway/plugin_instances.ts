@@ -56,8 +56,6 @@ export type PluginPlace = Pick<Link, "name" | "scope">;
 /** The objects shared by the plugin instances of one configuration. */
 export interface PluginContext extends CompileTools {
   readonly gatewayName: string;
-  /** See `ForwardOptions`. */
-  readonly isTrusted: ((address: string) => boolean) | null;
   readonly kinds: readonly AnyPlugin[];
   readonly egress: Egress;
   readonly inUse: InUse;

@@ -2,6 +2,7 @@
  * The data path, top to bottom: a received request is admitted and logged (`Requests`), then read, matched, and sent through its route's
  * plugins to an upstream, which returns a Reply (`serve`). `server/` has the sockets before and after it.
  */
+import { callerAddress } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -21,7 +22,6 @@ import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import { mostOfClient } from "../upstream/connection_pool.ts";
-import { clientOf } from "../upstream/upstream_set.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 export interface ServeTools {
@@ -99,7 +99,8 @@ export class Requests {
   /** Whether there is room for one more request in all, and for one of this client. */
   #admit({ call, clientAddress }: Inbound, { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"]): boolean {
     const { configuration, runtime } = this.#tools;
-    const client = clientOf(clientAddress, call.trustedRemote ? configuration.receiving.isTrusted : null);
+    const isProxy = call.trustedRemote && configuration.receiving.isTrusted?.(clientAddress) === true;
+    const client = isProxy ? "" : clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress;
     const held = this.#held.get(client) ?? 0;
     if (this.#state === "closed" || (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))) return false;
     if (this.#all === null ? most > 0 && this.#inFlight - this.#shed.size > most : !this.#all.take(most)) return false;

@@ -76,7 +76,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   inUse.shared = sharedCounters(global.counters, inUse, tools);
   const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const instances = new Set<string>();
-  const context: PluginContext = { ...tools, gatewayName: global.name, isTrusted: trustedBy(global), kinds: loaded.kinds, egress, inUse, plan, instances };
+  const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, loaded.conditions, context));
   const redirect = redirectOf(global, runtime.parts);
@@ -137,12 +137,9 @@ export function entryOf<T>(service: Service, { path, methods, match: written }: 
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy(global: Config["global"], clock: Clock): ReceiveOptions {
-  return { clock, isTrusted: trustedBy(global), limits: global.limits, underscores: global.underscoreHeaders };
-}
-
-function trustedBy({ trustedProxies }: Config["global"]): ReceiveOptions["isTrusted"] {
-  return trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
+export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock): ReceiveOptions {
+  const isTrusted = trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
+  return { clock, isTrusted, limits, underscores: underscoreHeaders };
 }
 
 /** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as clients ask for it. */

@@ -17,7 +17,7 @@ import type { PluginContext } from "./plugin_instances.ts";
 import type { Checks, InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
-export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName, isTrusted }: PluginContext): Handler {
+export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
   const { name, protocol, pool } = service;
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
@@ -39,7 +39,7 @@ export function compileUpstreams(service: Service, meter: ServiceMeter, { runtim
   const picker = split ?? pickerOf(peers);
   const options = {
     picker: sticky === null ? picker : sticky.picker(picker),
-    forwarding: { ...forwardOptions(service, viaNameOf(gatewayName), runtime), isTrusted },
+    forwarding: forwardOptions(service, viaNameOf(gatewayName), runtime),
     totalMs: service.timeouts.totalMs,
     meter,
     log,

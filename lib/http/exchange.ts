@@ -244,7 +244,10 @@ export class Call {
   endsAt = 0;
   /** Until when the client was waited for, to read more of its reply; monotonic, Infinity while it is: nobody else is silent then. */
   heldUpTill = -Infinity;
-  /** Whose place among the requests in flight it has, see `clientOf`. */
+  /**
+   * Whose share it takes of requests in flight and of an upstream's places: an IPv4 address, the /64 of an IPv6 address; "", which may take
+   * all: a trusted proxy that names no client.
+   */
   holder = "";
   /** The value returned by the innermost handler so far: a plugin that returns the same value only passed it on (`plugins/chain.ts`). */
   passed: unknown = NOTHING;

@@ -25,8 +25,6 @@ export interface ForwardOptions extends HeadOptions {
   readonly idleMs: number;
   /** Milliseconds for one try, from its beginning to the head of the response; 0: no such limit. */
   readonly tryMs: number;
-  /** Whether the address is a proxy's in `global.trusted_proxies`. Default: none is. */
-  readonly isTrusted?: ((address: string) => boolean) | null;
 }
 
 /** The upstream of a try, and its connections. */
@@ -41,7 +39,7 @@ export interface UpstreamDestination<Connections> {
 export interface Try<Connections> {
   readonly exchange: Exchange;
   readonly to: UpstreamDestination<Connections>;
-  /** Whose place at the upstream it takes, see `clientOf`. */
+  /** Whose place at the upstream it takes: `Call.holder`. */
   readonly client: string;
   readonly options: ForwardOptions;
   /** When the head of the response is due; monotonic, 0: no such deadline. */

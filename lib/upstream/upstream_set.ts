@@ -1,7 +1,6 @@
 /**
  * The upstreams of one service across reloads: which of them can be used, and the service's circuit breaker and retry budget.
  */
-import { callerAddress } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -69,7 +68,7 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
     const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
-    const client = clientOf(exchange.clientAddress, options.isTrusted);
+    const client = exchange.call.holder;
     const attempt = { exchange, to: this, client, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
     return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);
   }
@@ -78,11 +77,6 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
     // A timeout in the middle of a body may be the client's fault, if it does not read.
     if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.failed(fault.message);
   }
-}
-
-/** Whose share a request takes: an IPv4 address, the /64 of an IPv6 address; "", which may take all: a trusted proxy that names no client. */
-export function clientOf(address: string, isTrusted: ForwardOptions["isTrusted"]): string {
-  return isTrusted?.(address) ? "" : address.includes(":") ? callerAddress(address) : address;
 }
 
 /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */

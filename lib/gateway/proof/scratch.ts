@@ -92,7 +92,6 @@ export class Scratch {
       log: silentLog,
       tracer: null,
       gatewayName: tried.config.global.name,
-      isTrusted: null,
       kinds: tried.kinds,
       egress: new Egress([]),
       onFault: () => {},
