@@ -133,8 +133,10 @@ export class PacedSink implements Sink, HasDeadline {
     const quietMs = now - this.#quietFrom;
     this.stop();
     const inSeconds = (ms: number) => `${Math.round(ms / 1000)} s`;
+    const took = `its system took ${this.#tookBytes} bytes in ${inSeconds(this.#waitedMs)}`;
     if (quietMs >= idleMs) this.#tooSlow(`its system took nothing for ${inSeconds(quietMs)}`);
-    else this.#tooSlow(`its system took ${this.#tookBytes} bytes in ${inSeconds(this.#waitedMs)}, less than ${this.#leastBytesPerS} a second`);
+    else if (this.#tookBytes * 1000 < this.#leastBytesPerS * this.#waitedMs) this.#tooSlow(`${took}, less than ${this.#leastBytesPerS} a second`);
+    else this.#tooSlow(`${took}, and nearly nothing at the end`);
   }
 
   readonly #drained = (): void => {

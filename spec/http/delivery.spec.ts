@@ -110,6 +110,15 @@ describe("a reader that reads nothing", () => {
     expect(none.why).toBe(`its system took nothing for ${seconds} s`);
   });
 
+  it("is told what it left lying, not a rate that it had, when its system took a little more late", () => {
+    const late = reader({ held: HELD, step: 1 });
+    late.write(12 * MB);
+    expect(late.readsFor(1080, 0)).toBeNull();
+    late.reads(100);
+    expect(late.readsFor(3000, 0)).toBe(30);
+    expect(late.why).toBe(`its system took ${HELD + 100} bytes in 1110 s, and nearly nothing at the end`);
+  });
+
   it("is not waited for before something waits, nor while nothing does", () => {
     const late = reader({ held: 1000, step: 1 });
     expect(late.readsFor(500, 0)).toBeNull();

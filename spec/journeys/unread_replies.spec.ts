@@ -78,7 +78,8 @@ describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, bod
     expect(gateway.inFlight).toBe(0);
     clock.advance(1_000);
     await eventually(() => lines.length > 0, "the access log");
-    const fault = expect.stringMatching(/^the client reads the reply too slowly: its system took nothing for \d+ s$/) as string;
+    // The system decides when it takes a last little: on a machine under load in any of these minutes.
+    const fault = expect.stringMatching(/^the client reads the reply too slowly: its system took (nothing for \d+ s|\d+ bytes in \d+ s, and nearly nothing at the end)$/) as string;
     expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault });
   });
 
