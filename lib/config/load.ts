@@ -12,7 +12,6 @@ import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests, RouteNames } from "./read_tests.ts";
 import { hasReference, MASK, nameIn, whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
-import { checkSignature } from "./signed.ts";
 import type { ConfigTest } from "./tests.ts";
 
 export type ConfigIssue = Issue;
@@ -37,9 +36,14 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly moduleKinds?: (module: PluginModule) => readonly K[] | string;
   /** Finds wrong path patterns and routes that conflict. */
   readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
-  /** Files of `test_files` must be signed by a public key of this file. Default: they need no signature. */
-  readonly configKeyFile?: string | undefined;
+  /** Checks the files of `test_files`. Default: they need no signature. */
+  readonly checkSignature?: CheckSignature | undefined;
 }
+
+/** `problem` is a sentence with a remedy. `signer` is the fingerprint of the key that has signed; see `PublicKey.fingerprint`. */
+export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
+/** Whether these bytes, which were read from `path`, are signed. */
+export type CheckSignature = (path: string, content: Uint8Array) => SignatureCheck;
 
 export interface ReadOptions {
   /** Resolves `${env:NAME}`. */
@@ -96,7 +100,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const config = schema.check(root, [], context);
   const { list, names } = declarations(root, sources, options.parts);
   for (const { at, message } of options.checkRoutes?.(list) ?? []) issues.push({ at, message, position: positionAt(root, at) });
-  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, names, context, options.configKeyFile);
+  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, names, context, options.checkSignature);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
@@ -174,12 +178,12 @@ export function kindsWithModules<K extends PluginKind>(
 }
 
 /**
- * Reads the file, or returns one issue with a remedy. With `keyFile` it must be signed by a public key of that file. The result, if ok, is a
- * source for `loadConfig`.
+ * Reads the file, or returns one issue with a remedy. With `checkSignature` it must be signed. The result, if ok, is a source for
+ * `loadConfig`.
  */
 export function readConfigFile(
   file: string,
-  keyFile?: string,
+  checkSignature?: CheckSignature,
 ): (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly ConfigIssue[] } {
   const refused = (message: string) => ({ ok: false as const, issues: [{ at: [], message, position: null }] });
   let text: Buffer;
@@ -188,9 +192,14 @@ export function readConfigFile(
   } catch (error) {
     return refused(`cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`);
   }
-  if (keyFile === undefined) return { ok: true, text, file };
-  const checked = checkSignature(file, text, keyFile);
+  if (checkSignature === undefined) return { ok: true, text, file };
+  const checked = checkSignature(file, text);
   return checked.problem === undefined ? { ok: true, text, file, signer: checked.signer } : refused(checked.problem);
+}
+
+/** Where the signature of a file is. */
+export function signatureFile(path: string): string {
+  return `${path}.sig`;
 }
 
 /**

@@ -3,10 +3,10 @@
  */
 import { suggest } from "../base/suggest.ts";
 import { byPosition, describeNode, formatPath, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
+import type { CheckSignature } from "./load.ts";
 import type { PartFields } from "./part_fields.ts";
 import { nameIn } from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
-import { checkSignature } from "./signed.ts";
 import { MAX_TESTS, TEST_FILE, TEST_FILES, TESTS, type ConfigTest } from "./tests.ts";
 
 /** The names of the routes by the names of their services, as far as they can be read. */
@@ -25,16 +25,16 @@ interface TestList {
 
 /**
  * The tests of `tests`, then of each file of `test_files`. `context` gets the files and the issues of the configuration's own text;
- * `issues` are those of the files. With `keyFile` each file must be signed by a public key of that file.
+ * `issues` are those of the files. With `checkSignature` each file must be signed.
  */
 export function readTests(
   root: JsonNode,
   names: RouteNames,
   context: CheckContext,
-  keyFile?: string,
+  checkSignature?: CheckSignature,
 ): { readonly tests: readonly ConfigTest[]; readonly testFiles: readonly string[]; readonly issues: readonly Issue[] } {
   const own = nodeAt(root, ["tests"]);
-  const inFiles = filesWithTests(root, context, keyFile);
+  const inFiles = filesWithTests(root, context, checkSignature);
   const lists: readonly TestList[] = [...(own === undefined ? [] : [{ node: own, at: ["tests"], file: undefined, issues: context.issues }]), ...inFiles];
   const nameCheck = new NameCheck(names, context);
   let count = 0;
@@ -54,7 +54,7 @@ export function readTests(
 }
 
 /** A file that cannot be read or parsed is reported, and does not hide the errors of the others. */
-function filesWithTests(root: JsonNode, context: CheckContext, keyFile: string | undefined): (TestList & { readonly file: string })[] {
+function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: CheckSignature): (TestList & { readonly file: string })[] {
   const listed = nodeAt(root, ["test_files"]);
   if (listed === undefined) return [];
   TEST_FILES.check(listed, ["test_files"], context);
@@ -69,7 +69,7 @@ function filesWithTests(root: JsonNode, context: CheckContext, keyFile: string |
       return [];
     }
     seen.set(file.path, i);
-    const unsigned = keyFile === undefined ? undefined : checkSignature(file.path, file.content, keyFile).problem;
+    const unsigned = checkSignature?.(file.path, file.content).problem;
     if (unsigned !== undefined) {
       report(context, at, item, unsigned);
       return [];

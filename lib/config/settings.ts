@@ -5,15 +5,17 @@ import { isHashed } from "../base/password.ts";
 import type { LogFormat } from "../base/log.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import { whyUnreadable, withoutFinalNewline } from "./references.ts";
-import { CLIENT_SETTINGS, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
+import { asksForTraces, CLIENT_SETTINGS, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
 import type { Environment, Flags, ReadOf, Setting, ValuesOf } from "./settings_table.ts";
-import { readTracing } from "./tracing.ts";
+import type { readTracing } from "./tracing.ts";
 
 export interface Host {
   /** Reads ADMIN_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;
+  /** Needed where the environment asks for traces, see `asksForTraces`. */
+  readonly readTracing?: typeof readTracing;
 }
 
 /** The settings, or all errors, one sentence each. */
@@ -53,7 +55,7 @@ export function readSettings(flags: Flags, environment: Environment, host: Host 
   const password = adminPassword(values, host, issues);
   const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);
   issues.push(...problemsTogether(values, password));
-  const tracing = readTracing(environment, issues, host.readFile);
+  const tracing = asksForTraces(environment) ? host.readTracing!(environment, issues, host.readFile) : null;
   if (issues.length > 0) return { ok: false, issues };
   return { ok: true, settings: settingsOf(values as Values, { password, metricsToken }, tracing, host) };
 }

@@ -167,6 +167,13 @@ export function unknownFlags(flags: Flags, rows: SettingsTable, others: readonly
   });
 }
 
+/** Whether OpenTelemetry's variables name an endpoint for traces that is in use: then `readTracing` reads the rest of them. */
+export function asksForTraces(environment: Environment): boolean {
+  const text = (name: string) => environment[name]?.trim() ?? "";
+  const isOff = text("OTEL_TRACES_EXPORTER") === "none" || text("OTEL_SDK_DISABLED").toLowerCase() === "true";
+  return !isOff && text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + text("OTEL_EXPORTER_OTLP_ENDPOINT") !== "";
+}
+
 /** Whether a flag is true or false, and may be written without its value. */
 export function isSwitch(flag: string): boolean {
   return Object.values(SETTINGS).some((row) => row.flag === flag && row.value === BOOLEAN.value);

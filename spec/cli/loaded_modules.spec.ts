@@ -2,8 +2,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { SERVER } from "../support/certs.ts";
-import { fileWith, program, runningProgram } from "../support/process.ts";
+import { fileWith, program, runningFile, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
+import { signed, signingKeys } from "../support/signing_keys.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as { readonly services: readonly [Record<string, unknown>] };
@@ -41,7 +42,8 @@ const PARTS = {
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
-  tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
+  tracing: /^lib\/(?:observe\/(?:trace|sampling|otlp|span_json)|config\/tracing)$/,
+  signatures: /^lib\/(?:config\/signed|base\/signature)$/,
   reporting: /^lib\/(?:report\/(?:reporting|reports|families|warnings)|observe\/(?:stats|exposition))$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
   embedding: /^lib\/embed\//,
@@ -103,6 +105,12 @@ describe("the program loads what is named, and only that,", () => {
   it("with a plugin: the file of its kind, and of none of the other kinds", async () => {
     const modules = await loadedBy(withService({ plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] }));
     expect(modules.filter((path) => PARTS.kinds.test(path))).toEqual(["lib/plugins/request_size_limit"]);
+  });
+
+  it("with a signed configuration", async () => {
+    const [recording, keys] = [recorder(), signingKeys()];
+    await runningFile(signed(fileWith(quickstart), keys), [], { ...recording.environment, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
+    expect(partsOf(recording.modules())).toEqual(["signatures"]);
   });
 
   it("for a command that starts nothing", async () => {
