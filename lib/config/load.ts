@@ -6,12 +6,12 @@ import { dirname, resolve } from "node:path";
 import { readRegularFile } from "../base/regular_file.ts";
 import { concealing } from "./concealment.ts";
 import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
-import { configSchema, defaultRouteName, MODULE_FILE, PLUGIN_MODULE } from "./model.ts";
-import type { Config, PartSchemas, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
+import { configSchema, defaultRouteName } from "./model.ts";
+import type { Config, PartSchemas, PluginKind, RouteDeclaration, RouteIssue } from "./model.ts";
 import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests, RouteNames } from "./read_tests.ts";
 import { hasReference, MASK, nameIn, whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
-import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
+import { INVALID, type CheckContext, type NamedFile, type Path, type Secret } from "./schema.ts";
 import type { ConfigTest } from "./tests.ts";
 
 export type ConfigIssue = Issue;
@@ -32,8 +32,8 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly parts?: readonly PartFields[];
   /** Reads the tests, once the part has been loaded. */
   readonly readTests?: typeof readTests | undefined;
-  /** Returns the kinds of a module, or its error. Default: modules cannot be used. */
-  readonly moduleKinds?: (module: PluginModule) => readonly K[] | string;
+  /** Returns the given kinds and those of the plugin modules, once the part has been loaded. */
+  readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
   /** Finds wrong path patterns and routes that conflict. */
   readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
   /** Checks the files of `test_files`. Default: they need no signature. */
@@ -95,7 +95,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const files = new Map<string, NamedFile>();
   const secrets: Secret[] = [];
   const context: CheckContext = { issues, sources, root, files, secrets };
-  const kinds = kindsOf(root, options, context);
+  const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
   const schema = configSchema(kinds, options.parts);
   const config = schema.check(root, [], context);
   const { list, names } = declarations(root, sources, options.parts);
@@ -139,42 +139,6 @@ function masked(shown: Json, secrets: readonly Secret[]): Json {
     if (typeof parent?.[last] === "string") parent[last] = text;
   }
   return copy;
-}
-
-/** The plugin modules of a configuration whose digest is right; other errors are ignored. */
-export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
-  const { node } = parsedFrom(source);
-  if (node === null) return [];
-  const found = readModules(node, { issues: [], sources: sourcesFor(source, options) });
-  return found.flatMap(({ module }) => (module === INVALID ? [] : [module]));
-}
-
-/** The files of the plugin modules of a configuration, whatever their digests; other errors are ignored. */
-export function moduleFilesOf(source: ConfigSource, options: ReadOptions) {
-  const context: CheckContext = { issues: [], sources: sourcesFor(source, options) };
-  const { node: root } = parsedFrom(source);
-  const found = root === null ? [] : items(nodeAt(root, MODULES_AT));
-  const modules = found.flatMap((node, i) => {
-    const at = [...MODULES_AT, i];
-    if (node.kind !== "object") return (report(context, at, node, "expected an object with path and sha256"), []);
-    const [path, sha256] = [node.members.get("path")?.value, node.members.get("sha256")?.value];
-    if (sha256 !== undefined && sha256.kind !== "string") report(context, [...at, "sha256"], sha256, "expected a string");
-    const module = path === undefined ? report(context, [...at, "path"], node, "is required") : MODULE_FILE.check(path, [...at, "path"], context);
-    return module === INVALID ? [] : [{ at, node, file: module }];
-  });
-  return { modules, issues: context.issues };
-}
-
-/** All kinds that a configuration can use; its errors are ignored. */
-export function kindsWithModules<K extends PluginKind>(
-  source: ConfigSource,
-  options: LoadOptions<K>,
-): { readonly kinds: readonly K[]; readonly issues: readonly ConfigIssue[] } {
-  const { node, issues } = parsedFrom(source);
-  if (node === null) return { kinds: options.kinds, issues };
-  const context: CheckContext = { issues: [...issues], sources: sourcesFor(source, options) };
-  readModules(node, context);
-  return { kinds: kindsOf(node, options, context), issues: context.issues };
 }
 
 /**
@@ -246,7 +210,7 @@ export function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
 }
 
 /** Each file is read once, so that one load sees one state of it. */
-function sourcesFor(source: ConfigSource, { environment, readFile = readRegularFile, placeholders }: ReadOptions) {
+export function sourcesFor(source: ConfigSource, { environment, readFile = readRegularFile, placeholders }: ReadOptions) {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
     const content = contents.get(path) ?? readFile(path);
@@ -256,35 +220,6 @@ function sourcesFor(source: ConfigSource, { environment, readFile = readRegularF
   const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
   return { environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
-}
-
-const MODULES_AT = ["global", "plugin_modules"] as const;
-
-/** Item by item: an invalid module does not hide the kinds of other modules. */
-function readModules(root: JsonNode, context: CheckContext): { at: Path; node: JsonNode; module: PluginModule | Invalid }[] {
-  return items(nodeAt(root, MODULES_AT)).map((node, i) => {
-    const at = [...MODULES_AT, i];
-    return { at, node, module: PLUGIN_MODULE.check(node, at, context) };
-  });
-}
-
-/** The given kinds and the kinds of the plugin modules. Invalid entries are not reported here, but by the whole schema. */
-function kindsOf<K extends PluginKind>(root: JsonNode, options: LoadOptions<K>, context: CheckContext): K[] {
-  const { moduleKinds = () => "plugin modules cannot be used here" } = options;
-  const kinds = [...options.kinds];
-  for (const { at, node, module } of readModules(root, { ...context, issues: [] })) {
-    if (module === INVALID) continue;
-    const { path } = module.path;
-    const found = moduleKinds(module);
-    if (typeof found === "string") report(context, at, node, `${path}: ${found}`);
-    else {
-      for (const kind of found) {
-        if (!kinds.some(({ name }) => name === kind.name)) kinds.push(kind);
-        else report(context, at, node, `${path}: there is already a plugin kind "${kind.name}": give this one another name`);
-      }
-    }
-  }
-  return kinds;
 }
 
 /**
@@ -335,6 +270,6 @@ function field(node: JsonNode, name: string): JsonNode | undefined {
   return node.kind === "object" ? node.members.get(name)?.value : undefined;
 }
 
-function items(node: JsonNode | undefined): readonly JsonNode[] {
+export function items(node: JsonNode | undefined): readonly JsonNode[] {
   return node?.kind === "array" ? node.items : [];
 }

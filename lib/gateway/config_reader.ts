@@ -93,7 +93,7 @@ export class ConfigReader {
       kinds: this.#kinds(),
       parts: parts.fields,
       readTests: parts.partIfLoaded("tests")?.readTests,
-      moduleKinds: (module) => this.#modules.kindsOf(module),
+      withModules: (root, kinds, context) => this.#modules.addTo(kinds, root, context),
       environment,
       placeholders,
       readFile(path) {

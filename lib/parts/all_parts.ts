@@ -3,6 +3,7 @@
  */
 import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
+import * as moduleFields from "../config/plugin_modules.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
 import * as tracingSettings from "../config/tracing.ts";
@@ -19,7 +20,6 @@ import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
 import * as tracer from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
-import * as kit from "../plugins/kit.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
 import * as certificates from "../server/certificates.ts";
@@ -42,7 +42,7 @@ import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as misdirected from "../gateway/misdirected.ts";
-import * as moduleErrors from "../gateway/module_errors.ts";
+import * as moduleRunner from "../gateway/module_runner.ts";
 import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
@@ -69,7 +69,7 @@ const ALL: LoadedParts = {
   tests,
   counters: memory,
   client,
-  modules: { ...kit, ...moduleErrors },
+  modules: { ...moduleFields, ...moduleRunner },
   redis: { ...redis, ...countersFields },
   http2Server,
   nodeHttp1,

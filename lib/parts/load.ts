@@ -1,7 +1,7 @@
 /**
  * Loads what a configuration names, before a gateway is made with it: parts of the program, and plugin modules.
  */
-import { kindsWithModules, readConfigFile, type ConfigIssue } from "../config/load.ts";
+import { parsedFrom, readConfigFile, type ConfigIssue } from "../config/load.ts";
 import { signatureCheck } from "../gateway/config_reader.ts";
 import { Parts } from "../gateway/parts.ts";
 import { PluginModules } from "../gateway/plugin_modules.ts";
@@ -32,7 +32,8 @@ export async function moduleKinds(
   const read = readConfigFile(file, signatureCheck(modules.parts, configKeyFile));
   if (!read.ok) return { kinds: given, issues: read.issues };
   await modules.load(read, process.env);
-  return kindsWithModules(read, { environment: process.env, kinds: given, moduleKinds: (module) => modules.kindsOf(module) });
+  const part = modules.parts.partIfLoaded("modules");
+  return part?.kindsWithModules(read, { environment: process.env }, given, (module) => modules.kindsOf(module)) ?? { kinds: given, issues: parsedFrom(read).issues };
 }
 
 async function modulesFor(configKeyFile: string | undefined): Promise<PluginModules> {

@@ -104,10 +104,10 @@ export const PARTS = {
     named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
     load: () => import("../store/memory.ts"),
   },
-  /** What plugin modules get, and how their errors are reported. */
+  /** Plugin modules. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: async () => ({ ...(await import("../plugins/kit.ts")), ...(await import("../gateway/module_errors.ts")) }),
+    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_runner.ts")) }),
   },
   /** How plugins ask other servers. */
   client: {
