@@ -14,7 +14,7 @@ export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath, s
     ...(tracing === null ? [] : (["tracing"] as const)),
     ...(admin === null ? [] : (["adminCookie"] as const)),
     ...(admin === null && probe === null ? [] : (["reporting"] as const)),
-    ...(workers === 1 ? [] : (["workerReports", "sharedHealth", "shared"] as const)),
+    ...(workers === 1 ? [] : (["workerReports", "sharedHealth", "sharedCallers", "shared"] as const)),
     ...(serverCertPath === null || serverKeyPath === null ? [] : TLS_PARTS),
   ];
 }

@@ -20,6 +20,7 @@ import { builtinPlugins } from "../plugins/builtin.ts";
 import * as kit from "../plugins/kit.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
+import * as sharedCallers from "../store/shared_callers.ts";
 import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
@@ -58,6 +59,7 @@ const ALL: LoadedParts = {
   retries,
   healthChecks,
   sharedHealth,
+  sharedCallers,
   conditions,
   split: { ...split, ...compiledConditions },
   sticky,

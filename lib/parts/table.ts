@@ -65,6 +65,8 @@ export const PARTS = {
   healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
+  /** How they share the counts of rate limits. */
+  sharedCallers: { load: () => import("../store/shared_callers.ts") },
   /** Conditions of routes. */
   conditions: {
     named: ["services[].routes[].match"],
