@@ -3,8 +3,8 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { loaded } from "../base/loaded.ts";
 import type { Log } from "../base/log.ts";
+import { loaded } from "../gateway/parts.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
 import { compressed } from "../http/content_coding.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";

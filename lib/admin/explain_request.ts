@@ -2,8 +2,8 @@
  * Answers `POST /gateway/explain`, whose body is the request to explain.
  */
 import { isIP } from "node:net";
-import type { Question } from "../gateway/explain.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import type { Question } from "../proof/explain.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 import { json } from "./replies.ts";

@@ -3,8 +3,8 @@
  */
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { DryRun } from "../gateway/proof/dry_run.ts";
-import { routeDiffView } from "../gateway/proof/route_diff.ts";
+import type { DryRun } from "../proof/dry_run.ts";
+import { routeDiffView } from "../proof/route_diff.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
