@@ -74,7 +74,8 @@ const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a long password" };
 describe("the program loads what is named, and only that,", () => {
   it.each<readonly [string, object, readonly string[], Record<string, string>, readonly (keyof typeof PARTS)[]]>([
     ["with a plugin", withService({ plugins: [{ name: "jwt", config: { alg: "HS256", secret: "a secret of more than thirty-two bytes" } }] }), [], {}, ["kinds", "plugins", "tls", "client", "shared", "warnings"]],
-    ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters", "warnings"]],
+    ["with a limit", withService({ plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }), [], {}, ["kinds", "plugins", "counters"]],
+    ["with a guard of a route", withService({ routes: [{ path: "/a", plugins: [{ name: "key_auth", config: { key: "a" } }] }, { path: "/" }] }), [], {}, ["kinds", "plugins", "warnings"]],
     ["with tests", { ...quickstart, tests: [] }, [], {}, ["tests"]],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), [], {}, ["http2"]],
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash"]],
@@ -122,6 +123,6 @@ describe("a reload", () => {
     writeFileSync(running.file, JSON.stringify(withService({ protocol: "h2c", plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] })));
     running.child.kill("SIGHUP");
     await running.says(/"message":"configuration reloaded"/);
-    expect(partsOf(modules())).toEqual(["kinds", "plugins", "http2", "warnings", "changes"]);
+    expect(partsOf(modules())).toEqual(["kinds", "plugins", "http2", "changes"]);
   });
 });
