@@ -3,7 +3,7 @@
  */
 import { messageOf } from "../base/errors.ts";
 import { formatPath, parseJson, positionAt } from "../config/json.ts";
-import { readConfigFile, type ConfigIssue } from "../config/load.ts";
+import { readConfigFile, type ConfigIssue } from "../config/source.ts";
 import { readValues, SETTINGS } from "../config/settings_table.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { Gateway } from "../gateway/gateway.ts";

@@ -2,7 +2,7 @@
  * The settings of a gateway, and the parts that they name.
  */
 import { isInBuild } from "../base/version.ts";
-import { signatureFile } from "../config/load.ts";
+import { signatureFile } from "../config/source.ts";
 import { readSettings, type Host, type Settings } from "../config/settings.ts";
 import { asksForTraces, type Environment, type Flags } from "../config/settings_table.ts";
 import type { PartName } from "../gateway/parts.ts";
@@ -26,7 +26,7 @@ export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, se
     ...(tracing === null ? [] : (["tracing"] as const)),
     ...(admin === null ? [] : (["adminCookie"] as const)),
     ...(admin === null && probe === null ? [] : (["reporting"] as const)),
-    ...(workers === 1 ? [] : (["workerReports", "sharedHealth", "shared"] as const)),
+    ...(workers === 1 ? [] : (["workerReports", "sharedHealth", "sharedCallers", "shared"] as const)),
     ...(serverCertPath === null || serverKeyPath === null ? [] : TLS_PARTS),
   ];
 }

@@ -2,29 +2,16 @@
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { createHash } from "node:crypto";
-import { dirname, resolve } from "node:path";
-import { readRegularFile } from "../base/regular_file.ts";
 import { concealing } from "./concealment.ts";
-import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
+import { byPosition, formatPath, inKeyOrder, itemsOf, nodeAt, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName } from "./model.ts";
 import type { Config, PartSchemas, PluginKind, RouteDeclaration, RouteIssue } from "./model.ts";
 import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests, RouteNames } from "./read_tests.ts";
-import { hasReference, MASK, nameIn, whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
+import { hasReference, MASK, nameIn, type Sources } from "./references.ts";
 import { INVALID, type CheckContext, type NamedFile, type Path, type Secret } from "./schema.ts";
+import { forgetParsed, parsedFrom, sourcesFor, type CheckSignature, type ConfigSource, type ReadOptions } from "./source.ts";
 import type { ConfigTest } from "./tests.ts";
-
-export type ConfigIssue = Issue;
-
-/** A file that has been read, or a JavaScript value of the same shape. */
-export type ConfigSource = ReadFile | { readonly value: unknown };
-
-interface ReadFile {
-  readonly text: Buffer | string;
-  readonly file: string;
-  /** The fingerprint of the key that has signed the text, where it had to be signed. */
-  readonly signer?: string;
-}
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
   readonly kinds: readonly K[];
@@ -38,20 +25,6 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
   /** Checks the files of `test_files`. Default: they need no signature. */
   readonly checkSignature?: CheckSignature | undefined;
-}
-
-/** `problem` is a sentence with a remedy. `signer` is the fingerprint of the key that has signed; see `PublicKey.fingerprint`. */
-export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
-/** Whether these bytes, which were read from `path`, are signed. */
-export type CheckSignature = (path: string, content: Uint8Array) => SignatureCheck;
-
-export interface ReadOptions {
-  /** Resolves `${env:NAME}`. */
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Resolves `${file:/path}`; default: the file system. */
-  readonly readFile?: (path: string) => Buffer | string;
-  /** Takes the place of variables and files. */
-  readonly placeholders?: PlaceholderSource | undefined;
 }
 
 export type LoadResult<K extends PluginKind = PluginKind> =
@@ -71,7 +44,7 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
       /** Of the value at a path, or of what stands around it; null for a configuration that is a value. */
-      readonly positionOf: (at: Path) => ConfigIssue["position"];
+      readonly positionOf: (at: Path) => Issue["position"];
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The values of references that no random text could stand for, by reference: see `Placeholders`. */
@@ -83,11 +56,11 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       /** The given kinds and the kinds of the modules. */
       readonly kinds: readonly K[];
     }
-  | { readonly ok: false; readonly issues: readonly ConfigIssue[] };
+  | { readonly ok: false; readonly issues: readonly Issue[] };
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>): LoadResult<K> {
   const { node, issues: found } = parsedFrom(source);
-  parsed.delete(source); // sources are kept
+  forgetParsed(source);
   const issues: Issue[] = [...found];
   if (node === null) return { ok: false, issues };
   const root = withoutTests(node);
@@ -142,35 +115,10 @@ function masked(shown: Json, secrets: readonly Secret[]): Json {
 }
 
 /**
- * Reads the file, or returns one issue with a remedy. With `checkSignature` it must be signed. The result, if ok, is a source for
- * `loadConfig`.
- */
-export function readConfigFile(
-  file: string,
-  checkSignature?: CheckSignature,
-): (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly ConfigIssue[] } {
-  const refused = (message: string) => ({ ok: false as const, issues: [{ at: [], message, position: null }] });
-  let text: Buffer;
-  try {
-    text = readRegularFile(file);
-  } catch (error) {
-    return refused(`cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`);
-  }
-  if (checkSignature === undefined) return { ok: true, text, file };
-  const checked = checkSignature(file, text);
-  return checked.problem === undefined ? { ok: true, text, file, signer: checked.signer } : refused(checked.problem);
-}
-
-/** Where the signature of a file is. */
-export function signatureFile(path: string): string {
-  return `${path}.sig`;
-}
-
-/**
  * One line per issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, issues of the configuration
  * itself are without positions.
  */
-export function formatIssues(issues: readonly ConfigIssue[], file?: string): string {
+export function formatIssues(issues: readonly Issue[], file?: string): string {
   const rows = issues.map(({ at, message, position, file: place = file }) => ({
     place: place === undefined ? "" : position === null ? place : `${place}:${position.line}:${position.column}`,
     path: formatPath(at),
@@ -197,31 +145,6 @@ function withoutTests(root: JsonNode): JsonNode {
   return { ...root, members: new Map([...root.members].filter(([key]) => key !== "tests" && key !== "test_files")) };
 }
 
-/** A source is read for its parts and modules before it is read as a whole, and parsed once. */
-const parsed = new WeakMap<ConfigSource, ReturnType<typeof parseJson>>();
-
-/** The document of a source. */
-export function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
-  const known = parsed.get(source);
-  if (known !== undefined) return known;
-  const found = "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
-  parsed.set(source, found);
-  return found;
-}
-
-/** Each file is read once, so that one load sees one state of it. */
-export function sourcesFor(source: ConfigSource, { environment, readFile = readRegularFile, placeholders }: ReadOptions) {
-  const contents = new Map<string, Buffer | string>();
-  const readOnce = (path: string) => {
-    const content = contents.get(path) ?? readFile(path);
-    contents.set(path, content);
-    return content;
-  };
-  const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
-  const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
-  return { environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
-}
-
 /**
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
  * left out: the schema reports them. `names` are those that tests can name.
@@ -237,18 +160,18 @@ function declarations(root: JsonNode, sources: Sources, parts: readonly PartFiel
   const services = field(root, "services");
   const byService = new Map<string, Set<string>>();
   let isComplete = services?.kind === "array";
-  items(services).forEach((service, i) => {
+  itemsOf(services).forEach((service, i) => {
     const basePath = path(field(service, "base_path")) ?? null;
-    const hosts = texts(items(field(service, "hosts"))).map((host) => host.toLowerCase());
+    const hosts = texts(itemsOf(field(service, "hosts"))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];
     const serviceName = nameIn(field(service, "name"));
     const names = byService.get(serviceName ?? "") ?? new Set<string>();
     if (serviceName !== undefined) byService.set(serviceName, names);
     isComplete &&= serviceName !== undefined && field(service, "routes")?.kind === "array";
     const declaredService = { name: serviceName ?? formatPath(at), basePath, hosts, at };
-    items(field(service, "routes")).forEach((route, j) => {
+    itemsOf(field(service, "routes")).forEach((route, j) => {
       const routePath = path(field(route, "path"));
-      const written = items(field(route, "methods"));
+      const written = itemsOf(field(route, "methods"));
       const methods = texts(written);
       const conditions = field(route, "match");
       const match = conditions === undefined ? undefined : matchSchema.check(conditions, [], { issues: [], sources, root });
@@ -268,8 +191,4 @@ function declarations(root: JsonNode, sources: Sources, parts: readonly PartFiel
 
 function field(node: JsonNode, name: string): JsonNode | undefined {
   return node.kind === "object" ? node.members.get(name)?.value : undefined;
-}
-
-export function items(node: JsonNode | undefined): readonly JsonNode[] {
-  return node?.kind === "array" ? node.items : [];
 }

@@ -2,11 +2,10 @@
  * The schema of `global.plugin_modules`, and what of them can be read in a configuration with errors.
  */
 import { hash } from "node:crypto";
-import { nodeAt, type Issue, type JsonNode } from "./json.ts";
-import { items, parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./load.ts";
-import type { PluginKind } from "./model.ts";
+import { itemsOf, nodeAt, type Issue, type JsonNode } from "./json.ts";
 import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
+import { parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
 
 const MODULE_FILE = s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." });
 const MODULE_FIELDS = s.object(
@@ -52,7 +51,7 @@ export const fields: PartFields = { schemas: { plugin_module: PLUGIN_MODULE } };
 export type PluginModule = s.Infer<typeof PLUGIN_MODULE>;
 
 /** The kinds of a module, or its error. */
-export type FindKinds<K extends PluginKind> = (module: PluginModule) => readonly K[] | string;
+export type FindKinds<K extends { readonly name: string }> = (module: PluginModule) => readonly K[] | string;
 
 /** The plugin modules of a configuration whose digest is right; other errors are ignored. */
 export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
@@ -64,7 +63,7 @@ export function pluginModulesOf(source: ConfigSource, options: ReadOptions): rea
 export function moduleFilesOf(source: ConfigSource, options: ReadOptions) {
   const context: s.CheckContext = { issues: [], sources: sourcesFor(source, options) };
   const { node: root } = parsedFrom(source);
-  const found = root === null ? [] : items(nodeAt(root, MODULES_AT));
+  const found = root === null ? [] : itemsOf(nodeAt(root, MODULES_AT));
   const modules = found.flatMap((node, i) => {
     const at = [...MODULES_AT, i];
     if (node.kind !== "object") return (s.report(context, at, node, "expected an object with path and sha256"), []);
@@ -77,7 +76,7 @@ export function moduleFilesOf(source: ConfigSource, options: ReadOptions) {
 }
 
 /** The given kinds and those of the modules of a configuration; its other errors are ignored. */
-export function kindsWithModules<K extends PluginKind>(
+export function kindsWithModules<K extends { readonly name: string }>(
   source: ConfigSource,
   options: ReadOptions,
   kinds: readonly K[],
@@ -91,7 +90,7 @@ export function kindsWithModules<K extends PluginKind>(
 }
 
 /** The given kinds and those of the modules. Invalid modules are not reported here, but by the schema. */
-export function withModules<K extends PluginKind>(root: JsonNode, given: readonly K[], context: s.CheckContext, kindsOf: FindKinds<K>): readonly K[] {
+export function withModules<K extends { readonly name: string }>(root: JsonNode, given: readonly K[], context: s.CheckContext, kindsOf: FindKinds<K>): readonly K[] {
   const kinds = [...given];
   for (const { at, node, module } of modulesIn(root, { ...context, issues: [] })) {
     const { path } = module.path;
@@ -111,7 +110,7 @@ const MODULES_AT = ["global", "plugin_modules"] as const;
 
 /** Item by item: an invalid module does not hide the others. */
 function modulesIn(root: JsonNode, context: s.CheckContext) {
-  return items(nodeAt(root, MODULES_AT)).flatMap((node, i) => {
+  return itemsOf(nodeAt(root, MODULES_AT)).flatMap((node, i) => {
     const at = [...MODULES_AT, i];
     const module = PLUGIN_MODULE.check(node, at, context);
     return module === s.INVALID ? [] : [{ at, node, module }];

@@ -2,11 +2,11 @@
  * Reads the tests of a configuration from its field `tests` and from the files of `test_files`, and reports all their errors.
  */
 import { suggest } from "../base/suggest.ts";
-import { byPosition, describeNode, formatPath, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
-import type { CheckSignature } from "./load.ts";
+import { byPosition, describeNode, formatPath, itemsOf, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
 import type { PartFields } from "./part_fields.ts";
 import { nameIn } from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
+import type { CheckSignature } from "./source.ts";
 import { MAX_TESTS, TEST_FILE, TEST_FILES, TESTS, type ConfigTest } from "./tests.ts";
 
 /** The names of the routes by the names of their services, as far as they can be read. */
@@ -40,13 +40,13 @@ export function readTests(
   let count = 0;
   const tests = lists.flatMap((list) => {
     const { node, at, file, issues } = list;
-    count += items(node).length;
+    count += itemsOf(node).length;
     if (count > MAX_TESTS) {
       report({ ...context, issues }, at, node, `expected at most ${MAX_TESTS} tests in all, found ${count}`);
       return [];
     }
     const found = TESTS.check(node, at, { issues, sources: context.sources, root: file === undefined ? root : node });
-    items(node).forEach((test, i) => nameCheck.test(test, [...at, i], list));
+    itemsOf(node).forEach((test, i) => nameCheck.test(test, [...at, i], list));
     return found === INVALID ? [] : file === undefined ? found : found.map((test) => ({ ...test, file }));
   });
   const testFiles = inFiles.map(({ file }) => file);
@@ -59,7 +59,7 @@ function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: 
   if (listed === undefined) return [];
   TEST_FILES.check(listed, ["test_files"], context);
   const seen = new Map<string, number>();
-  return items(listed).flatMap((item, i) => {
+  return itemsOf(listed).flatMap((item, i) => {
     const at = ["test_files", i];
     const file = TEST_FILE.check(item, at, { ...context, issues: [] }); // its errors are those of the whole list
     if (file === INVALID) return [];
@@ -80,10 +80,6 @@ function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: 
 }
 
 const NO_TESTS: JsonNode = { kind: "array", items: [], position: null };
-
-function items(node: JsonNode): readonly JsonNode[] {
-  return node.kind === "array" ? node.items : [];
-}
 
 /** A text of the configuration, and its value. */
 interface Text {

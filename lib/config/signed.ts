@@ -4,8 +4,8 @@
 import { readRegularFile } from "../base/regular_file.ts";
 import { resolve } from "node:path";
 import { verifySignature } from "../base/signature.ts";
-import { signatureFile, type CheckSignature, type SignatureCheck } from "./load.ts";
 import { whyUnreadable } from "./references.ts";
+import { signatureFile, type CheckSignature, type SignatureCheck } from "./source.ts";
 
 /** Accepts what one of the keys of this file has signed. Signature and keys are read anew at each call. */
 export function signedBy(keyFile: string): CheckSignature {

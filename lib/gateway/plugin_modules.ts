@@ -1,11 +1,11 @@
 /**
- * Loads what a configuration names: parts of the program, and plugin kinds from ES modules.
+ * What has been loaded for a gateway besides the kernel: parts of the program, and plugin modules.
  */
-import type { CheckContext } from "../config/schema.ts";
 import type { JsonNode } from "../config/json.ts";
-import type { ConfigSource } from "../config/load.ts";
-import type { PluginModule } from "../config/plugin_modules.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
+import type { PluginModule } from "../config/plugin_modules.ts";
+import type { CheckContext } from "../config/schema.ts";
+import type { ConfigSource } from "../config/source.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Parts } from "./parts.ts";
 
@@ -29,7 +29,7 @@ export class PluginModules {
     for (const module of part?.pluginModulesOf(source, { environment, ...(readFile && { readFile }) }) ?? []) {
       const key = keyOf(module);
       if (Array.isArray(this.#loaded.get(key))) continue;
-      this.#loaded.set(key, await part!.runModule(module, `${module.sha256.slice(0, 12)}-${this.#tries++}`));
+      this.#loaded.set(key, await part!.evaluateModule(module, `${module.sha256.slice(0, 12)}-${this.#tries++}`));
     }
   }
 

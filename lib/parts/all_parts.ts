@@ -19,14 +19,15 @@ import * as adminCookie from "../http/admin_cookie.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
 import * as tracer from "../observe/trace.ts";
+import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
+import * as sharedCallers from "../store/shared_callers.ts";
 import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
-import * as redis from "../store/redis.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
 import * as hash from "../upstream/hash.ts";
@@ -42,7 +43,10 @@ import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as misdirected from "../gateway/misdirected.ts";
-import * as moduleRunner from "../gateway/module_runner.ts";
+import * as moduleLoader from "../gateway/module_loader.ts";
+import * as pluginDestinations from "../gateway/plugin_destinations.ts";
+import * as pluginInstances from "../gateway/plugin_instances.ts";
+import * as sharedCounters from "../gateway/shared_counters.ts";
 import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
@@ -60,6 +64,7 @@ const ALL: LoadedParts = {
   retries,
   healthChecks,
   sharedHealth,
+  sharedCallers,
   conditions,
   split: { ...split, ...compiledConditions },
   sticky,
@@ -69,14 +74,15 @@ const ALL: LoadedParts = {
   tests,
   counters: memory,
   client,
-  modules: { ...moduleFields, ...moduleRunner },
-  redis: { ...redis, ...countersFields },
+  modules: { ...moduleFields, ...moduleLoader },
+  redis: { ...sharedCounters, ...countersFields },
+  plugins: { ...pluginInstances, ...pluginDestinations },
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting,
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
-  embedding: { ...inject, ...mounted },
+  embedding: { ...inject, ...mounted, ...kindProblem },
   changes,
   workerReports,
   tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },

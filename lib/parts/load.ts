@@ -1,7 +1,7 @@
 /**
  * Loads what a configuration names, before a gateway is made with it: parts of the program, and plugin modules.
  */
-import { parsedFrom, readConfigFile, type ConfigIssue } from "../config/load.ts";
+import { parsedFrom, readConfigFile, type ConfigIssue } from "../config/source.ts";
 import { signatureCheck } from "../gateway/config_reader.ts";
 import { Parts } from "../gateway/parts.ts";
 import { PluginModules } from "../gateway/plugin_modules.ts";

@@ -6,7 +6,7 @@ import { messageOf } from "../base/errors.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealing } from "../config/concealment.ts";
 import type { Path } from "../config/json.ts";
-import { readConfigFile, type ConfigSource } from "../config/load.ts";
+import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import { Placeholders } from "../config/placeholders.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { redactedPath } from "../http/redact.ts";

@@ -7,7 +7,7 @@ import type { StepMeter } from "../base/linear_pattern.ts";
 import type { verifyPassword } from "../base/password.ts";
 import { manualClock } from "../base/manual_clock.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
-import type { ConfigIssue } from "../config/load.ts";
+import type { ConfigIssue } from "../config/source.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import type { Handler } from "../http/handler.ts";
 import { discard } from "../http/reply.ts";
