@@ -2,10 +2,11 @@
  * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their defaults.
  */
 import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
+import type { ADDRESS_RANGE } from "./address_range.ts";
 import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { Conditions, CONDITIONS } from "./conditions.ts";
 import type { COUNTERS } from "./counters.ts";
-import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
+import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import { HEALTH } from "./health.ts";
@@ -68,6 +69,8 @@ export interface RouteIssue {
 export interface PartSchemas {
   readonly https_redirect: typeof HTTPS_REDIRECT;
   readonly counters: typeof COUNTERS;
+  /** An item of `trusted_proxies`. */
+  readonly address_range: typeof ADDRESS_RANGE;
   /** An item of `plugin_modules`. */
   readonly plugin_module: typeof PLUGIN_MODULE;
   /** An item of `certificates`. */
@@ -111,7 +114,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
       name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
       plugins: s.withDefault(plugins, []),
       plugin_modules: s.withDefault(s.array(field("plugin_module"), { describe: "Plugin kinds from files; a file is loaded only if its digest is right." }), []),
-      trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are trusted." }), []),
+      trusted_proxies: s.withDefault(s.array(field("address_range"), { describe: "Proxies whose Forwarded values are trusted." }), []),
       access_log: s.withDefault(ACCESS_LOG, {}),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
       certificates: s.withDefault(s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }), []),

@@ -87,7 +87,7 @@ export class Configuration {
     this.#read = { ...read, version: this.#lastVersion };
     this.snapshot = this.#enforceable(loaded);
     this.#adopt(this.snapshot);
-    this.receiving = receivingBy(this.snapshot.global, tools.clock);
+    this.receiving = receivingBy(this.snapshot, tools.clock);
   }
 
   /** For another `Configuration` of the same plugin kinds, modules and environment. */
@@ -341,7 +341,7 @@ export class Configuration {
     this.#read = read;
     this.#warnings = null;
     this.snapshot = next;
-    this.receiving = receivingBy(next.global, this.#tools.clock);
+    this.receiving = receivingBy(next, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
     this.onReplaced(before, next);
   }

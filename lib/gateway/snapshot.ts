@@ -1,7 +1,6 @@
 /**
  * Compiles a valid configuration into a snapshot: a route table with one handler for each route. A request keeps its snapshot to its end.
  */
-import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
 import type { LoadResult } from "../config/load.ts";
@@ -10,6 +9,7 @@ import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { MetricsPlan, RouteMeter } from "../observe/metrics.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import type * as addressRangesPart from "../config/address_range.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
@@ -28,6 +28,8 @@ import { compileUpstreams } from "./upstreams.ts";
 export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
   /** The part for `match` of routes; null: no route has it. */
   readonly conditions: typeof conditionsPart | null;
+  /** Null: no configuration names any. */
+  readonly addressRanges: typeof addressRangesPart | null;
 }
 
 export interface Snapshot extends Loaded {
@@ -146,8 +148,9 @@ export function entryOf<T>(service: Service, { path, methods, match: written }: 
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock): ReceiveOptions {
-  const isTrusted = trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
+export function receivingBy({ config, addressRanges }: Pick<Loaded, "config" | "addressRanges">, clock: Clock): ReceiveOptions {
+  const { trustedProxies, limits, underscoreHeaders } = config.global;
+  const isTrusted = trustedProxies.length === 0 ? null : addressRanges!.cidrSet(trustedProxies).has;
   return { clock, isTrusted, limits, underscores: underscoreHeaders };
 }
 

@@ -101,6 +101,8 @@ export const PARTS = {
     named: ["tests", "test_files"],
     load: () => import("../config/read_tests.ts"),
   },
+  /** Addresses of proxies. */
+  addressRanges: { named: ["global.trusted_proxies[]"], load: () => import("../config/address_range.ts") },
   /** Rate counters in the memory of the program. */
   counters: {
     named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],

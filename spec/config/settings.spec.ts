@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { readClientSettings, readHealthcheckSettings, readManagerSettings, readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
+import { readClientSettings, readHealthcheckSettings, readManagerSettings } from "../../lib/config/command_settings.ts";
+import { readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
 import { readTracing } from "../../lib/config/tracing.ts";
 import { SETTINGS, type Flags } from "../../lib/config/settings_table.ts";
 
