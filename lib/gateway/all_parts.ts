@@ -13,6 +13,7 @@ import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
+import * as metrics from "../observe/metrics.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
 import * as tracer from "../observe/trace.ts";
@@ -45,6 +46,7 @@ import { fieldsOfParts, type LoadedParts } from "./parts.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import * as warnings from "./proof/config_warnings.ts";
 import * as reporting from "./reporting.ts";
+import * as reports from "./reports.ts";
 import * as workerReports from "./worker_reports.ts";
 
 const ALL: LoadedParts = {
@@ -71,7 +73,8 @@ const ALL: LoadedParts = {
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting,
+  reporting: reports,
+  metrics: { ...metrics, ...reporting },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted },
   changes,

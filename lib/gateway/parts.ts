@@ -132,8 +132,10 @@ export const PARTS = {
   /** HTTP/1.1 for clients by Node's server. */
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("./https_facts.ts")) }) },
-  /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("./reporting.ts") },
+  /** The status; also what of the configuration causes a warning at the start because of the settings. */
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("./reports.ts") },
+  /** What is counted of requests, and statistics and metrics of it. Only settings name it: what is counted is counted from the start. */
+  metrics: { load: async () => ({ ...(await import("../observe/metrics.ts")), ...(await import("./reporting.ts")) }) },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
     named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],

@@ -132,14 +132,7 @@ export class ServiceMeter {
   }
 }
 
-/** The meters of one configuration, filled in while it is compiled. */
-export interface MetricsPlan {
-  readonly services: Map<string, ServicePlan>;
-  /** Keyed by their labels as JSON. */
-  readonly plugins: Map<string, PluginMeter>;
-}
-
-interface ServicePlan {
+export interface ServicePlan {
   readonly meter: ServiceMeter;
   /** Their groups, by id. */
   readonly upstreams: ReadonlyMap<string, string | null>;
@@ -152,6 +145,47 @@ interface Names {
   readonly routes: readonly { readonly name: string }[];
 }
 
+/** The meters of one configuration, filled in while it is compiled. Meters are kept for names that are known. */
+export class MetricsPlan {
+  readonly services = new Map<string, ServicePlan>();
+  /** Keyed by their labels as JSON. */
+  readonly plugins = new Map<string, PluginMeter>();
+  readonly #metrics: Metrics;
+
+  constructor(metrics: Metrics) {
+    this.#metrics = metrics;
+  }
+
+  /** Adds a plugin instance. Two with the same labels are counted together. */
+  plugin(place: PluginPlace): PluginMeter {
+    const key = JSON.stringify(pluginLabels(place));
+    const meter = this.plugins.get(key) ?? this.#metrics.plugins.get(key) ?? new PluginMeter();
+    this.plugins.set(key, meter);
+    return meter;
+  }
+
+  service({ name, upstreams, routes }: Names): ServicePlan {
+    const { services, steps, total } = this.#metrics;
+    const known = services.get(name);
+    const planned: ServicePlan = {
+      meter: known?.meter ?? new ServiceMeter(),
+      upstreams: new Map(upstreams.map(({ id, group = null }) => [id, group])),
+      routes: new Map(routes.map((route) => [route.name, known?.routes.get(route.name) ?? new RouteMeter(steps, total)])),
+    };
+    this.services.set(name, planned);
+    return planned;
+  }
+
+  /** The configuration takes effect: meters for names that it does not have are dropped. */
+  adopt(): void {
+    this.#metrics.inForce = this;
+    for (const { meter, upstreams } of this.services.values()) {
+      for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
+      for (const id of upstreams.keys()) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.#metrics.steps));
+    }
+  }
+}
+
 export class Metrics {
   readonly steps: StepCounter = { current: 0 };
   /** All requests. */
@@ -160,46 +194,24 @@ export class Metrics {
   readonly unrouted = new RouteMeter(this.steps, this.total);
   /** Faults of plugins, by kind; outside of requests by the name of their module. */
   readonly pluginFaults = new Map<string, number>();
-  #services: MetricsPlan["services"] = new Map();
-  #plugins: MetricsPlan["plugins"] = new Map();
+  inForce = new MetricsPlan(this);
+
+  plan(): MetricsPlan {
+    return new MetricsPlan(this);
+  }
 
   get services(): ReadonlyMap<string, ServicePlan> {
-    return this.#services;
+    return this.inForce.services;
   }
 
   /** Keyed by their labels as JSON. */
   get plugins(): ReadonlyMap<string, PluginMeter> {
-    return this.#plugins;
+    return this.inForce.plugins;
   }
 
-  /** Adds a plugin instance to the plan. Two with the same labels are counted together. */
-  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginMeter {
-    const key = JSON.stringify(pluginLabels(place));
-    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? new PluginMeter();
-    plugins.set(key, meter);
-    return meter;
-  }
-
-  /** Adds a service to the plan. Meters are kept for names that are known. */
-  plan(service: Names, { services }: MetricsPlan): ServicePlan {
-    const known = this.#services.get(service.name);
-    const planned: ServicePlan = {
-      meter: known?.meter ?? new ServiceMeter(),
-      upstreams: new Map(service.upstreams.map(({ id, group = null }) => [id, group])),
-      routes: new Map(service.routes.map(({ name }) => [name, known?.routes.get(name) ?? new RouteMeter(this.steps, this.total)])),
-    };
-    services.set(service.name, planned);
-    return planned;
-  }
-
-  /** A configuration takes effect: meters for names that it does not have are dropped. */
-  adopt({ services, plugins }: MetricsPlan): void {
-    this.#services = services;
-    this.#plugins = plugins;
-    for (const { meter, upstreams } of services.values()) {
-      for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams.keys()) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.steps));
-    }
+  /** `plugin`: the name of a kind, or of a module. */
+  pluginFailed(plugin: string): void {
+    increase(this.pluginFaults, plugin, 1);
   }
 }
 
@@ -223,7 +235,7 @@ const STATUS_PLACES = Uint8Array.from({ length: SPAN }, (_, status) => {
 });
 
 /** Counts of one step, or of a report. */
-interface Counts {
+export interface Counts {
   readonly requests: number;
   readonly errors: number;
   readonly limited: number;
@@ -239,7 +251,7 @@ interface Step extends Counts {
   readonly times: readonly number[];
 }
 
-interface TimedCounts extends Counts {
+export interface TimedCounts extends Counts {
   readonly sumMs: number;
 }
 

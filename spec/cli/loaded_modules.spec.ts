@@ -42,10 +42,11 @@ const PARTS = {
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
-  reporting: /^lib\/(?:gateway\/(?:reporting|reports|metrics|warnings)|observe\/(?:stats|exposition))$/,
+  reporting: /^lib\/gateway\/(?:reports|warnings)$/,
+  metrics: /^lib\/(?:gateway\/(?:reporting|metrics)|observe\/(?:metrics|plugin_meter|time_buckets|stats|exposition|process))$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
   embedding: /^lib\/gateway\/(?:inject|mounted)$/,
-  workerReports: /^lib\/(?:gateway\/worker_reports|observe\/metrics_report)$/,
+  workerReports: /^lib\/(?:gateway\/worker_reports|observe\/(?:metrics_report|report))$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
@@ -91,9 +92,9 @@ describe("the program loads what is named, and only that,", () => {
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "shared", "warnings"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "admin", "warnings", "proof", "changes"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "admin", "manager", "warnings", "proof", "changes"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["metrics", "admin"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "metrics", "admin", "warnings", "proof", "changes"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "metrics", "admin", "manager", "warnings", "proof", "changes"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
