@@ -2,9 +2,15 @@
  * The interface for embedding: everything that a host program may import.
  */
 import { checkNames, type Names } from "./base/suggest.ts";
-import { withAllParts } from "./gateway/all_parts.ts";
 import type { ConfigInput } from "./gateway/config_input.ts";
-import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
+import { Gateway, type CompleteOptions } from "./gateway/gateway.ts";
+import type { PluginModules } from "./gateway/plugin_modules.ts";
+import { withAllParts } from "./parts/all_parts.ts";
+
+export interface GatewayOptions extends Omit<CompleteOptions, "modules"> {
+  /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
+  readonly modules?: PluginModules;
+}
 
 const OPTIONS: Names<GatewayOptions> = {
   ...{ config: true, configFile: true, configKeyFile: true, kinds: true, plugins: true, modules: true, environment: true, tests: true },
@@ -27,7 +33,8 @@ export function defineConfig(config: ConfigInput): ConfigInput {
   return config;
 }
 
-export { loadPluginModules, type PluginModules } from "./gateway/plugin_modules.ts";
+export type { PluginModules } from "./gateway/plugin_modules.ts";
+export { loadPluginModules } from "./parts/load.ts";
 export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
 export { definePlugin, type AnyPlugin, type KeptState, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
 export * as schema from "./config/schema.ts";
@@ -35,19 +42,19 @@ export type { Config } from "./config/model.ts";
 export type * from "./gateway/config_input.ts";
 export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
-export type { Change } from "./gateway/config_diff.ts";
-export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
+export type { Change } from "./proof/config_diff.ts";
+export type { ExplainedPlugin, Explanation, Question } from "./proof/explain.ts";
 export type { CountersReport } from "./store/redis.ts";
-export type { DryRun, MovedRequest, MovedRequests } from "./gateway/proof/dry_run.ts";
-export type { GuardsLost, RoutePlace } from "./gateway/proof/guards_lost.ts";
-export type { RouteDiff } from "./gateway/proof/route_diff.ts";
-export type { ExplainedCandidate } from "./gateway/proof/route_reasons.ts";
+export type { DryRun, MovedRequest, MovedRequests } from "./proof/dry_run.ts";
+export type { GuardsLost, RoutePlace } from "./proof/guards_lost.ts";
+export type { RouteDiff } from "./proof/route_diff.ts";
+export type { ExplainedCandidate } from "./proof/route_reasons.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport, TestResult } from "./gateway/status.ts";
 export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/config_error.ts";
-export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
+export type { Gateway, GatewayHealth, ListenOptions } from "./gateway/gateway.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, StatusCounts, TryFigures } from "./observe/stats.ts";
-export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
+export type { InjectRequest, InjectResponse } from "./proof/made_request.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";
 export type { Client, ClientAnswer, ClientFailure, ClientRequestOptions, ClientTls, HttpClientOptions } from "./http/client.ts";
@@ -59,5 +66,5 @@ export { ERRORS, Fault, type ErrorCode } from "./base/errors.ts";
 export { createLog, type Log, type LogOptions } from "./base/log.ts";
 export { systemClock, type Clock, type Timer } from "./base/clock.ts";
 export { manualClock, type ManualClock } from "./base/manual_clock.ts";
-export { exercisePlugin, type Exercise, type Exercised, type ExerciseOptions, type ExerciseRequest, type LogLine } from "./gateway/exercise_plugin.ts";
+export { exercisePlugin, type Exercise, type Exercised, type ExerciseOptions, type ExerciseRequest, type LogLine } from "./embed/exercise_plugin.ts";
 export { version } from "./base/version.ts";

@@ -18,12 +18,16 @@ const FLOORS: Readonly<Record<string, number>> = {
   "lib/upstream": 2,
   "lib/observe": 2,
   "lib/gateway": 3,
-  "lib/admin": 4,
-  "lib/manager": 4,
-  "lib/cluster": 4,
-  "lib/cli": 5,
-  "lib/index.ts": 5,
-  bin: 6,
+  "lib/proof": 4,
+  "lib/report": 4,
+  "lib/embed": 5,
+  "lib/parts": 6,
+  "lib/admin": 7,
+  "lib/manager": 7,
+  "lib/cluster": 7,
+  "lib/cli": 8,
+  "lib/index.ts": 8,
+  bin: 9,
 };
 
 interface Source {
@@ -59,8 +63,8 @@ function folderOf(path: string): string {
   return parts.length > 2 ? parts.slice(0, 2).join("/") : path;
 }
 
-/** They load what is not always needed. Of a file that they load, what they import is loaded already. */
-const TABLES_OF_PARTS = ["lib/cli/commands.ts", "lib/gateway/parts.ts"];
+/** They load what is not always needed. */
+const TABLES_OF_PARTS = ["lib/cli/commands.ts", "lib/parts/table.ts"];
 
 /** Values and types alike: `import … from`, `export … from`, `import "…"`, `import("…")`. */
 function importsOf(code: string): string[] {
@@ -75,9 +79,15 @@ function target(from: Source, specifier: string): string {
   return relative(ROOT, resolve(ROOT, dirname(from.path), specifier)).replaceAll("\\", "/");
 }
 
+/** Without the types of parts, which the kernel has from one file alone: it sees what a part does, and never loads it. */
 function relatives(source: Source): string[] {
-  return source.imports.filter((specifier) => specifier.startsWith(".")).map((specifier) => target(source, specifier));
+  const code = source.path === TYPES_OF_PARTS ? source.code.replace(/^(?:im|ex)port type .*$/gm, "") : source.code;
+  return importsOf(code).filter((specifier) => specifier.startsWith(".")).map((specifier) => target(source, specifier));
 }
+
+/** Of commands that print what commands there are. */
+const COMMANDS = "lib/cli/commands.ts";
+const TYPES_OF_PARTS = "lib/gateway/parts.ts";
 
 const MOST_LINES_OF_A_FILE = 400;
 const MOST_LINES_OF_A_FUNCTION = 60;
@@ -147,7 +157,7 @@ describe("floors", () => {
     expect(missing).toEqual([]);
   });
 
-  it("there are no cycles, except through the tables of what is loaded on demand", () => {
+  it("there are no cycles, counting what is loaded on demand", () => {
     const state = new Map<string, "open" | "done">();
     const cycles: string[] = [];
     const visit = (path: string, trail: readonly string[]) => {
@@ -155,8 +165,7 @@ describe("floors", () => {
       if (state.get(path) === "open") return void cycles.push([...trail.slice(trail.indexOf(path)), path].join(" -> "));
       state.set(path, "open");
       const source = known.get(path)!;
-      const isTable = TABLES_OF_PARTS.includes(path);
-      for (const next of relatives(isTable ? { ...source, imports: importsOf(source.code.replaceAll("import(", "")) } : source)) if (known.has(next)) visit(next, [...trail, path]);
+      for (const next of relatives(path === COMMANDS ? { ...source, code: source.code.replaceAll("import(", "") } : source)) if (known.has(next)) visit(next, [...trail, path]);
       state.set(path, "done");
     };
     for (const { path } of sources) visit(path, []);
@@ -258,9 +267,9 @@ describe("what an auditor has to trust", () => {
  */
 const SAID_TWICE: ReadonlySet<string> = new Set([
   ...["fields", "ON_DEMAND"],
-  ...["Asked", "BUCKETS", "Candidate", "Command", "Compared", "Conditions", "ConfigInput", "Described", "FIRST", "Failure", "Member", "NAME", "Names"],
+  ...["Asked", "BUCKETS", "Candidate", "Command", "Compared", "Conditions", "ConfigInput", "Described", "Failure", "Member", "NAME", "Names"],
   ...["Notes", "Outcome", "Path", "Place", "Plugin", "PluginPlace", "Refusal", "Report", "Route", "SECRET", "SETTINGS", "Schema", "Secret", "Service"],
-  ...["Sessions", "Target", "Verdict", "addressOf", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "isLoopback", "lacks", "listOf"],
+  ...["Sessions", "Target", "Verdict", "addressOf", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "isLoopback", "listOf"],
   ...["milliseconds", "reachable", "readBody", "readTarget", "targetOf"],
 ]);
 

@@ -203,7 +203,7 @@ describe("Node for lib/server/http1_node.ts", () => {
     };
     for (const most of [30_000, 1_000]) {
       server.maxHeaderSize = most;
-      // The limit counts the target, names and values (as `lib/gateway/explain.ts` does).
+      // The limit counts the target, names and values (as `lib/proof/explain.ts` does).
       expect(await answer(most - 1)).toContain("served");
       expect(await answer(most)).toContain("HPE_HEADER_OVERFLOW");
     }

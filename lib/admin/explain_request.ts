@@ -2,7 +2,7 @@
  * Reads the request to explain from the body of `POST /gateway/explain`, or reports the error.
  */
 import { isIP } from "node:net";
-import type { Question } from "../gateway/explain.ts";
+import type { Question } from "../proof/explain.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 

@@ -4,10 +4,10 @@
 import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, StatusCounts, TryFigures } from "../observe/stats.ts";
-import type { ExplainedPlugin, Explanation, Question } from "../gateway/explain.ts";
+import type { ExplainedPlugin, Explanation, Question } from "../proof/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
-import type { DryRun } from "../gateway/proof/dry_run.ts";
-import { routeDiffView } from "../gateway/proof/route_diff.ts";
+import type { DryRun } from "../proof/dry_run.ts";
+import { routeDiffView } from "../proof/route_diff.ts";
 import type { Warning } from "../gateway/status.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 

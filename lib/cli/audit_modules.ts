@@ -6,7 +6,8 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Settings } from "../config/settings.ts";
-import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS, type PartName, type Parts } from "../gateway/parts.ts";
+import type { PartName, Parts } from "../gateway/parts.ts";
+import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS } from "../parts/table.ts";
 import { COMMANDS, ON_DEMAND as OF_RUN } from "./commands.ts";
 import { onDemandOf } from "./named_parts.ts";
 
@@ -42,13 +43,13 @@ export interface Row {
 
 const inFolder = (folder: URL, table: Readonly<Record<string, Load>>): Row[] => Object.entries(table).map(([name, load]) => ({ name, load, folder }));
 const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) => Object.fromEntries(Object.entries(table).map(([name, { load }]) => [name, load]));
-const [CLI, GATEWAY] = [new URL("cli/", LIB), new URL("gateway/", LIB)];
+const [CLI, TABLE] = [new URL("cli/", LIB), new URL("parts/", LIB)];
 
 /** Of all tables. What has one name belongs together. */
-export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(CLI, loadsOf(COMMANDS)), ...inFolder(GATEWAY, KINDS), ...inFolder(GATEWAY, loadsOf(PARTS)), ...inFolder(GATEWAY, OF_GATEWAY)];
+export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(CLI, loadsOf(COMMANDS)), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY)];
 
 /** The first modules of threads, which no import leads to. */
-const THREADS = new Map<Load, string>([[OF_GATEWAY.dryRuns, "gateway/proof/dry_run_thread"], [OF_RUN.workers, "cluster/worker"]]);
+const THREADS = new Map<Load, string>([[OF_GATEWAY.dryRuns, "parts/dry_run_thread"], [OF_RUN.workers, "cluster/worker"]]);
 
 /** What the start of a gateway loads. `hasTests`: whether the configuration is tested then. */
 export function loadedAtStart(settings: Settings, parts: Parts, hasTests: boolean): readonly Row[] {
@@ -61,8 +62,8 @@ export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes"];
 
 /** What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
 export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Row[] {
-  const reloads = inFolder(GATEWAY, Object.fromEntries(FOR_RELOADS.map((name) => [name, PARTS[name].load])));
-  return [...reloads, ...(admin === null ? [] : inFolder(GATEWAY, OF_GATEWAY))];
+  const reloads = inFolder(TABLE, Object.fromEntries(FOR_RELOADS.map((name) => [name, PARTS[name].load])));
+  return [...reloads, ...(admin === null ? [] : inFolder(TABLE, OF_GATEWAY))];
 }
 
 /** Of these rows, and all that they import; in the order of their paths. */

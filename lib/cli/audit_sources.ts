@@ -14,8 +14,8 @@ import { withSignatures } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { PluginError } from "../gateway/plugin_error.ts";
-import { OF_TEXTS, type Parts } from "../gateway/parts.ts";
-import { loadPluginModules } from "../gateway/plugin_modules.ts";
+import type { Parts } from "../gateway/parts.ts";
+import { loadPluginModules } from "../parts/load.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
 import { accepted } from "./failure.ts";
@@ -80,7 +80,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
     audit: {
       modules: atStart,
       lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
-      on_request: onRequest(settings, atStart),
+      on_request: onRequest(settings, modules.parts, atStart),
       reads: unique([...named, ...named.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
       writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
       listens,
@@ -94,8 +94,8 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   };
 }
 
-function onRequest(settings: Settings, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
-  const ofTexts = settings.admin === null ? [] : ROWS.filter(({ load }) => OF_TEXTS.includes(load));
+function onRequest(settings: Settings, parts: Parts, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
+  const ofTexts = settings.admin === null ? [] : ROWS.filter(({ load }) => parts.ofTexts.includes(load));
   const known = new Set(atStart.map(({ path }) => path));
   return modulesOf([...loadedOnRequest(settings), ...ofTexts]).filter(({ path }) => !known.has(path));
 }

@@ -7,7 +7,7 @@ import { dirname, join, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import type { Destination } from "../base/egress.ts";
 import { whyUnreadable } from "../config/references.ts";
-import { KINDS } from "../gateway/parts.ts";
+import { KINDS } from "../parts/table.ts";
 import type { RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";
 import { auditedFile, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, ROWS, sourceOf, sourcePath, type AuditedModule } from "./audit_modules.ts";

@@ -3,7 +3,8 @@
  */
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import { KINDS, PARTS, type PartName, type Parts } from "../gateway/parts.ts";
+import type { PartName, Parts } from "../gateway/parts.ts";
+import { KINDS, PARTS } from "../parts/table.ts";
 import { FOR_RELOADS } from "./audit_modules.ts";
 import { COMMANDS } from "./commands.ts";
 import { Failure } from "./failure.ts";

@@ -1,9 +1,9 @@
 /**
  * `edge-gateway diff`: compares what two configurations do with requests, guards that are lost first.
  */
-import type { Candidate } from "../gateway/proof/candidate.ts";
-import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
-import { routeDiff, routeDiffView } from "../gateway/proof/route_diff.ts";
+import type { Candidate } from "../proof/candidate.ts";
+import type { RoutePlace } from "../proof/guards_lost.ts";
+import { routeDiff, routeDiffView } from "../proof/route_diff.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { configKeyFile, openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";

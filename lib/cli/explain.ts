@@ -6,7 +6,7 @@ import { explanationView } from "../admin/views.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
 import { readValues, SETTINGS } from "../config/settings_table.ts";
-import type { Question } from "../gateway/explain.ts";
+import type { Question } from "../proof/explain.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";
 import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
 import { configKeyFile, openCandidate } from "./config_file.ts";

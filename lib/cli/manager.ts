@@ -9,6 +9,7 @@ import { version } from "../base/version.ts";
 import { readManagerSettings, type LoneManagerSettings, type ManagerSettings } from "../config/settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import { Parts } from "../gateway/parts.ts";
+import { TABLE } from "../parts/table.ts";
 import { createManager, type Manager } from "../manager/server.ts";
 import type { OperatorTls } from "../server/operator_server.ts";
 import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
@@ -24,7 +25,7 @@ export const manager: RunCommand = async (given) => {
   const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
   const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
   if (tls !== null) refuseLacking(TLS_PARTS);
-  const parts = new Parts();
+  const parts = new Parts(TABLE);
   if (tls !== null) for (const name of TLS_PARTS) await parts.loadPart(name);
   const opened = openManager(settings.manager, null, tls && { ...tls, part: (name) => parts.part(name) }, log);
   const url = await listenManager(opened, settings.manager, log);

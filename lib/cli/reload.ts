@@ -4,8 +4,8 @@
 import { MAX_POSTED_BYTES } from "../admin/reload_request.ts";
 import type { dryRunView } from "../admin/views.ts";
 import { readClientSettings } from "../config/settings.ts";
-import { changeLine, type Change } from "../gateway/config_diff.ts";
-import type { RoutePlace } from "../gateway/proof/guards_lost.ts";
+import { changeLine, type Change } from "../proof/config_diff.ts";
+import type { RoutePlace } from "../proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";

@@ -7,7 +7,7 @@ import { createLog, type Log } from "../base/log.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { withSignatures } from "../config/signed.ts";
 import { watchFiles } from "../config/watch.ts";
-import type { Change } from "../gateway/config_diff.ts";
+import type { Change } from "../proof/config_diff.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";

@@ -3,8 +3,8 @@
  */
 import { configJsonSchema } from "../config/model.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import { moduleKinds } from "../gateway/plugin_modules.ts";
-import { ALL_FIELDS } from "../gateway/all_parts.ts";
+import { moduleKinds } from "../parts/load.ts";
+import { ALL_FIELDS } from "../parts/all_parts.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { RunCommand } from "./arguments.ts";
 import { configFlag, configKeyFile } from "./config_file.ts";

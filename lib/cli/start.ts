@@ -10,8 +10,8 @@ import type { Threads } from "../base/threads.ts";
 import { version } from "../base/version.ts";
 import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
-import { ConfigError, Gateway, type GatewayOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
-import { loadPluginModules } from "../gateway/plugin_modules.ts";
+import { ConfigError, Gateway, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
+import { loadPluginModules } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../server/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -44,7 +44,7 @@ export interface Started {
   readonly workers: number;
 }
 
-export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "configKeyFile" | "tests" | "accessLog"> {
+export interface StartOptions extends Pick<CompleteOptions, "config" | "configFile" | "configKeyFile" | "tests" | "accessLog"> {
   /** Used in place of ports that would be opened. Default: none. */
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
@@ -96,7 +96,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
 }
 
 /** Throws a `ConfigError`, or a `Failure` when a plugin cannot be created or names no servers that it could ask. */
-function open(options: GatewayOptions, threads: Threads | undefined): Gateway {
+function open(options: CompleteOptions, threads: Threads | undefined): Gateway {
   try {
     return new Gateway(options, threads);
   } catch (error) {

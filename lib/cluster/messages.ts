@@ -6,7 +6,7 @@ import type { TracingSettings } from "../config/tracing.ts";
 import type { Bundle, ReportExtent } from "../gateway/bundle.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { PartName } from "../gateway/parts.ts";
-import type { WorkerReport } from "../gateway/worker_reports.ts";
+import type { WorkerReport } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamFailures } from "../upstream/shared_health.ts";
 
@@ -70,7 +70,7 @@ export interface WorkerSettings {
   readonly tracing: TracingSettings | null;
   /** The parts that settings name. */
   readonly parts: readonly PartName[];
-  /** See `GatewayOptions`; null without an admin interface. */
+  /** See `CompleteOptions`; null without an admin interface. */
   readonly adminCookie: string | null;
 }
 

@@ -8,7 +8,7 @@ import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { Gateway } from "../gateway/gateway.ts";
-import { PluginModules } from "../gateway/plugin_modules.ts";
+import { freshModules } from "../parts/load.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { InFlight } from "./in_flight.ts";
 import { LineBatch } from "./line_batch.ts";
@@ -50,7 +50,7 @@ port.on("message", (message: ToWorker) => {
 });
 
 async function create(bundle: Bundle): Promise<Gateway> {
-  const modules = new PluginModules();
+  const modules = freshModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   for (const name of start.parts) await modules.parts.loadPart(name);
   // The main thread compiles the same, and logs it.

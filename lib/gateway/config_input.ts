@@ -4,7 +4,7 @@
 import type { ConfigInput as AnyConfigInput } from "../config/model.ts";
 import type { InputOf } from "../config/schema.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { KINDS } from "./parts.ts";
+import type { PartTable } from "./parts.ts";
 
 /** The `config` of a plugin kind as it is written: `PluginConfig<typeof tenant>`. */
 export type PluginConfig<K extends Pick<AnyPlugin, "schema">> = InputOf<K["schema"]>;
@@ -15,7 +15,7 @@ export type PluginConfig<K extends Pick<AnyPlugin, "schema">> = InputOf<K["schem
  */
 export interface CustomPlugins {}
 
-type BuiltIn = { readonly [Name in keyof typeof KINDS]: PluginConfig<Awaited<ReturnType<(typeof KINDS)[Name]>>> };
+type BuiltIn = { readonly [Name in keyof PartTable["kinds"]]: PluginConfig<Awaited<ReturnType<PartTable["kinds"][Name]>>> };
 
 /** `config` may be left out where it may be empty. */
 type Instances<Configs> = {

@@ -8,8 +8,7 @@ import { kindProblem, type AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
-import { KINDS, lacks } from "./parts.ts";
-import { PluginModules } from "./plugin_modules.ts";
+import type { PluginModules } from "./plugin_modules.ts";
 import type { Loaded } from "./snapshot.ts";
 
 export interface ConfigurationOptions {
@@ -27,7 +26,7 @@ export interface ConfigurationOptions {
   /** Plugin kinds beside the built-in ones. */
   readonly plugins?: readonly AnyPlugin[];
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
-  readonly modules?: PluginModules;
+  readonly modules: PluginModules;
   /** The variables that `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
@@ -58,7 +57,7 @@ export class ConfigReader {
   /** `readFile` gives the files that `load` is not given. Throws a `TypeError` for plugin kinds that cannot be used. */
   constructor(options: ConfigurationOptions, readFile: (path: string) => Buffer) {
     this.#options = options;
-    this.#modules = options.modules ?? new PluginModules();
+    this.#modules = options.modules;
     this.#kinds();
     this.#readFile = readFile;
   }
@@ -81,7 +80,7 @@ export class ConfigReader {
 
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
   load(source: ConfigSource, known?: Inputs, placeholders?: PlaceholderSource): ReadConfig {
-    const lacking = lacks(source);
+    const lacking = this.#modules.parts.lacks(source);
     if (lacking.length > 0) throw new ConfigError(lacking, fileOf(source));
     const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
     const files = new Map<string, Buffer>();
@@ -132,10 +131,11 @@ export class ConfigReader {
 
   /** The built-in kinds and those of the options. */
   #kinds(): readonly AnyPlugin[] {
-    const { kinds: names = Object.keys(KINDS), plugins = [] } = this.#options;
-    const unknown = names.find((name) => !Object.hasOwn(KINDS, name));
-    if (unknown !== undefined) throw new TypeError(`kinds: there is no built-in plugin kind "${unknown}"; there are ${Object.keys(KINDS).join(", ")}`);
-    const kinds = this.#modules.parts.kinds.filter(({ name }) => names.includes(name));
+    const { parts } = this.#modules;
+    const { kinds: names = parts.kindNames, plugins = [] } = this.#options;
+    const unknown = names.find((name) => !parts.kindNames.includes(name));
+    if (unknown !== undefined) throw new TypeError(`kinds: there is no built-in plugin kind "${unknown}"; there are ${parts.kindNames.join(", ")}`);
+    const kinds = parts.kinds.filter(({ name }) => names.includes(name));
     for (const kind of plugins) {
       const problem = kindProblem(kind);
       if (problem !== undefined) throw new TypeError(problem);

@@ -13,7 +13,6 @@ import type { Bundle, Followers, Following } from "./bundle.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
-import { ON_DEMAND } from "./parts.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, redirectOf, type Loaded, type Snapshot } from "./snapshot.ts";
@@ -204,12 +203,12 @@ export class Configuration {
       const fields = { tests: report.failed, first: first!.name, reason: first!.differences.join("; ") };
       return this.#tools.log.warn("tests ran out of time; the gateway starts, a reload would be refused", fields);
     }
-    throw new ConfigError((await ON_DEMAND.tests()).failuresOf(loaded.tests, report), fileOf(source));
+    throw new ConfigError((await this.#tools.runtime.parts.onDemand.tests()).failuresOf(loaded.tests, report), fileOf(source));
   }
 
   async #reportOn(loaded: Loaded, only?: string): Promise<TestReport> {
     if (loaded.tests.length === 0) return { passed: 0, failed: 0, tests: [] };
-    const { runTests } = await ON_DEMAND.tests();
+    const { runTests } = await this.#tools.runtime.parts.onDemand.tests();
     const { clock, runtime } = this.#tools;
     return runTests(loaded, { only, wall: clock.wall(), signal: this.closing.signal, redirect: redirectOf(loaded.config.global, runtime.parts) });
   }

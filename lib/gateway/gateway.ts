@@ -21,17 +21,8 @@ import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
-import type { ExplainedPlugin, Explanation, Question } from "./explain.ts";
-import type { InjectRequest, InjectResponse } from "./inject.ts";
-import type { DryRuns } from "./dry_runs.ts";
-import type { HttpsFacts } from "./https_facts.ts";
-import type { Mounted } from "./mounted.ts";
-import type { DryRun } from "./proof/dry_run.ts";
-import type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
-import { ON_DEMAND, type Parts } from "./parts.ts";
-import { PluginModules } from "./plugin_modules.ts";
-import type { Reporting } from "./reporting.ts";
-import type { Listening, StatusSource } from "./reports.ts";
+import type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts";
+import type { DryRun, DryRuns, ExplainedPlugin, Explanation, HttpsFacts, InjectRequest, InjectResponse, Listening, Mounted, Parts, Question, Reporting, StatusSource } from "./parts.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
@@ -39,7 +30,7 @@ import { Shutdown } from "./shutdown.ts";
 import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
 
 export { ConfigError } from "./config_error.ts";
-export type { GatewayHealth, GatewayOptions, ListenOptions } from "./options.ts";
+export type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 /** See `Gateway.partsOf`. */
@@ -85,8 +76,8 @@ export class Gateway {
    * `threads`: those of the program; `following`: the main thread's gateway, in a worker. Throws a `ConfigError` when the configuration is
    * refused, a `TypeError` for other options. Nothing listens yet.
    */
-  constructor(options: GatewayOptions, threads: Threads = ALONE, following: Following | null = null) {
-    const { log = silentLog, clock = systemClock, tracing, lookup, modules = new PluginModules() } = options;
+  constructor(options: CompleteOptions, threads: Threads = ALONE, following: Following | null = null) {
+    const { log = silentLog, clock = systemClock, tracing, lookup, modules } = options;
     const problem = tracing === undefined ? undefined : tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
     const metricsPart = modules.parts.partIfLoaded("metrics");
@@ -215,13 +206,13 @@ export class Gateway {
 
   /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
   async explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
-    const { explain } = await ON_DEMAND.explain();
+    const { explain } = await this.#runtime.parts.onDemand.explain();
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
   async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
-    const { routePlugins } = await ON_DEMAND.explain();
+    const { routePlugins } = await this.#runtime.parts.onDemand.explain();
     return routePlugins({ service, route }, this.maskedConfig, this.#configuration.snapshot.kinds);
   }
 
@@ -293,7 +284,7 @@ export class Gateway {
    * or if it needs more than 30 seconds or 512 MB.
    */
   async dryRun(text: Buffer | null = null): Promise<DryRun> {
-    const { DryRuns } = await ON_DEMAND.dryRuns();
+    const { DryRuns } = await this.#runtime.parts.onDemand.dryRuns();
     this.#dryRuns ??= new DryRuns(this.#configuration);
     return this.#dryRuns.run(text, this.#requests.recent);
   }

@@ -8,7 +8,8 @@ import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import type { ConfigurationOptions } from "./config_reader.ts";
 
-export interface GatewayOptions extends ConfigurationOptions {
+/** Those of a program, with the parts that its configuration names. */
+export interface CompleteOptions extends ConfigurationOptions {
   /** Receives logged faults and reloads. Default: no log. */
   readonly log?: Log;
   /** Gets the access log, whole lines, where `global.access_log` is enabled and names no file. Default: nowhere. */

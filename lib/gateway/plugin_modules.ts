@@ -7,47 +7,26 @@
  */
 import { pathToFileURL } from "node:url";
 import { entry } from "../base/event_loop.ts";
-import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
+import { pluginModulesOf, type ConfigSource } from "../config/load.ts";
 import type { PluginModule } from "../config/model.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
 import type { PluginKit } from "../plugins/kit.ts";
 import { kindProblem, type AnyPlugin } from "../plugins/plugin.ts";
-import { Parts } from "./parts.ts";
+import type { Parts } from "./parts.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/**
- * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`, and the parts of
- * the program that it names. Never rejects: `createGateway` reports the errors of modules together with all other errors. `configKeyFile` is
- * the option of `createGateway`: nothing is loaded for a file without the signature that it must have.
- */
-export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<PluginModules> {
-  const modules = new PluginModules();
-  const read = typeof config === "string" ? readConfigFile(config, configKeyFile) : { ok: true as const, value: config };
-  if (read.ok) await modules.load(read, environment);
-  return modules;
-}
-
-/** Returns the given kinds, the kinds from the modules of a configuration file, and the errors of the modules. */
-export async function moduleKinds(
-  file: string,
-  given: readonly AnyPlugin[],
-  configKeyFile?: string,
-): Promise<{ readonly kinds: readonly AnyPlugin[]; readonly issues: readonly ConfigIssue[] }> {
-  const read = readConfigFile(file, configKeyFile);
-  if (!read.ok) return { kinds: given, issues: read.issues };
-  const modules = new PluginModules();
-  await modules.load(read, process.env);
-  return kindsWithModules(read, { environment: process.env, kinds: given, moduleKinds: (module) => modules.kindsOf(module) });
-}
-
 /** Modules by path and digest, and the parts of the program. A loaded module stays for the life of the process: node cannot unload it. */
 export class PluginModules {
-  readonly parts = new Parts();
+  readonly parts: Parts;
   readonly #loaded = new Map<string, readonly AnyPlugin[]>();
   /** Why a module could not be used when it was last tried. */
   readonly #problems = new Map<string, string>();
   #tries = 0;
+
+  constructor(parts: Parts) {
+    this.parts = parts;
+  }
 
   /** Loads the parts and modules that are not loaded yet, modules one after the other. `readFile` defaults to the file system. */
   async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {

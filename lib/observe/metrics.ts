@@ -2,15 +2,14 @@
  * Counts and times requests and tries under the names of the configuration, of the last minute and since the start: a few additions per
  * request, without an allocation once its kind of request has been seen.
  */
+import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
 import { PluginMeter, pluginLabels, type PluginPlace } from "./plugin_meter.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
-import { BUCKETS, COARSE, FIRST, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
+import { bucketOf, BUCKETS, COARSE, MIDDLES, TIME_BUCKETS } from "./time_buckets.ts";
 
 /** Other methods are counted together: clients can invent them. */
-export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
-
 const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
 /** Above every status. */
 const SPAN = 1_000;
@@ -218,10 +217,6 @@ export class Metrics {
 /** Steps in the window, the current one included. */
 export const WINDOW_STEPS = 12;
 
-/** The same four bytes as a number and as its bits. */
-const float = new Float32Array(1);
-const bits = new Uint32Array(float.buffer);
-
 /** The number of the current step; shared by all counters. */
 export interface StepCounter {
   current: number;
@@ -392,11 +387,4 @@ function withTimes(counts: readonly number[] | null, times: Counts["times"]): nu
   const sums = counts?.slice() ?? new Array<number>(BUCKETS.length + 1).fill(0);
   for (let i = 0; i < times.length; i += 2) sums[COARSE[times[i]!]!]! += times[i + 1]!;
   return sums;
-}
-
-function bucketOf(ms: number): number {
-  float[0] = ms;
-  const place = (bits[0]! >>> SHIFT) - FIRST;
-  const unsplit = place < 0 ? 0 : place < UNSPLIT ? place : UNSPLIT - 1;
-  return ms > SPLITS[unsplit]! ? PLACES[unsplit]! + 1 : PLACES[unsplit]!;
 }

@@ -1,7 +1,8 @@
 /** Measures the cost of metrics: nanoseconds per request and per try, and the time to write the text of a large configuration. */
 import type { Notes } from "../../lib/http/exchange.ts";
 import { createGateway } from "../../lib/index.ts";
-import { METHODS, Metrics, type RouteMeter, type ServiceMeter } from "../../lib/observe/metrics.ts";
+import { METHODS } from "../../lib/base/http_grammar.ts";
+import { Metrics, type RouteMeter, type ServiceMeter } from "../../lib/observe/metrics.ts";
 
 const ROUTES = 1_000;
 /** The routes in the text that is written while requests arrive. */

@@ -3,7 +3,7 @@
  * it keeps the event loop from other work.
  */
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { runTests } from "../../lib/gateway/proof/run_tests.ts";
+import { runTests } from "../../lib/proof/run_tests.ts";
 import type { ConfigInput } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { brief, median, verdictTable, type Verdict } from "./figures.ts";

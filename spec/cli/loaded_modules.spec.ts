@@ -1,6 +1,9 @@
 /** Which modules of the program a start loads, as Node's loader reports them: those that the configuration and the settings need, and no more. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { accepted } from "../../lib/cli/failure.ts";
+import { partsNamedBy } from "../../lib/cli/named_parts.ts";
+import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
 import { fileWith, program, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
@@ -42,29 +45,29 @@ const PARTS = {
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
-  reporting: /^lib\/gateway\/(?:reports|warnings)$/,
-  metrics: /^lib\/(?:gateway\/(?:reporting|metrics)|observe\/(?:metrics|plugin_meter|time_buckets|stats|exposition|process))$/,
+  reporting: /^lib\/report\/(?:reports|warnings)$/,
+  metrics: /^lib\/(?:report\/(?:reporting|families)|observe\/(?:metrics|plugin_meter|time_buckets|stats|exposition|process))$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
-  embedding: /^lib\/gateway\/(?:inject|mounted)$/,
-  workerReports: /^lib\/(?:gateway\/worker_reports|observe\/(?:metrics_report|report))$/,
+  embedding: /^lib\/embed\//,
+  workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
-  warnings: /^lib\/(?:gateway\/proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
-  proof: /^lib\/gateway\/(?:explain$|proof\/(?!config_warnings$|plugin_warnings$|route_warnings$|written$))/,
-  changes: /^lib\/gateway\/config_diff$/,
+  warnings: /^lib\/(?:proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
+  proof: /^lib\/proof\/(?!config_diff$|config_warnings$|plugin_warnings$|route_warnings$|written$)/,
+  changes: /^lib\/proof\/config_diff$/,
   commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|diff|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
 
 const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 120 of its modules, and no part that the configuration does not name", async () => {
+  it("loads at most 122 of its modules, and no part that the configuration does not name", async () => {
     const modules = await loadedBy(quickstart);
     expect(modules).toContain("lib/gateway/gateway");
     expect(modules).toHaveLength(new Set(modules).size);
     expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(120);
+    expect(modules.length).toBeLessThanOrEqual(122);
   });
 });
 
@@ -92,7 +95,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "shared", "warnings"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["metrics", "admin"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "admin"]],
     ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "metrics", "admin", "warnings", "proof", "changes"]],
     ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "metrics", "admin", "manager", "warnings", "proof", "changes"]],
   ])("%s", async (_title, config, words, environment, parts) => {
@@ -111,6 +114,18 @@ describe("the program loads what is named, and only that,", () => {
     expect(modules()).toContain("lib/cli/hash_password");
     expect(modules().filter((path) => /^lib\/(?:server|upstream|observe)\/|^lib\/cli\/run$/.test(path))).toEqual([]);
     expect(partsOf(modules())).toEqual(["commands"]);
+  });
+});
+
+describe("the settings", () => {
+  it("name what counts requests, in all threads, where somebody can ask for it, and only there", () => {
+    const counting = (workers: number, environment: Record<string, string>) => {
+      const read = readSettings({}, { WORKERS: String(workers), ...environment });
+      return partsNamedBy(accepted(read)).filter((name) => name === "metrics" || name === "workerReports");
+    };
+    expect([1, 2].map((workers) => counting(workers, {}))).toEqual([[], []]);
+    expect([1, 2].map((workers) => counting(workers, { PROBE_PORT: "0" }))).toEqual([["metrics"], ["metrics", "workerReports"]]);
+    expect([1, 2].map((workers) => counting(workers, ADMIN))).toEqual([["metrics"], ["metrics", "workerReports"]]);
   });
 });
 

@@ -3,8 +3,9 @@ import { describe, expect, it } from "vitest";
 import type { ConfigSource } from "../../lib/config/load.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/gateway/gateway.ts";
-import { KINDS, Parts } from "../../lib/gateway/parts.ts";
-import { loadPluginModules } from "../../lib/gateway/plugin_modules.ts";
+import { Parts } from "../../lib/gateway/parts.ts";
+import { KINDS, TABLE } from "../../lib/parts/table.ts";
+import { freshModules, loadPluginModules } from "../../lib/parts/load.ts";
 import { createGateway, type ConfigInput } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { blocksOf, document } from "../support/documents.ts";
@@ -18,7 +19,7 @@ const terminating = withPlugins({ name: "request_termination", config: { status:
 
 /** The names of the kinds that are there after loading. */
 async function kindsLoadedFor(source: ConfigSource): Promise<string[]> {
-  const parts = new Parts();
+  const parts = new Parts(TABLE);
   await parts.load(source);
   return parts.kinds.filter((kind) => builtinPlugins.includes(kind)).map(({ name }) => name);
 }
@@ -66,7 +67,7 @@ describe("what a configuration has loaded", () => {
     ["sticky", { services: [{ ...service, sticky: {} }] }],
     ["redis", { global: { counters: { store: "redis", url: "redis://127.0.0.1" } }, services: [] }],
   ] as const)("is the part %s, which is not there before", async (name, value) => {
-    const parts = new Parts();
+    const parts = new Parts(TABLE);
     await parts.load({ value: { services: [service] } });
     expect(() => parts.part(name)).toThrow(`the part "${name}" ${NOT_LOADED}`);
     await parts.load({ value });
@@ -92,7 +93,7 @@ describe("a gateway whose parts are loaded on demand", () => {
   it("refuses a kind that was not loaded, at the place of its configuration, and reports other names as always", () => {
     const issuesOf = (config: ConfigInput) => {
       try {
-        new Gateway({ config });
+        new Gateway({ config, modules: freshModules() });
       } catch (error) {
         return (error as ConfigError).issues.map(({ at, message }) => `${at.join(".")}: ${message}`);
       }
@@ -112,7 +113,7 @@ describe("a gateway whose parts are loaded on demand", () => {
   });
 
   it("loads what the text of a dry run needs", async () => {
-    const gateway = new Gateway({ config: { services: [service] } });
+    const gateway = new Gateway({ config: { services: [service] }, modules: freshModules() });
     expect(await gateway.dryRun(Buffer.from(JSON.stringify(terminating)))).toMatchObject({ outcome: "accepted", issues: [] });
     expect(await gateway.dryRun(Buffer.from(JSON.stringify({ services: [{ ...service, protocol: "h2c" }] })))).toMatchObject({ outcome: "accepted" });
     await gateway.close(0);
@@ -156,6 +157,20 @@ describe("a gateway that somebody can ask", () => {
     expect(await gateway.test()).toMatchObject({ passed: 0, failed: 0 });
     expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted" });
     await gateway.close(0);
+  });
+});
+
+describe("a gateway that nobody can ask", () => {
+  it("serves requests and drains, and counts and times nothing of them", async () => {
+    const config = withPlugins({ name: "request_termination", config: { status: 418 } });
+    const modules = await partsOf(config);
+    const gateway = new Gateway({ config, modules });
+    const { port } = await gateway.listen({ port: 0 });
+    expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(418);
+    expect(gateway.inFlight).toBe(0);
+    expect(Gateway.partsOf(gateway)).toMatchObject({ metrics: null, reports: null });
+    expect(() => gateway.stats).toThrow('the part "metrics" has not been loaded');
+    expect(await gateway.close(1_000)).toBe("drained");
   });
 });
 

@@ -8,9 +8,9 @@ import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
-import { withAllParts } from "../../lib/gateway/all_parts.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Gateway } from "../../lib/gateway/gateway.ts";
-import { PluginModules } from "../../lib/gateway/plugin_modules.ts";
+import { freshModules } from "../../lib/parts/load.ts";
 import { PublishedHealth } from "../../lib/upstream/shared_health.ts";
 import type { Peer } from "../../lib/upstream/upstream_set.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
@@ -219,7 +219,7 @@ describe("reloads between every two of a set of configurations that have every f
   it("serves all requests also with workers, whose survivors hold the rules of the configuration in force", async () => {
     const configs = await configurations();
     const clock = manualClock();
-    const modules = new PluginModules();
+    const modules = freshModules();
     const { main, workers, ports } = await together({ config: configs[0]!, clock, modules });
     const { served, end } = load(ports);
     const rules: unknown[] = [];

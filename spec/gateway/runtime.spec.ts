@@ -1,7 +1,7 @@
 import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { withAllParts } from "../../lib/gateway/all_parts.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { Breaker, BREAKER_BYTES } from "../../lib/upstream/breaker.ts";

@@ -4,7 +4,7 @@ import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import { injected } from "../../lib/gateway/inject.ts";
+import { injected } from "../../lib/proof/made_request.ts";
 import { RecentRequests, serve } from "../../lib/gateway/serve.ts";
 import type { Snapshot } from "../../lib/gateway/snapshot.ts";
 import { compileTable } from "../../lib/route/table.ts";

@@ -3,8 +3,9 @@ import { writeFileSync } from "node:fs";
 import { onTestFinished } from "vitest";
 import type { Threads } from "../../lib/base/threads.ts";
 import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.ts";
-import { Gateway, type GatewayOptions } from "../../lib/gateway/gateway.ts";
-import { withAllParts } from "../../lib/gateway/all_parts.ts";
+import { Gateway } from "../../lib/gateway/gateway.ts";
+import type { GatewayOptions } from "../../lib/index.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
 
 export interface Together {
   readonly main: Gateway;
@@ -39,7 +40,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
   const workers = ofWorkers.map((own, place) => {
     const threads: Threads = { id: 2 + place, place, count, memory: (name) => memory.get(name)! };
     const { config: _config, configFile: _file, ...others } = options;
-    return new Gateway({ ...others, modules: withAllParts(), ...own }, threads, { bundle: sent(configuration.bundle), committed: () => committed, watched: (handler) => handler });
+    return new Gateway({ ...others, ...own, modules: withAllParts(own.modules) }, threads, { bundle: sent(configuration.bundle), committed: () => committed, watched: (handler) => handler });
   });
   const each = workers.map((worker) => Gateway.partsOf(worker).configuration);
   const followers: Followers = {

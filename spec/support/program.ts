@@ -1,8 +1,7 @@
 import { onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { withAllParts } from "../../lib/gateway/all_parts.ts";
-import { Gateway } from "../../lib/gateway/gateway.ts";
-import type { GatewayOptions } from "../../lib/index.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
+import { Gateway, type CompleteOptions } from "../../lib/gateway/gateway.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
 import type { ManualClock } from "./clock.ts";
 
@@ -12,7 +11,7 @@ export function program(clock: ManualClock, source: object, plugins: readonly An
   const errors: unknown[] = [];
   let most = Infinity;
   const log = { ...silentLog, error: (_message: string, fields: unknown) => void errors.push(fields) };
-  const options = (value: object): GatewayOptions => ({ config: value as never, plugins, modules: withAllParts(), clock, log });
+  const options = (value: object): CompleteOptions => ({ config: value as never, plugins, modules: withAllParts(), clock, log });
   const main = new Gateway(options(source), {
     ...{ id: 1, place: -1, count: 2 },
     memory(name, bytes) {

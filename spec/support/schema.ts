@@ -3,7 +3,7 @@ import { loadConfig as load, type ConfigSource, type LoadOptions, type LoadResul
 import { configJsonSchema as jsonSchema, type PluginKind, type RouteDeclaration, type RouteIssue } from "../../lib/config/model.ts";
 import { readTests } from "../../lib/config/read_tests.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
-import { ALL_FIELDS } from "../../lib/gateway/all_parts.ts";
+import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
 

@@ -1,0 +1,95 @@
+/**
+ * All parts of the program at once, for programs that embed the gateway: `createGateway` waits for nothing.
+ */
+import * as pem from "../base/pem.ts";
+import * as countersFields from "../config/counters.ts";
+import * as tests from "../config/read_tests.ts";
+import * as sharedCounts from "../base/shared_counts.ts";
+import * as sharedMemory from "../base/shared_memory.ts";
+import * as sharedConnections from "../server/shared_connections.ts";
+import * as inject from "../embed/inject.ts";
+import * as mounted from "../embed/mounted.ts";
+import * as tls from "../config/tls_fields.ts";
+import * as client from "../http/client.ts";
+import * as compiledConditions from "../http/conditions.ts";
+import * as adminCookie from "../http/admin_cookie.ts";
+import * as metrics from "../observe/metrics.ts";
+import * as exporter from "../observe/otlp.ts";
+import * as sampling from "../observe/sampling.ts";
+import * as tracer from "../observe/trace.ts";
+import { builtinPlugins } from "../plugins/builtin.ts";
+import * as kit from "../plugins/kit.ts";
+import * as conditions from "../route/conditions.ts";
+import * as memory from "../store/memory.ts";
+import * as certificates from "../server/certificates.ts";
+import * as http2Server from "../server/http2.ts";
+import * as nodeHttp1 from "../server/http1_node.ts";
+import * as tlsServer from "../server/tls.ts";
+import * as redis from "../store/redis.ts";
+import * as breaker from "../upstream/breaker.ts";
+import * as byLoad from "../upstream/by_load.ts";
+import * as hash from "../upstream/hash.ts";
+import * as healthChecks from "../upstream/health_checks.ts";
+import * as http2Request from "../upstream/http2_request.ts";
+import * as retries from "../upstream/retries.ts";
+import * as nodeParser from "../upstream/node_response_parser.ts";
+import * as sessions from "../upstream/sessions.ts";
+import * as sharedHealth from "../upstream/shared_health.ts";
+import * as split from "../upstream/split.ts";
+import * as sticky from "../upstream/sticky.ts";
+import * as httpsFacts from "../report/https_facts.ts";
+import * as changes from "../proof/config_diff.ts";
+import * as httpsRedirect from "../gateway/https_redirect.ts";
+import * as misdirected from "../gateway/misdirected.ts";
+import * as moduleErrors from "../gateway/module_errors.ts";
+import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
+import type { PluginModules } from "../gateway/plugin_modules.ts";
+import * as warnings from "../proof/config_warnings.ts";
+import * as reporting from "../report/reporting.ts";
+import * as reports from "../report/reports.ts";
+import * as workerReports from "../report/worker_reports.ts";
+import { freshModules } from "./load.ts";
+
+const ALL: LoadedParts = {
+  kinds: builtinPlugins,
+  http2: { ...sessions, ...http2Request },
+  hash,
+  byLoad,
+  breaker,
+  nodeParser,
+  retries,
+  healthChecks,
+  sharedHealth,
+  conditions,
+  split: { ...split, ...compiledConditions },
+  sticky,
+  httpsRedirect,
+  misdirected: { ...misdirected, ...certificates, ...pem },
+  tls,
+  tests,
+  counters: memory,
+  client,
+  modules: { ...kit, ...moduleErrors },
+  redis: { ...redis, ...countersFields },
+  http2Server,
+  nodeHttp1,
+  tlsServer: { ...tlsServer, ...httpsFacts },
+  reporting: reports,
+  metrics: { ...metrics, ...reporting },
+  shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
+  embedding: { ...inject, ...mounted },
+  changes,
+  workerReports,
+  tracing: { ...tracer, ...sampling, ...exporter },
+  adminCookie,
+  warnings,
+};
+
+/** What all parts add to the schema of a configuration. */
+export const ALL_FIELDS = fieldsOfParts(ALL);
+
+/** `modules`, with all parts. */
+export function withAllParts(modules = freshModules()): PluginModules {
+  modules.parts.add(ALL);
+  return modules;
+}

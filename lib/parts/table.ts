@@ -1,0 +1,156 @@
+/**
+ * The table of parts: how each is loaded, and what names it. Whatever starts a gateway brings it, and nothing below knows it but by its type.
+ *
+ * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
+ * `cli/commands.ts`.
+ */
+import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { Strategy } from "../upstream/balance.ts";
+import { KIND_PLACES, type Naming } from "../gateway/parts.ts";
+import { canHaveWarnings } from "./can_have_warnings.ts";
+
+/** The built-in plugin kinds by their names, in the order in which messages list them. */
+export const KINDS = {
+  key_auth: async () => (await import("../plugins/key_auth.ts")).keyAuth,
+  rate_limit: async () => (await import("../plugins/rate_limit.ts")).rateLimit,
+  mtls: async () => (await import("../plugins/mtls.ts")).mtls,
+  jwt: async () => (await import("../plugins/jwt.ts")).jwt,
+  introspection: async () => (await import("../plugins/introspection.ts")).introspection,
+  forward_auth: async () => (await import("../plugins/forward_auth.ts")).forwardAuth,
+  http_log: async () => (await import("../plugins/http_log.ts")).httpLog,
+  basic_auth: async () => (await import("../plugins/basic_auth.ts")).basicAuth,
+  acl: async () => (await import("../plugins/acl.ts")).acl,
+  bot_protection: async () => (await import("../plugins/bot_protection.ts")).botProtection,
+  cors: async () => (await import("../plugins/cors.ts")).cors,
+  request_size_limit: async () => (await import("../plugins/request_size_limit.ts")).requestSizeLimit,
+  request_termination: async () => (await import("../plugins/request_termination.ts")).requestTermination,
+  request_headers: async () => (await import("../plugins/request_headers.ts")).requestHeaders,
+  response_headers: async () => (await import("../plugins/response_headers.ts")).responseHeaders,
+  redirect: async () => (await import("../plugins/redirect.ts")).redirect,
+  compress: async () => (await import("../plugins/compress.ts")).compress,
+  response_cache: async () => (await import("../plugins/cache/response_cache.ts")).responseCache,
+  request_validation: async () => (await import("../plugins/request_validation.ts")).requestValidation,
+  mirror: async () => (await import("../plugins/mirror.ts")).mirror,
+  fault: async () => (await import("../plugins/fault.ts")).fault,
+} satisfies Readonly<Record<string, () => Promise<AnyPlugin>>>;
+
+function namedByKinds(...kinds: (keyof typeof KINDS)[]): string[] {
+  return kinds.flatMap((kind) => KIND_PLACES.map((place) => `${place}=${kind}`));
+}
+
+function namedByStrategies(...strategies: Strategy[]): string[] {
+  return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
+}
+
+/**
+ * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
+ * without it, settings or a reload do. A part that brings fields has their schemas in `fields`.
+ */
+export const PARTS = {
+  /** Connections and requests to upstreams over HTTP/2. */
+  http2: {
+    named: ["services[].protocol=h2", "services[].protocol=h2c"],
+    load: async () => ({ ...(await import("../upstream/sessions.ts")), ...(await import("../upstream/http2_request.ts")) }),
+  },
+  hash: {
+    named: [...["hash_on", "hash_balance_factor", "split[].hash_on"].map((field) => `services[].${field}`), ...namedByStrategies("hash", "ip_hash")],
+    load: () => import("../upstream/hash.ts"),
+  },
+  /** The strategies that look at the load. */
+  byLoad: {
+    named: namedByStrategies("least_connections", "random_two_choices"),
+    load: () => import("../upstream/by_load.ts"),
+  },
+  breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
+  healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
+  /** How workers share the health of upstreams. */
+  sharedHealth: { load: () => import("../upstream/shared_health.ts") },
+  /** Conditions of routes. */
+  conditions: {
+    named: ["services[].routes[].match"],
+    load: () => import("../route/conditions.ts"),
+  },
+  retries: { named: ["services[].retries"], load: () => import("../upstream/retries.ts") },
+  /** Node's parser of responses. */
+  nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },
+  split: {
+    named: ["services[].split"],
+    load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),
+  },
+  sticky: {
+    named: ["services[].sticky"],
+    load: () => import("../upstream/sticky.ts"),
+  },
+  httpsRedirect: {
+    named: ["global.https_redirect"],
+    load: () => import("../gateway/https_redirect.ts"),
+  },
+  misdirected: {
+    named: ["global.certificates[]"],
+    load: async () => ({ ...(await import("../gateway/misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
+  },
+  /** The fields of certificates and TLS. */
+  tls: {
+    named: ["global.certificates[]", "services[].tls"],
+    load: () => import("../config/tls_fields.ts"),
+  },
+  /** The tests of a configuration, which `ON_DEMAND.tests` runs. */
+  tests: {
+    named: ["tests", "test_files"],
+    load: () => import("../config/read_tests.ts"),
+  },
+  /** Rate counters in the memory of the program. */
+  counters: {
+    named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
+    load: () => import("../store/memory.ts"),
+  },
+  /** What plugin modules get, and how their errors are reported. */
+  modules: {
+    named: ["global.plugin_modules[]"],
+    load: async () => ({ ...(await import("../plugins/kit.ts")), ...(await import("../gateway/module_errors.ts")) }),
+  },
+  /** How plugins ask other servers. */
+  client: {
+    named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],
+    load: () => import("../http/client.ts"),
+  },
+  /** Counters that gateways share. */
+  redis: {
+    named: ["global.counters"],
+    load: async () => ({ ...(await import("../store/redis.ts")), ...(await import("../config/counters.ts")) }),
+  },
+  /** The prover, and what else finds warnings about a configuration. */
+  warnings: { named: canHaveWarnings, load: () => import("../proof/config_warnings.ts") },
+  /** HTTP/2 for clients. */
+  http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
+  /** HTTP/1.1 for clients by Node's server. */
+  nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
+  tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("../report/https_facts.ts")) }) },
+  /** The status; also what of the configuration causes a warning at the start because of the settings. */
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("../report/reports.ts") },
+  /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
+  metrics: { load: async () => ({ ...(await import("../observe/metrics.ts")), ...(await import("../report/reporting.ts")) }) },
+  /** What threads of one program share, and memory for what plugins remember. */
+  shared: {
+    named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],
+    load: async () => ({ ...(await import("../base/shared_counts.ts")), ...(await import("../base/shared_memory.ts")), ...(await import("../server/shared_connections.ts")) }),
+  },
+  /** What a program that embeds a gateway calls, and ours never does. */
+  embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")) }) },
+  /** What a reload changes. */
+  changes: { load: () => import("../proof/config_diff.ts") },
+  workerReports: { load: () => import("../report/worker_reports.ts") },
+  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
+  adminCookie: { load: () => import("../http/admin_cookie.ts") },
+} satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
+
+/** What can wait until it is asked for. */
+export const ON_DEMAND = {
+  tests: () => import("../proof/run_tests.ts"),
+  explain: () => import("../proof/explain.ts"),
+  dryRuns: () => import("../proof/dry_runs.ts"),
+  dryRun: () => import("../proof/dry_run.ts"),
+};
+
+/** What a gateway of the whole program can load. */
+export const TABLE = { kinds: KINDS, parts: PARTS, onDemand: ON_DEMAND };

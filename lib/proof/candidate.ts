@@ -1,0 +1,68 @@
+/**
+ * Loads and compiles a configuration apart from every running gateway: nothing is dialled, written, logged or counted, and nothing is kept.
+ */
+import { systemClock, type Clock } from "../base/clock.ts";
+import { silentLog } from "../base/log.ts";
+import { ClientFailure } from "../http/client.ts";
+import { AccessLog } from "../observe/access_log.ts";
+import type { ConfigurationOptions } from "../gateway/config_reader.ts";
+import { Configuration } from "../gateway/configuration.ts";
+import type { Explanation, Question } from "./explain.ts";
+import type { Parts } from "../gateway/parts.ts";
+import type { StandIns } from "../gateway/plugin_instances.ts";
+import { Runtime } from "../gateway/runtime.ts";
+import { compile, type Loaded } from "../gateway/snapshot.ts";
+
+export class Candidate {
+  readonly configuration: Configuration;
+  readonly #runtime: Runtime;
+  readonly #clock: Clock;
+
+  /**
+   * Throws a `ConfigError` when the configuration is refused, and the error of a plugin that cannot be created.
+   */
+  constructor(options: ConfigurationOptions, clock: Clock = systemClock) {
+    this.#clock = clock;
+    this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules.parts);
+    const accessLog = new AccessLog({ sink: null, clock, log: silentLog });
+    const tools = { clock, log: silentLog, metrics: null, runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
+    try {
+      this.configuration = new Configuration(options, tools);
+    } catch (error) {
+      this.#runtime.destroy();
+      throw error;
+    }
+  }
+
+  /** As `Gateway.explain`, with secrets masked. */
+  async explain(question: Question): Promise<Explanation> {
+    const { explain } = await this.#runtime.parts.onDemand.explain();
+    const { configuration } = this;
+    return explain(question, configuration.snapshot.masked(), { clock: this.#clock, log: silentLog, runtime: this.#runtime, configuration });
+  }
+
+  /** Closes what its plugins hold. */
+  async close(): Promise<void> {
+    this.configuration.close();
+    this.#runtime.destroy();
+    await this.#runtime.closeKept();
+  }
+}
+
+/** Creates everything of a configuration and closes it again: throws the error of a plugin that cannot be created. */
+export async function compileApart(loaded: Loaded, parts: Parts): Promise<void> {
+  const runtime = new Runtime(systemClock, silentLog, undefined, undefined, parts);
+  try {
+    const { inUse } = compile(loaded, { metrics: null, runtime, log: silentLog, tracer: null, onFault() {}, standIns: OFFLINE });
+    runtime.abandon(inUse);
+  } finally {
+    runtime.destroy();
+  }
+}
+
+/** For plugins that ask a server as soon as they are created. */
+const OFFLINE: StandIns = {
+  client: () => ({ ask: () => Promise.reject(new ClientFailure("unreachable", "nothing is dialled here")), close() {} }),
+  observed: (_plugin, middleware) => middleware,
+  verifiedClaims: null,
+};

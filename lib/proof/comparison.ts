@@ -1,0 +1,143 @@
+/**
+ * Compares what a test of a configuration expects with what was found, and puts the differences into words.
+ */
+import { isDeepStrictEqual } from "node:util";
+import { linearPattern, type StepMeter } from "../base/linear_pattern.ts";
+import { isMatches } from "../config/expected.ts";
+import type { Json } from "../config/json.ts";
+import { maskLiterals } from "../config/references.ts";
+import type { ConfigTest } from "../config/tests.ts";
+import { headerValues, type HeaderList } from "../http/headers.ts";
+import { redacted } from "../http/redact.ts";
+import type { Forwarded } from "./stand_ins.ts";
+
+/** What became of the last request of a test. */
+export interface Outcome {
+  readonly status: number;
+  /** Code of the problem; null without one. */
+  readonly code: string | null;
+  readonly service: string | null;
+  readonly route: string | null;
+  /** The identity of the caller; null without one. */
+  readonly caller: string | null;
+  /** Null: the upstream got no request. */
+  readonly forwarded: Forwarded | null;
+  readonly headers: HeaderList;
+  readonly body: Buffer;
+}
+
+export interface Compared {
+  /** The members of `expect` with what was found, as `displayed`. */
+  readonly found: Readonly<Record<string, Json>>;
+  /** "status: expected 401, found 200"; none: the test has passed. */
+  readonly differences: readonly string[];
+}
+
+/** How values are compared. */
+export interface Comparing {
+  readonly conceal: Conceal;
+  /** Of the patterns: long texts take long. */
+  readonly meter: StepMeter;
+}
+
+/** `expected` is `displayed` already. Rejects with what the meter throws. */
+export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | "expected">, outcome: Outcome, { conceal, meter }: Comparing): Promise<Compared> {
+  const written = expected as Readonly<Record<string, Json>>;
+  const found: Record<string, Json> = {};
+  const differences: string[] = [];
+  const judge = async (name: string, wanted: unknown, shown: Json, value: Json, isSecret = false): Promise<Json> => {
+    const isRight = await holds(wanted, value, meter);
+    if (isRight && !isMatches(wanted)) return shown;
+    const text = typeof value === "object" ? JSON.stringify(value) : "";
+    const seen = displayed(text.length > MOST_KEPT ? text : value, conceal, isSecret);
+    const [left, right] = [inWords(shown), inWords(seen)];
+    if (!isRight) differences.push(left === right ? `${name}: not as expected; both are secret or too long to be shown` : `${name}: expected ${left}, found ${right}`);
+    return seen;
+  };
+  const judgeHeaders = async (name: string, wanted: Readonly<Record<string, unknown>>, list: HeaderList | null): Promise<Json> => {
+    const shown = written[name] as Readonly<Record<string, Json>>;
+    if (list === null && Object.values(wanted).some((value) => value !== null)) return judge(name, wanted, shown, null);
+    const values: Record<string, Json> = {};
+    for (const [header, value] of Object.entries(wanted)) {
+      values[header] = await judge(`${name}.${header}`, value, shown[header]!, valueOf(list ?? [], header, Array.isArray(value)), isCredential(header));
+    }
+    return values;
+  };
+  const { forwarded } = outcome;
+  for (const member of Object.keys(expect) as (keyof typeof expect)[]) {
+    const name = member.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    const shown = written[name]!;
+    if (member === "headers") found[name] = await judgeHeaders(name, expect.headers!, outcome.headers);
+    else if (member === "upstreamHeaders") found[name] = await judgeHeaders(name, expect.upstreamHeaders!, forwarded === null ? null : forwarded.headers);
+    else if (member === "upstreamPath") found[name] = await judge(name, expect.upstreamPath, shown, forwarded === null ? null : forwarded.path);
+    else if (member === "body") found[name] = await judge(name, expect.body, shown, bodyOf(outcome.body, expect.body!));
+    else found[name] = await judge(name, expect[member], shown, outcome[member]);
+  }
+  return { found, differences };
+}
+
+/** Conceals the secrets of a configuration in a text. */
+type Conceal = (text: string) => string;
+
+/**
+ * A value as reports of tests show it, which are logged and stored: without secrets of the configuration, without credentials, and cut.
+ * `isSecret`: it is the value of a header that carries credentials, of which only references are shown.
+ */
+export function displayed(value: Json, conceal: Conceal, isSecret = false): Json {
+  if (typeof value === "string") {
+    const begin = value.slice(0, MOST_KEPT + MOST_SECRET);
+    const shown = isSecret ? maskLiterals(begin) : conceal(redacted(begin));
+    return shown.length > MOST_KEPT ? `${shown.slice(0, MOST_KEPT)}…` : shown;
+  }
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map((each) => displayed(each, conceal, isSecret));
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, displayed(member, conceal, isSecret || isCredential(name))]));
+}
+
+/** The characters of a text that are kept: the results of all tests stay in memory until the next run. */
+const MOST_KEPT = 2_000;
+
+/** A secret of up to so many characters is found whole, also where the text is cut. */
+const MOST_SECRET = 2 ** 16;
+
+/** Whether a header carries credentials, whatever its value is. */
+function isCredential(name: string): boolean {
+  return CREDENTIALS.has(name.toLowerCase());
+}
+
+const CREDENTIALS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "x-api-key"]);
+
+async function holds(wanted: unknown, value: Json, meter: StepMeter): Promise<boolean> {
+  if (!isMatches(wanted)) return isDeepStrictEqual(wanted, value);
+  if (typeof value !== "string" && typeof value !== "number") return false;
+  const pattern = linearPattern(wanted.matches);
+  return typeof pattern !== "string" && (await pattern.test(String(value), meter));
+}
+
+/** Several lines as an array, or joined (RFC 9110 §5.3); null without the header. */
+function valueOf(list: HeaderList, name: string, asArray: boolean): Json {
+  const values = headerValues(list, name.toLowerCase());
+  if (values.length === 0) return null;
+  return asArray ? values : values.join(", ");
+}
+
+/** As text where text, a pattern or nothing is expected, else as JSON; null without a body. */
+function bodyOf(body: Buffer, wanted: unknown): Json {
+  const text = body.toString();
+  if (typeof wanted === "string") return text;
+  if (text === "") return null;
+  if (wanted === null || isMatches(wanted)) return text;
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return text;
+  }
+}
+
+function inWords(value: Json): string {
+  const text = isMatches(value) ? `a match of ${value.matches}` : JSON.stringify(value);
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
+}
+
+/** Of a value in a message. */
+const MAX_SHOWN = 200;

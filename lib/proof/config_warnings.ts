@@ -1,0 +1,102 @@
+/**
+ * Computes the warnings about a configuration from the configuration alone.
+ */
+import { addressOf } from "../base/cidr.ts";
+import { createTimeSlices, type NextTimeSlice } from "../base/time_slices.ts";
+import { formatPath, type Path } from "../config/json.ts";
+import { proveRoutes } from "../route/overlaps.ts";
+import type { DisplayedConfig } from "../gateway/displayed_config.ts";
+import { entryOf, type Loaded } from "../gateway/snapshot.ts";
+import type { ConfigWarning } from "../gateway/status.ts";
+import { isLoopback, ofPlugins, redirectLoops } from "./plugin_warnings.ts";
+import { ofRoutes } from "./route_warnings.ts";
+import { destinations, written } from "./written.ts";
+
+/** Injected faults first, else in the order of the configuration; without those that `global.accept_warnings` names. With 10,000 routes it takes a second. */
+export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
+  const steps = warningSteps(loaded);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** A slice may be as long as this, in milliseconds. */
+const SLICE_MS = 10;
+
+/** The same in slices, between which the event loop runs. */
+export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTimeSlice = createTimeSlices()): Promise<readonly ConfigWarning[]> {
+  const steps = warningSteps(loaded);
+  for (let beganAt = performance.now(); ; ) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    if (performance.now() - beganAt < SLICE_MS) continue;
+    await nextSlice();
+    beganAt = performance.now();
+  }
+}
+
+function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {
+  const { routes, plugins } = yield* written(loaded);
+  const entries = routes.map((each) => entryOf(each.service, each.route, each, loaded.conditions));
+  const proof = yield* proveRoutes(entries, { guardsOf: ({ guards }) => guards, destinationOf: destinations() });
+  const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
+  const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofPlugins(plugins, proof.samples, redirectLoops(entries)), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
+  // An example contains the values of conditions, which may be secret.
+  const hasValues = routes.some(({ route }) => route.match !== undefined);
+  const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: loaded.concealed(each.example) })) : warnings;
+  return accept(shown, loaded.config.global.acceptWarnings);
+}
+
+function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
+  const urls = [config.global.counters?.url ?? []].flat();
+  const remote = urls.find(({ secure, password, host }) => !secure && password !== null && !isLoopback(host));
+  if (remote === undefined) return [];
+  const message = `global.counters sends its password without TLS (${addressOf(remote)}): anyone on the network between can read it.`;
+  const remedy = "Use a rediss:// URL, or reach the server through a proxy on this machine.";
+  const place = { path: "global.counters", at: ["global", "counters"], service: null, route: null };
+  return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
+}
+
+/** One for each plugin, or other part, with secrets that look like templates. */
+function ofUnfilled({ unfilled, shown }: Loaded): readonly ConfigWarning[] {
+  const { global, services } = shown as unknown as DisplayedConfig;
+  const found = unfilled.map((at): ConfigWarning => {
+    const [service, route] = [services[Number(at[0] === "services" ? at[1] : -1)], at[2] === "routes" ? Number(at[3]) : -1];
+    const around = service?.routes[route] ?? service ?? global;
+    const depth = around === global ? 1 : around === service ? 2 : 4;
+    const plugin = at[depth] === "plugins" ? around.plugins[Number(at[depth + 1])] : undefined;
+    const names = [...(service === undefined ? ["global"] : ["services", service.name]), ...(service?.routes[route] === undefined ? [] : ["routes", service.routes[route].name])];
+    const path = [...names, ...(plugin === undefined ? (service === undefined ? at.slice(1, 2) : []) : ["plugins", plugin.id ?? plugin.name])].join(".");
+    const message = `The secret at ${formatPath(at)} looks like a template that nobody has filled in: it is used as it is written.`;
+    const remedy = `Write \${env:NAME} for an environment variable, or \${file:/path} for the content of a file; if it is the secret itself, add "placeholder_secret:${path}" to global.accept_warnings.`;
+    return { code: "placeholder_secret", path, message, example: null, remedy, service: service?.name ?? null, route: service?.routes[route]?.name ?? null, at };
+  });
+  return [...new Map(found.reverse().map((each) => [each.path, each])).values()];
+}
+
+/** Leaves out the warnings that are accepted, and adds those about entries that accept none. */
+function accept(warnings: readonly ConfigWarning[], entries: readonly string[]): readonly ConfigWarning[] {
+  const used = new Set<string>();
+  const left = warnings.filter(({ code, path }) => {
+    const accepting = entries.filter((entry) => `${code}:${path}` === entry || `${code}:${path}`.startsWith(`${entry}.plugins.`));
+    for (const entry of accepting) used.add(entry);
+    return accepting.length === 0;
+  });
+  return [...left, ...entries.flatMap((entry, i) => (used.has(entry) ? [] : [staleAcceptance(entry, i)]))];
+}
+
+function staleAcceptance(entry: string, i: number): ConfigWarning {
+  const at = ["global", "accept_warnings", i];
+  const message = `global.accept_warnings has "${entry}", and there is no such warning.`;
+  const remedy = "Remove the entry, or correct the path: it is the one that the warning names.";
+  return { code: "stale_acceptance", path: `global.accept_warnings[${i}]`, message, example: null, remedy, service: null, route: null, at };
+}
+
+/** In the order of the configuration. */
+function compare(a: Path, b: Path): number {
+  const i = a.findIndex((step, at) => step !== b[at]);
+  const [x, y] = [a[i], b[i]];
+  if (x === undefined || y === undefined) return a.length - b.length;
+  return typeof x === "number" && typeof y === "number" ? x - y : x < y ? -1 : 1;
+}

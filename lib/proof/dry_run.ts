@@ -1,0 +1,228 @@
+/**
+ * Tries a reload without doing it: whether the configuration would be accepted, what would change, and what recent requests would meet.
+ */
+import { dirname, join } from "node:path";
+import { messageOf } from "../base/errors.ts";
+import { paced, type NextTimeSlice } from "../base/time_slices.ts";
+import { concealing } from "../config/concealment.ts";
+import type { Path } from "../config/json.ts";
+import { readConfigFile, type ConfigSource } from "../config/load.ts";
+import { Placeholders } from "../config/placeholders.ts";
+import type { ConfigTest } from "../config/tests.ts";
+import { redactedPath } from "../http/redact.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
+import { ConfigError } from "../gateway/config_error.ts";
+import { ConfigReader, readNoFile, type ConfigurationOptions } from "../gateway/config_reader.ts";
+import type { DisplayedConfig } from "../gateway/displayed_config.ts";
+import type { PluginModules } from "../gateway/plugin_modules.ts";
+import type { RecentRequest } from "../gateway/serve.ts";
+import { redirectOf, type Loaded } from "../gateway/snapshot.ts";
+import type { TestReport, Warning } from "../gateway/status.ts";
+import { Candidate, compileApart } from "./candidate.ts";
+import { configWarningsInSlices } from "./config_warnings.ts";
+import type { Compared, RoutePlace } from "./guards_lost.ts";
+import { routeDiff, type RouteDiff } from "./route_diff.ts";
+import { failuresOf, runTests, type Place } from "./run_tests.ts";
+import { matchingTable } from "./scratch.ts";
+
+export interface DryRun {
+  readonly outcome: "accepted" | "refused";
+  /** One line each, as a reload logs them; empty when it would be accepted. */
+  readonly issues: readonly string[];
+  readonly warnings: readonly Warning[];
+  /** Null: there are none. */
+  readonly tests: { readonly passed: number; readonly failed: number; readonly notRun: number } | null;
+  /** Why tests were not run; null: all were, or there are none. */
+  readonly untested: string | null;
+  /** From the configuration in force to this one. Null: it has errors. */
+  readonly diff: RouteDiff | null;
+  /** Null: it has errors. */
+  readonly requests: MovedRequests | null;
+}
+
+/** Recent requests that would get another route, or none. */
+export interface MovedRequests {
+  readonly checked: number;
+  /** Would get another route than now, or one instead of none. */
+  readonly otherRoute: number;
+  /** Would get none instead of one. */
+  readonly noRoute: number;
+  /** Have or would have a route that depends on their headers, query or cookies (`match`), which are not kept. */
+  readonly undecided: number;
+  /** Different ones, ten at most. */
+  readonly examples: readonly MovedRequest[];
+}
+
+export interface MovedRequest {
+  /** "GET http://shop.example.com/items/7" */
+  readonly request: string;
+  /** Null: no route. */
+  readonly before: RoutePlace | null;
+  readonly after: RoutePlace | null;
+}
+
+/** All that a dry run needs of a gateway: plain data, for another thread. Only `environment` holds values of references that are secrets. */
+export interface DryRunInput {
+  /** A whole configuration; null: the gateway's own source, read again. */
+  readonly text: Buffer | null;
+  readonly options: Pick<ConfigurationOptions, "config" | "configFile" | "configKeyFile" | "kinds">;
+  /** For the gateway's own source; null with a text. */
+  readonly environment: Readonly<Record<string, string | undefined>> | null;
+  /** The configuration in force, with the files that it names, and the values of its references for which nothing else can stand. */
+  readonly inForce: { readonly source: ConfigSource; readonly files: ReadonlyMap<string, Buffer>; readonly formed: ReadonlyMap<string, string> };
+  readonly recent: readonly RecentRequest[];
+}
+
+/** The name of a text that came without a file, in messages. */
+export const POSTED = "(posted)";
+
+/**
+ * Reads, checks, compares and tests a configuration, and changes nothing. A text may come from somebody who may not know the secrets of this
+ * machine: none of its references is resolved, see `Placeholders`. `own`: what of the gateway is no data.
+ */
+export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick<ConfigurationOptions, "plugins" | "modules">): Promise<DryRun> {
+  const { text, options, inForce } = input;
+  const variables = [...inForce.formed].flatMap(([reference, value]) => (reference.startsWith("${env:") ? [[reference.slice(6, -1), value] as const] : []));
+  const inputs = { environment: Object.fromEntries(variables), files: inForce.files };
+  const fromMemory = (path: string) => inForce.files.get(path) ?? readNoFile(path);
+  await modules.load(inForce.source, inputs.environment, fromMemory);
+  const reader = new ConfigReader({ plugins, modules, ...(options.kinds && { kinds: options.kinds }) }, readNoFile);
+  const known = new Placeholders(inForce.formed, null);
+  const before = reader.load(inForce.source, inputs, known).loaded;
+  const recent = (loaded: Loaded) => ({ from: { ...before, table: matchingTable(before) }, to: { ...loaded, table: matchingTable(loaded) }, recent: input.recent });
+  if (text === null) return ofOwnSource({ ...options, plugins, modules, environment: input.environment! }, recent);
+  const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
+  const lacks = options.configKeyFile === undefined ? [] : [`${source.file}  ${UNSIGNED}`];
+  await modules.parts.load(source);
+  const placeholders = new Placeholders(inForce.formed, known);
+  try {
+    const { loaded } = reader.load(source, inputs, placeholders);
+    await compileApart({ ...loaded, kinds: loaded.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules.parts);
+    const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules.parts), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
+    const failed = report.failed === 0 ? [] : linesOf(new ConfigError(failuresOf(loaded.tests, report), source.file));
+    const result = await compared([...lacks, ...failed], report, recent(loaded));
+    return concealedBy(loaded.concealed, result);
+  } catch (error) {
+    return concealedBy(concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))), refused([...lacks, ...linesOf(error)]));
+  }
+}
+
+async function ofOwnSource(options: ConfigurationOptions & { readonly modules: PluginModules }, recent: (loaded: Loaded) => Comparison): Promise<DryRun> {
+  let candidate: Candidate;
+  try {
+    const { config, configFile, configKeyFile, environment } = options;
+    const read = config !== undefined ? { ok: true as const, value: config } : readConfigFile(configFile!, configKeyFile);
+    if (read.ok) await options.modules.load(read, environment ?? {});
+    candidate = new Candidate(options);
+  } catch (error) {
+    return refused(linesOf(error));
+  }
+  const { configuration } = candidate;
+  try {
+    const issues = await configuration.prove("strict").then(() => [], linesOf);
+    const report = configuration.lastTests?.report ?? { passed: 0, failed: 0, tests: [] };
+    return await compared(issues, report, recent(configuration.snapshot));
+  } finally {
+    await candidate.close();
+  }
+}
+
+interface Comparison {
+  readonly from: Compared;
+  readonly to: Compared;
+  readonly recent: readonly RecentRequest[];
+}
+
+async function compared(issues: readonly string[], { passed, failed, notRun = 0 }: TestReport, { from, to, recent }: Comparison): Promise<DryRun> {
+  const slice = paced();
+  return {
+    outcome: issues.length === 0 ? "accepted" : "refused",
+    issues,
+    warnings: await configWarningsInSlices(to),
+    tests: passed + failed + notRun === 0 ? null : { passed, failed, notRun },
+    untested: notRun === 0 ? null : UNTESTED,
+    diff: await routeDiff(from, to, slice),
+    requests: await movedRequests(recent, [from, to], slice),
+  };
+}
+
+function refused(issues: readonly string[]): DryRun {
+  return { outcome: "refused", issues, warnings: [], tests: null, untested: null, diff: null, requests: null };
+}
+
+const UNSIGNED = "came without a signature, and this gateway accepts signed configurations only (CONFIG_PUBLIC_KEY): put it in the gateway's file and sign that with edge-gateway sign";
+const UNCHECKED = "cannot be checked without the values of its references: a text that is only tried must not read them out. Check it with edge-gateway validate FILE";
+const UNTESTED = "Tests whose result could tell the value of a reference were not run: run them with edge-gateway test FILE.";
+
+function linesOf(error: unknown): string[] {
+  if (!(error instanceof ConfigError)) return [messageOf(error)];
+  return error.issues.length === 0 ? [UNCHECKED] : error.message.trimEnd().split("\n");
+}
+
+/** Nobody can tell whether a plugin accepts the values that placeholders stand for. */
+function lenient(kind: AnyPlugin, unsure: WeakSet<object>): AnyPlugin {
+  const { ownHeaders, secretParameters } = kind;
+  return {
+    ...kind,
+    // The members that a placeholder stands for are missing.
+    ...(ownHeaders && { ownHeaders: (config) => (unsure.has(config as object) ? [] : ownHeaders(config)) }),
+    ...(secretParameters && { secretParameters: (config) => (unsure.has(config as object) ? [] : secretParameters(config)) }),
+    create(config, tools) {
+      try {
+        return kind.create(config, tools);
+      } catch (error) {
+        if (unsure.has(config as object)) return (next) => next;
+        throw error;
+      }
+    },
+  };
+}
+
+/** Whether the result of a test could depend on what a placeholder stands for. `place`: the route of its request. */
+function isOpen({ shown }: Loaded, { unknown, random }: Placeholders, test: ConfigTest, place: Place, passed: boolean): boolean {
+  const { services } = shown as unknown as DisplayedConfig;
+  const isMet = ([root, i, list, j, ...rest]: Path): boolean => {
+    if (root === "tests" || typeof root === "number") return test.at.every((step, depth) => [root, i][depth] === step);
+    if (root === "global") return i === "plugins" || i === "trusted_proxies";
+    if (root !== "services") return false;
+    if (place.service === undefined) return true;
+    if (services[i as number]?.name !== place.service) return false;
+    if (list !== "routes") return list === "plugins" || list === "upstreams";
+    return rest.length > 0 && services[i as number]!.routes[j as number]?.name === place.route;
+  };
+  return unknown.some(isMet) || (!passed && random.some(isMet));
+}
+
+function concealedBy(concealed: (text: string) => string, result: DryRun): DryRun {
+  return JSON.parse(JSON.stringify(result), (_name, value: unknown) => (typeof value === "string" ? concealed(value) : value)) as DryRun;
+}
+
+const MOST_EXAMPLES = 10;
+
+async function movedRequests(recent: readonly RecentRequest[], [before, after]: readonly [Compared, Compared], slice: NextTimeSlice): Promise<MovedRequests> {
+  const examples = new Map<string, MovedRequest>();
+  let [otherRoute, noRoute, undecided] = [0, 0, 0];
+  for (const request of recent) {
+    await slice();
+    const [was, is] = [placeOf(before, request), placeOf(after, request)];
+    if (was === undefined || is === undefined) {
+      undecided++;
+      continue;
+    }
+    if (was?.service === is?.service && was?.route === is?.route) continue;
+    if (is === null) noRoute++;
+    else otherRoute++;
+    const text = `${request.method} http://${request.authority}${redactedPath(request.path)}`;
+    if (examples.size < MOST_EXAMPLES) examples.set(text, { request: text, before: was, after: is });
+  }
+  return { checked: recent.length, otherRoute, noRoute, undecided, examples: [...examples.values()] };
+}
+
+/** Undefined: the route depends on what is not kept of a recent request. */
+function placeOf({ table }: Compared, { method, authority, path }: RecentRequest): RoutePlace | null | undefined {
+  const found = table.find(authority, method, path, path.includes("%2F"));
+  const asked = table.candidates(authority, path).filter(({ takes }) => takes(method));
+  // Routes of one pattern follow each other: those with conditions before the route that takes the rest.
+  if (found.kind === "conditions" || (found.kind === "route" && asked[0]?.match !== undefined)) return undefined;
+  return found.kind === "route" ? { service: found.target.service.name, route: found.target.route.name } : null;
+}

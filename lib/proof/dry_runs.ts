@@ -1,0 +1,105 @@
+/**
+ * Runs dry runs beside the traffic: in a thread, one at a time, within limits of time and memory.
+ */
+import { once } from "node:events";
+import { setTimeout as wait } from "node:timers/promises";
+import { Worker, type WorkerOptions } from "node:worker_threads";
+import { Fault, messageOf, missingPermission } from "../base/errors.ts";
+import { createTaskQueue } from "../base/task_queue.ts";
+import type { Configuration } from "../gateway/configuration.ts";
+import type { DryRun, DryRunInput } from "./dry_run.ts";
+import type { RecentRequests } from "../gateway/serve.ts";
+
+/** `parts/dry_run_thread.js`. Null: the sources, as specs run them; Node cannot run them in a thread. */
+const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("../parts/dry_run_thread.js", import.meta.url);
+
+const MOST_WAITING = 4;
+const MOST_ENDING_MS = 1000;
+
+/** Of one dry run. */
+export interface DryRunLimits {
+  readonly ms: number;
+  readonly megabytes: number;
+}
+
+const LIMITS: DryRunLimits = { ms: 30_000, megabytes: 512 };
+
+/** Of one gateway. */
+export class DryRuns {
+  readonly #queue = createTaskQueue(1, MOST_WAITING);
+  readonly #configuration: Configuration;
+
+  readonly #limits: DryRunLimits;
+
+  constructor(configuration: Configuration, limits = LIMITS) {
+    this.#configuration = configuration;
+    this.#limits = limits;
+  }
+
+  /**
+   * `text` is a whole configuration; null: the gateway's own source, read again. Rejects with a `Fault`, code "overloaded", whose message may be
+   * shown.
+   */
+  async run(text: Buffer | null, recent: RecentRequests): Promise<DryRun> {
+    if (!this.#queue.room) throw new Fault("overloaded", `${MOST_WAITING} dry runs are waiting already.`);
+    return this.#queue.take(async () => {
+      const { plugins = [], modules } = this.#configuration.options;
+      const input = inputOf(this.#configuration, text, recent);
+      // Functions of a host cannot go to another thread.
+      if (ENTRY !== null && plugins.length === 0) return this.#inThread(input, ENTRY);
+      const { dryRun } = await modules.parts.onDemand.dryRun();
+      return dryRun(input, { plugins, modules });
+    });
+  }
+
+  async #inThread(input: DryRunInput, entry: URL): Promise<DryRun> {
+    const closed = this.#configuration.closing.signal;
+    // Modules in force may read the environment. Where there are none, nothing in the thread has a variable.
+    const hasModules = input.text === null || (input.inForce.files.size > 0 && usesModules(input));
+    const { ms, megabytes } = this.#limits;
+    // Together with the stack.
+    const resourceLimits = { maxOldGenerationSizeMb: megabytes * 0.9, maxYoungGenerationSizeMb: megabytes * 0.09, stackSizeMb: 4 };
+    const worker = threadFor(entry, { workerData: input, name: "dry run", resourceLimits, ...(!hasModules && { env: {} }) });
+    const over = AbortSignal.any([closed, AbortSignal.timeout(ms)]);
+    try {
+      const [result] = (await Promise.race([once(worker, "message", { signal: over }), ended(worker)])) as [DryRun];
+      return result;
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (closed.aborted) throw new Fault("overloaded", "The gateway has been closed.");
+      if (code === "ABORT_ERR") throw new Fault("overloaded", `The dry run needs more than ${ms / 1000} seconds. ${ELSEWHERE}`);
+      if (code === "ERR_WORKER_OUT_OF_MEMORY") throw new Fault("overloaded", `The dry run needs more than ${megabytes} MB. ${ELSEWHERE}`);
+      throw error;
+    } finally {
+      // A thread within a call of the system ends only with it.
+      await Promise.race([worker.terminate(), wait(MOST_ENDING_MS, undefined, { ref: false })]);
+    }
+  }
+}
+
+function inputOf({ options, snapshot, source }: Configuration, text: Buffer | null, recent: RecentRequests): DryRunInput {
+  const { config, configFile, configKeyFile, kinds, environment = process.env } = options;
+  const own = { ...(config && { config }), ...(configFile && { configFile }), ...(configKeyFile && { configKeyFile }), ...(kinds && { kinds }) };
+  const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));
+  return { text, options: own, environment: text === null ? { ...environment } : null, inForce: { source, files, formed: snapshot.formed }, recent: recent.list() };
+}
+
+const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";
+
+/** Node's permission model, or the system, may refuse a further thread. */
+function threadFor(entry: URL, options: WorkerOptions): Worker {
+  try {
+    return new Worker(entry, options);
+  } catch (error) {
+    throw new Fault("overloaded", `There is no thread for the dry run: ${missingPermission(error) ?? messageOf(error)}`);
+  }
+}
+
+async function ended(worker: Worker): Promise<never> {
+  const [code] = (await once(worker, "exit")) as [number];
+  throw new Error(`the thread of the dry run ended with ${code}`);
+}
+
+function usesModules({ inForce: { source } }: DryRunInput): boolean {
+  return "value" in source || source.text.includes("plugin_modules") || source.text.includes("\\u");
+}

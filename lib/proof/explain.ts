@@ -1,0 +1,225 @@
+/**
+ * Explains how a request would be handled: its route or why it has none, its plugins in their order, and the upstreams that could get it.
+ * The answer comes from the data path itself (`serve.ts`), run with a handler that sends nothing; only the sentences are written here.
+ */
+import { METHODS } from "node:http";
+import type { Names } from "../base/suggest.ts";
+import type { Json } from "../config/json.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { runningOrder } from "../plugins/plugin.ts";
+import { readTarget } from "../route/path.ts";
+import type { Refusal } from "../server/framing.ts";
+import { refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import type { SplitDestination } from "../upstream/split.ts";
+import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
+import type { Configuration } from "../gateway/configuration.ts";
+import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
+import { checkRequest, injected, refuseBytes } from "./made_request.ts";
+import type { Parts } from "../gateway/parts.ts";
+import { NOT_REACHED, tryRequest, type Step } from "./plugin_verdicts.ts";
+import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./route_reasons.ts";
+import type { Runtime } from "../gateway/runtime.ts";
+import type { ServeTools } from "../gateway/serve.ts";
+import type { Snapshot } from "../gateway/snapshot.ts";
+
+/** A request that is not sent. */
+export interface Question {
+  readonly method: string;
+  /** "/shop/items?x=1", or an absolute http(s) URL. */
+  readonly url: string;
+  /** Without `Host` and with a `url` that names none, the host is "localhost". */
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  /** The address that connects to the gateway. Default "127.0.0.1". */
+  readonly clientIp?: string;
+  /** Default: none, whatever a Content-Length says. */
+  readonly body?: string;
+}
+
+const QUESTION_NAMES: Names<Question> = { method: true, url: true, headers: true, clientIp: true, body: true };
+
+export interface Explanation {
+  readonly outcome: "matched" | "refused";
+  /** The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431; or the status of a redirect to HTTPS. */
+  readonly status: number | null;
+  readonly code: string | null;
+  /** Sentences on why this route matches, or why none does. */
+  readonly reasons: readonly string[];
+  /** The routes whose patterns fit the path, the most specific first; then some that nearly fit. */
+  readonly candidates: readonly ExplainedCandidate[];
+  /** Normalised; null when the path is refused. */
+  readonly path: string | null;
+  readonly service: string | null;
+  readonly route: string | null;
+  /** base_path and path together. */
+  readonly pattern: string | null;
+  readonly params: Readonly<Record<string, string>>;
+  /** Path and query as the upstream gets them, unless a plugin changes them. */
+  readonly forwarded: string | null;
+  /** In the order in which they run; `config` as it is displayed. */
+  readonly plugins: readonly ExplainedPlugin[];
+  readonly strategy: string | null;
+  /** What the strategy `hash` looks at; null with any other. */
+  readonly hashOn: string | null;
+  /** Name of the cookie that goes before the strategy; null without `sticky`. */
+  readonly sticky: string | null;
+  readonly upstreams: readonly (UpstreamReport & { /** Of such requests, 0 to 1, as things stand. */ readonly share: number })[];
+}
+
+export interface ExplainedPlugin {
+  readonly level: "global" | "service" | "route";
+  readonly name: string;
+  readonly id: string | null;
+  readonly config: DisplayedPlugin["config"];
+  /** What it does with the request, as far as that needs no other machine: "passes the request on", "answers 401 key_missing", "not reached". */
+  readonly verdict: string;
+}
+
+/** A snapshot, in force or not, and the parts of a gateway that it is explained with. */
+type ExplainSource = ServeTools & { readonly runtime: Runtime } & { readonly configuration: Pick<Configuration, "snapshot" | "receiving"> };
+
+/** `displayed` is the configuration of the snapshot, with secrets masked or not. Takes 2 s at most. */
+export async function explain(question: Question, displayed: Json, source: ExplainSource): Promise<Explanation> {
+  checkRequest("explain", question, QUESTION_NAMES);
+  const { method } = question;
+  const { snapshot, receiving } = source.configuration;
+  const inbound = received(question, receiving, snapshot.redirect === null ? "http" : "https");
+  const target = readTarget(inbound.target);
+  const shown = displayed as unknown as DisplayedConfig;
+  const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
+  // A reload may replace them while the plugins run.
+  const upstreamSets = source.runtime.upstreamSets;
+  const { found, reply, problem, forwarded, steps } = await tryRequest(inbound, snapshot, source.clock);
+  const answer = asked === null || found === null ? { place: null, reasons: [], candidates: [] } : explainRoute(found, asked);
+  const { place, candidates } = answer;
+  const path = asked === null ? null : asked.target.path;
+  if (place === null || found?.kind !== "route") {
+    const { code, detail } = problemOf(reply!);
+    const reasons = [detail, ...answer.reasons, ...(found === null ? [] : ofMethod(method))];
+    return { ...NOTHING, outcome: "refused", status: reply!.status, code, reasons, candidates, path };
+  }
+  const { service, route } = place;
+  const upstreams = upstreamSets.find((each) => each.service === service.name);
+  const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
+  // Another server may give an identity or headers.
+  const isComplete = forwarded !== null && !steps.some(({ verdict }) => verdict.startsWith("asks "));
+  const plan = snapshot.inUse.upstreamSets.get(service.name);
+  const session = (isComplete && plan?.sticky?.session(forwarded)) || null;
+  const divided = upstreams === undefined ? [] : (plan?.split?.destinations(forwarded) ?? undivided(upstreams));
+  const destinations = session === null ? divided : [{ peers: [session], share: 1 }];
+  const ofHash = isComplete ? whyUpstream(service, destinations, forwarded, source.runtime.parts) : [];
+  const chosen = session === null ? ofHash : [`Its cookie ${service.sticky!.cookie} leads to upstream ${JSON.stringify(session.id)}.`];
+  const unrun = problem === null ? [] : [`The plugins cannot be run here: ${problem}.`];
+  return {
+    outcome: "matched",
+    status: null,
+    code: null,
+    reasons: [...answer.reasons, ...unrun, ...chosen, ...unserved, ...ofMethod(method)],
+    candidates,
+    path,
+    service: service.name,
+    route: route.name,
+    pattern: patternOf(place),
+    params: { ...found.params },
+    forwarded: forwarded === null ? found.upstreamPath + asked!.target.query : forwarded.upstreamPath + forwarded.query,
+    plugins: pluginsOf(place, shown, snapshot.kinds, steps),
+    strategy: service.load_balancing_strategy,
+    hashOn: service.hash_on ?? null,
+    sticky: service.sticky?.cookie ?? null,
+    upstreams: upstreams === undefined ? [] : withShares(upstreams, destinations),
+  };
+}
+
+/**
+ * Receives the question like a request from the network. Its framing headers are checked, but only the given body is read. Also
+ * refuses questions that the parser of a listener would refuse. `scheme` is that of a URL that is a path.
+ */
+function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Question, receiving: ReceiveOptions, scheme: "http" | "https"): Inbound {
+  const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((each) => [name, each] as const));
+  const framing = lines.filter(([name]) => body === undefined && FRAMING.test(name)).flat();
+  const others = lines.filter(([name]) => body !== undefined || !FRAMING.test(name)).flat();
+  const given = { method, url, headers: others, clientIp };
+  const inbound = injected(body === undefined ? given : { ...given, body }, receiving, scheme);
+  const { target } = inbound;
+  const { limits } = receiving;
+  const all = [...inbound.headers, ...framing];
+  const refusal = refuseBytes(target, all, limits) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(inbound.method, all) ?? refuseSize(target, all, limits);
+  return { ...inbound, refusal };
+}
+
+const FRAMING = /^(?:content-length|transfer-encoding)$/i;
+
+function refuseLength(headers: HeaderList): Refusal | null {
+  const isLength = /^\d+$/.test(headerValue(headers, "content-length") ?? "0");
+  return isLength ? null : { code: "bad_request", detail: "The Content-Length is not a number." };
+}
+
+/** A method that listeners refuse: node's HTTP/1 parser has a fixed list. */
+function ofMethod(method: string): string[] {
+  return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
+}
+
+const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], ...{ strategy: null, hashOn: null, sticky: null, upstreams: [] } } as const;
+
+function problemOf({ body, headers }: Reply): { readonly code: string | null; readonly detail: string } {
+  if (body === null) return { code: null, detail: `global.https_redirect leads to ${headerValue(headers, "location") ?? ""}.` };
+  const { code, detail, title } = JSON.parse(String(body)) as { code: string; detail?: string; title: string };
+  return { code, detail: detail ?? `${title}.` };
+}
+
+function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[] {
+  const reasons: string[] = [];
+  if (circuitBreaker?.state === "open") reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
+  if (!upstreams.some(({ usable }) => usable)) reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
+  return reasons;
+}
+
+/** The upstream that a hash leads to; nothing with other strategies, which depend on the requests before this one, as a split may. */
+function whyUpstream(service: DisplayedService, [first, ...others]: readonly SplitDestination[], request: Exchange, parts: Parts): string[] {
+  const { load_balancing_strategy: strategy, hash_on: on = "client_ip", hash_balance_factor: factor = 0 } = service;
+  if (strategy !== "hash" && strategy !== "ip_hash") return [];
+  const { hashing, hashKey } = parts.part("hash");
+  if (hashKey(on)(request) === null) return [`The request has no value for hash_on ${on}: such requests go to each upstream in turn.`];
+  if (first === undefined || others.length > 0) return [];
+  const peer = hashing(on, 0).pick(first.peers, request);
+  const bound = factor === 0 ? "" : `, unless it has ${factor} % of the mean load`;
+  return peer === null ? [] : [`Its hash of ${on} leads to upstream ${JSON.stringify(peer.id)}${bound}.`];
+}
+
+/** Without a split, all upstreams that can be used share the requests. */
+function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly SplitDestination[] {
+  return [{ peers: peers.filter((_, i) => upstreams[i]!.usable), share: 1 }];
+}
+
+/** The enabled plugins of a route in the order in which they run; null: there is no such route. */
+export function routePlugins(names: { readonly service: string; readonly route: string }, displayed: Json, kinds: Snapshot["kinds"]): readonly Omit<ExplainedPlugin, "verdict">[] | null {
+  const shown = displayed as unknown as DisplayedConfig;
+  const service = shown.services.find(({ name }) => name === names.service);
+  const route = service?.routes.find(({ name }) => name === names.route);
+  if (service === undefined || route === undefined) return null;
+  return pluginsOf({ service, route }, shown, kinds, []).map(({ verdict: _none, ...plugin }) => plugin);
+}
+
+function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
+  const own = steps.filter(({ scope }) => (scope.service ?? service.name) === service.name && (scope.route ?? route.name) === route.name);
+  const written = LEVELS.flatMap((level) => {
+    const verdicts = own.filter(({ scope }) => scope.level === level).map(({ verdict }) => verdict);
+    const enabled = { global, service, route }[level].plugins.filter((plugin) => plugin.enabled);
+    return enabled.map((plugin, i) => ({ level, plugin, verdict: verdicts[i] ?? NOT_REACHED, kind: kinds.find(({ name }) => name === plugin.name)! }));
+  });
+  return runningOrder(written).map(({ level, plugin: { name, id, config }, verdict }) => ({ level, name, id: id ?? null, config, verdict }));
+}
+
+const LEVELS = ["global", "service", "route"] as const;
+
+function withShares(upstreamSet: UpstreamSet, destinations: readonly SplitDestination[]): Explanation["upstreams"] {
+  const { upstreams, circuitBreaker } = upstreamSet.report;
+  const shares = new Map<Peer, number>();
+  for (const { peers, share } of circuitBreaker?.state === "open" ? [] : destinations) {
+    const sum = peers.reduce((all, { weightNow }) => all + weightNow, 0);
+    // A sticky session may lead to weight 0.
+    for (const peer of peers) shares.set(peer, (shares.get(peer) ?? 0) + (sum === 0 ? share : (share * peer.weightNow) / sum));
+  }
+  return upstreams.map((upstream, i) => ({ ...upstream, share: shares.get(upstreamSet.peers[i]!) ?? 0 }));
+}

@@ -1,0 +1,167 @@
+/**
+ * Finds the requests that pass fewer guards under a new configuration than under the old one.
+ */
+import type { NextTimeSlice } from "../base/time_slices.ts";
+import type { Config } from "../config/model.ts";
+import type { PlacedCondition } from "../route/conditions.ts";
+import { parsePattern, type Segment } from "../route/pattern.ts";
+import { fulfilling, type SampleRequest } from "../route/sample_requests.ts";
+import type { Loaded, Snapshot } from "../gateway/snapshot.ts";
+import { exampleOf, written } from "./written.ts";
+
+export interface RoutePlace {
+  readonly service: string;
+  readonly route: string;
+}
+
+/** A route of the new configuration that lacks guards which the route that had such a request before has. */
+export interface GuardsLost extends RoutePlace {
+  /** The kinds of the guards that are missing. A guard with another configuration is another guard. */
+  readonly guards: readonly string[];
+  /** Those of `guards` that the route has with another configuration. */
+  readonly altered: readonly string[];
+  /** The route of the old configuration; often the same. */
+  readonly before: RoutePlace;
+  /** "GET http://any-host/items/any-id"; null if no request reaches the route. */
+  readonly example: string | null;
+}
+
+interface Guard {
+  readonly kind: string;
+  /** Equal for the same kind with the same configuration, files and secrets included. */
+  readonly identity: string;
+}
+
+interface Guarded extends RoutePlace {
+  readonly guards: readonly Guard[];
+  /** Whether it has this guard, or lets nothing pass. */
+  readonly has: (identity: string) => boolean;
+}
+
+/** A configuration with its route table. */
+export type Compared = Pick<Snapshot, keyof Loaded | "table">;
+
+/**
+ * Asks both route tables for requests that stand for all requests of each route of both configurations, so that a guarded path which
+ * another route takes over is found too; then compares the routes that have the same names.
+ */
+export async function guardsLost(before: Compared, after: Compared, slice: NextTimeSlice): Promise<GuardsLost[]> {
+  const found = new Map<Guarded, GuardsLost>();
+  const old = await guardedRoutes(before, slice);
+  const next = await guardedRoutes(after, slice);
+  let asked = 0;
+  const concealed = (text: string) => before.concealed(after.concealed(text));
+  const seen = new Set<string>();
+  for (const place of requestsFor([before.config, after.config])) {
+    const name = `${place.method} ${place.host}${place.path}`;
+    if (seen.has(name)) continue;
+    seen.add(name);
+    for (const choice of choicesFor(place, before, after)) {
+      if (++asked % STEP === 0) await slice();
+      const request = { ...place, ...choice };
+      const was = routeOf(before, old, request);
+      const is = was === null || was.guards.length === 0 ? null : routeOf(after, next, request);
+      if (was !== null && is !== null) compare(was, is, () => (choice === PLAIN ? exampleOf(request) : concealed(exampleOf(request))), found);
+    }
+  }
+  for (const [key, is] of next) {
+    const was = old.get(key);
+    if (was !== undefined) compare(was, is, () => null, found);
+  }
+  return [...next.values()].flatMap((each) => found.get(each) ?? []);
+}
+
+/** How many requests are asked about between two looks at the time. */
+const STEP = 64;
+
+/** Notes in `found` which guards of `was` are not in `is`. */
+function compare(was: Guarded, is: Guarded, exampleFor: () => string | null, found: Map<Guarded, GuardsLost>): void {
+  const known = found.get(is);
+  const missing = was.guards.filter(({ identity }) => !is.has(identity));
+  const guards = [...new Set([...(known?.guards ?? []), ...missing.map(({ kind }) => kind)])];
+  if (guards.length === (known?.guards.length ?? 0)) return;
+  const altered = guards.filter((kind) => is.guards.some((guard) => guard.kind === kind));
+  const { service, route } = was;
+  const example = known?.example ?? exampleFor();
+  found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example });
+}
+
+/** By `keyOf`, in the order of the configuration. */
+type GuardedRoutes = ReadonlyMap<string, Guarded>;
+
+function keyOf(service: string, route: string): string {
+  return JSON.stringify([service, route]);
+}
+
+function routeOf({ table }: Compared, routes: GuardedRoutes, { host, method, path, headers, query }: SampleRequest): Guarded | null {
+  const found = table.find(host, method, path, false, headers, query);
+  return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
+}
+
+async function guardedRoutes(compared: Compared, slice: NextTimeSlice): Promise<GuardedRoutes> {
+  const steps = written(compared);
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) await slice();
+  return new Map(step.value.routes.map(({ service, route, plugins, guards: all }) => {
+    const guards = plugins.flatMap(({ kind, guard }) => (guard === null ? [] : { kind: kind.name, identity: guard }));
+    return [keyOf(service.name, route.name), { service: service.name, route: route.name, guards, has: (identity: string) => all.has(identity) }];
+  }));
+}
+
+type Place = Pick<SampleRequest, "method" | "host" | "path">;
+type Choice = Pick<SampleRequest, "headers" | "query">;
+
+const PLAIN: Choice = { headers: [], query: "" };
+
+/** Nothing; what fulfils the conditions of each route that the path may go to; and of two routes, one of each configuration. */
+function* choicesFor({ method, host, path }: Place, before: Compared, after: Compared): Iterable<Choice> {
+  yield PLAIN;
+  const [olds = [], nexts = []] = [before, after].map(({ table }) =>
+    table.candidates(host, path).flatMap(({ match, takes }) => (match === undefined || !takes(method) ? [] : [match.list])),
+  );
+  for (const conditions of [...olds, ...nexts]) yield fulfilling(conditions);
+  let pairs = 0;
+  for (const old of olds) for (const next of nexts) if (++pairs <= MOST_PAIRS) yield fulfilling(merged(old, next));
+}
+
+/** More conditions than that for one path are not combined. */
+const MOST_PAIRS = 1000;
+
+/** Of two conditions on one name the stricter one: the value of the other might not fulfil both. */
+function merged(conditions: readonly PlacedCondition[], others: readonly PlacedCondition[]): readonly PlacedCondition[] {
+  const found = new Map(conditions.map((each) => [each.key, each]));
+  for (const each of others) {
+    const same = found.get(each.key);
+    if (same === undefined || strictness(each) > strictness(same)) found.set(each.key, each);
+  }
+  return [...found.values()];
+}
+
+function strictness({ wanted }: PlacedCondition): number {
+  return typeof wanted === "string" ? 2 : wanted === true ? 0 : 1;
+}
+
+/** For each route requests that fit its pattern and, if possible, nothing more specific. */
+function* requestsFor(configs: readonly Config[]): Iterable<Place> {
+  const routes = configs.flatMap(({ services }) => services.flatMap((service) => service.routes.map((route) => ({ service, route }))));
+  const methods = [...new Set(["GET", ...routes.flatMap(({ route }) => route.methods), ANY_METHOD])];
+  // Longer than every pattern: each "/" of a pattern begins a segment.
+  const longest = routes.reduce((most, { service, route }) => Math.max(most, `${service.basePath}${route.path}`.split("/").length), 0);
+  for (const { service, route } of routes) {
+    const pattern = segmentsOf(service.basePath, route.path);
+    const texts = pattern.map((segment) => (segment.kind === "literal" ? segment.text : `any-${segment.name}`));
+    const isOpen = pattern.at(-1)?.kind === "rest";
+    const paths = isOpen ? [texts, [...texts, ...Array.from({ length: longest }, () => texts.at(-1)!)]] : [texts];
+    for (const host of service.hosts.length === 0 ? ["any-host"] : service.hosts.map((each) => each.replace(/^\*/, "any-name"))) {
+      for (const path of paths) for (const method of route.methods.length === 0 ? methods : route.methods) yield { method, host, path: `/${path.join("/")}` };
+    }
+  }
+}
+
+/** Stands for the methods that no route names. */
+const ANY_METHOD = "ANY";
+
+function segmentsOf(basePath: string, path: string): readonly Segment[] {
+  const [base, own] = [parsePattern(basePath, "base_path"), parsePattern(path, "path")];
+  return "error" in base || "error" in own ? [] : [...base.segments, ...own.segments];
+}

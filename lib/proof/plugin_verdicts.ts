@@ -1,0 +1,189 @@
+/**
+ * Runs a request through the plugins of its route with state of their own, and describes what each of them does with it. Nothing is dialled
+ * and nothing is forwarded: where a plugin would ask another server, the request goes on as if the plugin had let it pass.
+ */
+import { waitAtMost, type Clock } from "../base/clock.ts";
+import { ERRORS, messageOf } from "../base/errors.ts";
+import { ClientFailure } from "../http/client.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Handler, Middleware } from "../http/handler.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
+import { discard, isForeignFault, type Reply } from "../http/reply.ts";
+import { isReply } from "../plugins/chain.ts";
+import type { Scope } from "../plugins/plugin.ts";
+import type { Found } from "../route/table.ts";
+import type { Inbound } from "../server/receive.ts";
+import type { RouteTarget, Snapshot } from "../gateway/snapshot.ts";
+import { Scratch } from "./scratch.ts";
+
+/** What became of a request. */
+export interface Trial {
+  /** The answer of the route table; null: it was not asked. */
+  readonly found: Found<RouteTarget> | null;
+  /** Null: a plugin could not be created, or did not answer in time. */
+  readonly reply: Reply | null;
+  /** Why the plugins could not be run; null: they were. */
+  readonly problem: string | null;
+  /** As the upstream would get it; null: a plugin answered. */
+  readonly forwarded: Exchange | null;
+  /** Of the plugins that were created, in the order of the configuration. */
+  readonly steps: readonly Step[];
+}
+
+/** What one plugin does with the request. */
+export interface Step {
+  readonly scope: Scope;
+  /** With the plugin as the subject: "passes the request on", "answers 401 key_missing", "not reached". */
+  readonly verdict: string;
+}
+
+export const NOT_REACHED = "not reached";
+
+/** In milliseconds, for all plugins together. */
+const MOST_WAITING_MS = 2_000;
+const SILENT = `has not answered within ${MOST_WAITING_MS / 1000} s`;
+
+/** Ends the call of the request. */
+export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Clock): Promise<Trial> {
+  const steps = new Map<string, PluginStep>();
+  const stepAt = (scope: Scope) => {
+    if (!steps.has(scope.key)) steps.set(scope.key, new PluginStep(scope));
+    return steps.get(scope.key)!;
+  };
+  let forwarded: Exchange | null = null;
+  const scratch = new Scratch(snapshot, snapshot.table, {
+    clock,
+    redirect: snapshot.redirect,
+    upstream: () => (exchange) => {
+      forwarded = exchange;
+      return { status: 200, headers: [], body: null };
+    },
+    wrap: ({ scope }, middleware) => stepAt(scope).wrap(middleware),
+    ask: ({ url }, { scope }) => stepAt(scope).ask(url),
+  });
+  let reply: Reply | null = null;
+  let problem: string | null = null;
+  try {
+    const returned = scratch.serve(inbound);
+    if (returned instanceof Promise) await waitAtMost(returned.then((late) => void (reply = late)), MOST_WAITING_MS);
+    else reply = returned;
+  } catch (error) {
+    problem = messageOf(error);
+  }
+  // A verdict may quote what a plugin was configured with: where it redirects to, or its error.
+  const { concealed } = snapshot;
+  const said = Array.from(steps.values(), ({ scope, verdict }) => ({ scope, verdict: concealed(verdict) }));
+  const trial = { found: scratch.found, reply, problem: problem === null ? null : concealed(problem), forwarded, steps: said };
+  for (const step of steps.values()) step.end();
+  // A plugin that still waits can end its work.
+  if (reply === null) inbound.call.abort();
+  else discard(reply);
+  inbound.call.close();
+  inbound.body?.destroy();
+  scratch.close();
+  return trial;
+}
+
+class PluginStep implements Step {
+  readonly scope: Scope;
+  verdict = NOT_REACHED;
+  /** Whom it would ask: "https://auth.example.com"; null: nobody so far. */
+  #asked: string | null = null;
+  /** Lets the request go on behind the plugin; null unless the plugin has the request. */
+  #goOn: (() => void) | null = null;
+  #isOver = false;
+
+  constructor(scope: Scope) {
+    this.scope = scope;
+  }
+
+  /** The URL may hold secrets: only its origin is shown. */
+  ask({ origin }: URL): Promise<never> {
+    this.#asked = origin;
+    // Asked at its creation, or at the end: the entries of a log, for instance.
+    if (this.#goOn === null) return Promise.reject(new ClientFailure("unreachable", "nothing is dialled here"));
+    this.verdict = this.#asking();
+    this.#goOn();
+    return new Promise(() => {});
+  }
+
+  /** From now on the plugin can neither ask nor pass a request on. */
+  end(): void {
+    this.#isOver = true;
+    this.#goOn = null;
+  }
+
+  wrap(middleware: Middleware): Middleware {
+    return (next) => {
+      let given: Exchange | null = null;
+      // The chain behind it runs once, also where a plugin passes a request on after it has asked.
+      let behind: Reply | Promise<Reply> | null = null;
+      const goOn = (exchange: Exchange) => (behind ??= this.#isOver ? new Promise(() => {}) : next(exchange));
+      const handler = middleware((exchange) => {
+        if (this.#asked === null) this.verdict = passing(given!, exchange);
+        return goOn(exchange);
+      });
+      return (exchange) => {
+        given = exchange;
+        this.verdict = this.#asked === null ? SILENT : this.#asking();
+        const goneOn = new Promise<Reply>((resolve) => (this.#goOn = () => resolve(goOn(exchange))));
+        const settled = (reply: Reply) => {
+          if (this.#asked !== null) {
+            if (behind === null) discard(reply);
+            return this.#ignored(exchange, goOn);
+          }
+          if (behind === null) this.verdict = isReply(reply) ? answering(exchange, reply) : "answers 500 internal: it returned no reply";
+          return reply;
+        };
+        const failed = (error: unknown): Reply | Promise<Reply> => {
+          if (this.#asked !== null) return this.#ignored(exchange, goOn);
+          this.verdict = isForeignFault(error) ? `answers ${ERRORS[error.code].status} ${error.code}` : `answers 500 internal: ${messageOf(error)}`;
+          throw error;
+        };
+        let returned: Reply | Promise<Reply>;
+        try {
+          returned = handler(exchange);
+        } catch (error) {
+          return failed(error);
+        }
+        return returned instanceof Promise ? Promise.race([returned.then(settled, failed), goneOn]) : settled(returned);
+      };
+    };
+  }
+
+  #asking(): string {
+    return `asks ${this.#asked}: not done here`;
+  }
+
+  /** What a plugin answers because nobody has answered it does not count. */
+  #ignored(exchange: Exchange, goOn: Handler): Reply | Promise<Reply> {
+    exchange.call.notes.code = null;
+    return goOn(exchange);
+  }
+}
+
+function answering({ call }: Exchange, { status, headers }: Reply): string {
+  const { code } = call.notes;
+  const location = headerValue(headers, "location");
+  return `answers ${status}${code === null ? "" : ` ${code}`}${location === undefined ? "" : ` to ${location}`}`;
+}
+
+/** `passes the request on as "ada", sets X-User, removes Cookie` */
+function passing(before: Exchange, after: Exchange): string {
+  const [old, now] = [linesOf(before.headers), linesOf(after.headers)];
+  const set = [...now].filter(([lower, { values }]) => old.get(lower)?.values !== values);
+  const removed = [...old].filter(([lower]) => !now.has(lower));
+  const listed = (verb: string, lines: typeof set) => (lines.length === 0 ? "" : `, ${verb} ${lines.map(([, { name }]) => name).join(", ")}`);
+  const caller = after.identity === null || after.identity === before.identity ? "" : ` as "${after.identity}"`;
+  return `passes the request on${caller}${listed("sets", set)}${listed("removes", removed)}`;
+}
+
+/** By the name in lower case. */
+function linesOf(headers: HeaderList): Map<string, { readonly name: string; readonly values: string }> {
+  const lines = new Map<string, { readonly name: string; readonly values: string }>();
+  for (let i = 0; i < headers.length; i += 2) {
+    const lower = headers[i]!.toLowerCase();
+    lines.set(lower, { name: headers[i]!, values: `${lines.get(lower)?.values ?? ""}\n${headers[i + 1]!}` });
+  }
+  return lines;
+}

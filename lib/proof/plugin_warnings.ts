@@ -1,0 +1,154 @@
+/**
+ * Writes the warnings about plugin instances: about their order on a route, and about their own settings.
+ */
+import type { Template } from "../plugins/template.ts";
+import { readTarget } from "../route/path.ts";
+import type { SampleRequest } from "../route/sample_requests.ts";
+import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
+import { describePlace } from "../gateway/plugin_error.ts";
+import type { ConfigWarning } from "../gateway/status.ts";
+import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
+
+type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
+
+/**
+ * At most one of each code for a plugin instance. `plugins` has all instances, also those of services without routes; `samples` all routes
+ * that are reached, each with a request.
+ */
+export function ofPlugins(plugins: readonly WrittenPlugin[], samples: ReadonlyMap<WrittenRoute, SampleRequest>, leadsBack: LeadsBack): readonly ConfigWarning[] {
+  const found = new Map<WrittenPlugin, Draft[]>(plugins.map((plugin) => [plugin, [...ofSettings(plugin)]]));
+  /** Of the first route that runs the plugin. */
+  const examples = new Map<WrittenPlugin, string>();
+  for (const [route, request] of samples) {
+    for (const [i, plugin] of route.plugins.entries()) {
+      if (!examples.has(plugin)) examples.set(plugin, exampleOf(request));
+      const drafts = found.get(plugin)!;
+      for (const draft of [...ofOrder(plugin, route, exampleOf(request), i), ...ofRedirect(plugin, route, request, leadsBack)]) if (!drafts.some(({ code }) => code === draft.code)) drafts.push(draft);
+    }
+  }
+  return [...found].flatMap(([plugin, drafts]) => {
+    const { path, at, service, route } = plugin;
+    return drafts.map((draft) => ({ example: examples.get(plugin) ?? null, ...draft, path, at, service, route }));
+  });
+}
+
+function* ofSettings(plugin: WrittenPlugin): Iterable<Draft> {
+  const { kind, config } = plugin;
+  if (kind.name === "fault" && config["percent"] !== 0) {
+    const { match, percent, delayMs, status } = config;
+    const effects = [...(delayMs === undefined ? [] : [`wait ${String(delayMs)} ms`]), ...(status === undefined ? [] : [`get ${String(status)}`])];
+    const message = `Faults are injected by ${nameOf(plugin)}: ${String(percent)} % of its requests${match === undefined ? "" : " that match"} ${effects.join(" and ")}.`;
+    yield { code: "faults_injected", message, remedy: 'Remove the plugin, or set its "enabled" to false, when the trial is over.' };
+  }
+  const claims = { ...(config["claims"] as object | undefined) };
+  if (kind.name === "jwt" && config["aud"] === undefined && !("aud" in claims)) {
+    const message = `${which(plugin)} accepts every token that its keys verify${config["iss"] === undefined ? "" : " and its issuer has issued"}, also one that was issued for another service.`;
+    yield { code: "token_for_anyone", message, remedy: 'Set "aud" to the name of this service at the issuer.' };
+  }
+  if (kind.name === "introspection" && Object.keys(claims).length === 0 && (config["scopes"] as readonly string[]).length === 0) {
+    const message = `${which(plugin)} accepts every token that its server calls active, also one that was issued for another service.`;
+    yield { code: "token_for_anyone", message, remedy: 'Set "scopes", or "claims" with the "aud" of this service.' };
+  }
+  if (kind.guards === true && config["onError"] === "allow") {
+    const message = `${which(plugin)} admits every request, also one without credentials, while its server cannot be asked ("on_error": "allow").`;
+    yield { code: "guard_fails_open", message, remedy: 'Set "on_error" to "deny", or accept the warning if nothing behind the guard needs protection.' };
+  }
+  const [field, use] = REMOTES[kind.name] ?? [];
+  const url = field === undefined ? undefined : config[field];
+  if (typeof url === "string" && isPlainRemote(new URL(url))) {
+    const message = `${which(plugin)} ${use} over plain HTTP (${new URL(url).host}): anyone on the network between can read and change it.`;
+    yield { code: "plain_http_secret", message, remedy: "Use an https:// URL, or reach the server through a proxy on this machine." };
+  }
+}
+
+/** The field that holds a URL, and what is sent or fetched there. */
+const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> = {
+  jwt: ["jwksUri", "fetches the keys that verify tokens"],
+  introspection: ["url", "sends access tokens and the gateway's own credentials"],
+  forward_auth: ["url", "sends the callers' credentials"],
+  http_log: ["httpEndpoint", "sends its log"],
+  mirror: ["url", "sends copies of requests, with credentials,"],
+};
+
+function isPlainRemote({ protocol, hostname }: URL): boolean {
+  return protocol === "http:" && !isLoopback(hostname);
+}
+
+/** Whether a host is this machine by its name. IPv6 addresses with brackets or without. */
+export function isLoopback(host: string): boolean {
+  return /^(localhost|127\.[\d.]+|\[::1\]|::1)$/.test(host);
+}
+
+/** About the plugin at this place of a route. */
+function* ofOrder(plugin: WrittenPlugin, { plugins }: WrittenRoute, example: string, place: number): Iterable<Draft> {
+  const { kind, config } = plugin;
+  if (kind.stores !== true && kind.name !== "rate_limit") return;
+  const [before, after] = [plugins.slice(0, place), plugins.slice(place + 1)];
+  const guard = after.findLast((other) => other.guard !== null);
+  if (kind.stores === true && guard !== undefined) {
+    const message = `${which(plugin)} is written further out than ${nameOf(guard)}, which decides who may send requests; the gateway runs it behind that guard all the same.`;
+    yield { code: "cache_outside_guard", message, example, remedy: "Write it behind the last guard, so that the configuration shows the order that holds." };
+  }
+  const by = kind.name === "rate_limit" ? String(config["limitBy"]) : "";
+  const identifying = after.find((other) => other.kind.identifies === true);
+  if (by === "credential" && identifying !== undefined && !before.some((other) => other.kind.identifies === true)) {
+    const message = `${which(plugin)} runs before ${nameOf(identifying)}, which identifies the caller: it counts by client address, not by credential.`;
+    yield { code: "limit_before_identity", message, example, remedy: 'Move it behind that plugin, or set "limit_by" to "client_ip".' };
+  }
+  if (by.startsWith("header:") && !before.some((other) => other.guard !== null)) {
+    const message = `${which(plugin)} counts callers by the header ${by.slice("header:".length)}, which any client can change with each request: no guard runs before it.`;
+    const remedy = "Move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.";
+    yield { code: "limit_by_any_header", message, example, remedy };
+  }
+}
+
+function* ofRedirect(plugin: WrittenPlugin, route: WrittenRoute, request: SampleRequest, leadsBack: LeadsBack): Iterable<Draft> {
+  // The first one answers.
+  if (plugin !== route.plugins.find(({ kind }) => kind.name === "redirect") || !leadsBack(plugin, route, request)) return;
+  const message = `${which(plugin)} leads requests of route "${route.route.name}" to the same route, which redirects them again, without end.`;
+  yield { code: "redirect_loop", message, example: exampleOf(request), remedy: "To lead to HTTPS, use global.https_redirect; else name a path that another route takes." };
+}
+
+/** At the start of a sentence. */
+function which(plugin: WrittenPlugin): string {
+  return `The plugin ${nameOf(plugin)}`;
+}
+
+function nameOf({ kind, service, route }: WrittenPlugin): string {
+  return `${kind.name} of ${describePlace({ service, route })}`;
+}
+
+/** Whether the plugin, which runs on the route, leads this request of the route back to it. */
+export type LeadsBack = (plugin: WrittenPlugin, route: WrittenRoute, request: SampleRequest) => boolean;
+
+/** The table is made when it is needed first. */
+export function redirectLoops(entries: readonly TableEntry<WrittenRoute>[]): LeadsBack {
+  let table: RouteTable<WrittenRoute> | null = null;
+  return ({ config: { status, location, keepQuery } }, route, sent) => {
+    table ??= compileTable(entries);
+    const target = readTarget(sent.path + sent.query);
+    const found = "code" in target ? null : table.find(sent.host, sent.method, target.path, target.encodedSlash, sent.headers, sent.query);
+    if (found?.kind !== "route") return false;
+    const { method, host: authority, path } = sent;
+    const led = (location as Template)({ requestId: "", method, authority, path, params: found.params, clientAddress: "", identity: null, claims: null });
+    const [, host = null, rest = ""] = LOCATION.exec(led)!;
+    if (host !== null && !isOwn(host, route, sent)) return false;
+    const next = readTarget((rest.startsWith("/") ? rest : `/${rest}`) + (keepQuery === true && !rest.includes("?") ? sent.query : ""));
+    if ("code" in next) return false;
+    const again = table.find(host ?? sent.host, methodAfter(Number(status), sent.method), next.path, next.encodedSlash, sent.headers, next.query);
+    return again.kind === "route" && again.target === route;
+  };
+}
+
+const LOCATION = /^(?:https?:\/\/([^/?#]*))?([^#]*)/i;
+
+/** Whether a host is that of the request, or one of its service. That other names lead to this gateway cannot be known. */
+function isOwn(host: string, { service: { hosts } }: WrittenRoute, sent: SampleRequest): boolean {
+  const name = host.replace(/:\d*$/, "").toLowerCase();
+  return name === sent.host || hosts.some((each) => each.toLowerCase() === name);
+}
+
+/** RFC 9110 §15.4: what clients ask with. */
+function methodAfter(status: number, method: string): string {
+  return (status === 303 && method !== "HEAD") || (status < 303 && method === "POST") ? "GET" : method;
+}

@@ -1,0 +1,288 @@
+/**
+ * Runs the tests of a configuration: each sends its requests through a scratch of its own and compares the last reply with what it expects.
+ */
+import { setMaxListeners } from "node:events";
+import { messageOf } from "../base/errors.ts";
+import type { StepMeter } from "../base/linear_pattern.ts";
+import type { verifyPassword } from "../base/password.ts";
+import { manualClock } from "../base/manual_clock.ts";
+import { createTimeSlices } from "../base/time_slices.ts";
+import type { ConfigIssue } from "../config/load.ts";
+import type { ConfigTest } from "../config/tests.ts";
+import type { Handler } from "../http/handler.ts";
+import { discard } from "../http/reply.ts";
+import type { RouteTable } from "../route/table.ts";
+import type { ReceiveOptions } from "../server/receive.ts";
+import { collected } from "./made_request.ts";
+import type { HttpsRedirect } from "../gateway/https_redirect.ts";
+import { receivingBy, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
+import { viaNameOf } from "../gateway/upstreams.ts";
+import type { TestReport, TestResult } from "../gateway/status.ts";
+import { compare, displayed, type Compared, type Outcome } from "./comparison.ts";
+import { matchingTable, Scratch } from "./scratch.ts";
+import { requestOf, serversOf, upstreamOf, type Forwarded } from "./stand_ins.ts";
+import { passwordsOnce, TestTimes, threadUsage, type TestTime } from "./test_time.ts";
+
+export type { TestReport, TestResult };
+
+export interface RunOptions {
+  /** Runs only the tests whose name contains this text. Default: all. */
+  readonly only?: string | undefined;
+  /** The wall clock at the start of each test, in milliseconds since 1970. Default: now. */
+  readonly wall?: number;
+  /** Milliseconds of its own time after which a test fails that has no reply. Default 2000. */
+  readonly maxTestMs?: number;
+  /** Milliseconds of the time of all after which tests that have not begun fail, too. Default 10000. */
+  readonly maxTotalMs?: number;
+  /** Of the snapshot. Default: plain HTTP is not redirected. */
+  readonly redirect?: HttpsRedirect | null;
+  /** How the time of tests is measured. Default: as this thread computes and waits. */
+  readonly usage?: typeof threadUsage;
+  /** Verifies a password. Default: as the gateway does. */
+  readonly verify?: typeof verifyPassword;
+  /** Ends the run: tests without a result fail. */
+  readonly signal?: AbortSignal;
+  /** Whether a result does not count, as it may depend on what is not known. `place`: the route of the last request; empty if it had no reply. Default: all count. */
+  readonly isOpen?: (test: ConfigTest, place: Place, passed: boolean) => boolean;
+}
+
+export type Place = Partial<Pick<Outcome, "service" | "route">>;
+
+type Tested = Pick<Loaded, "config" | "kinds" | "conditions" | "tests" | "concealed">;
+
+/** Never rejects: a plugin that throws, or never answers, fails its test. */
+export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
+  const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal, redirect = null, isOpen = () => false } = options;
+  const chosen = loaded.tests.filter(({ name }) => name.includes(only));
+  if (chosen.length === 0) return reportOf([]);
+  const { global } = loaded.config;
+  // Each run listens, and there may be many at once.
+  if (signal !== undefined) setMaxListeners(0, signal);
+  let stop = () => {};
+  const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
+  signal?.addEventListener("abort", stop, { once: true });
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
+  const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
+  const results: TestResult[] = [];
+  let [next, notRun] = [0, 0];
+  // A test that waits, for the hash of a password for instance, does not hold up the others.
+  const lane = async () => {
+    for (let i = next++; i < chosen.length; i = next++) {
+      if (bench.slices.isOver) await bench.slices.next();
+      const expected = displayed(chosen[i]!.expected, loaded.concealed);
+      const test = { ...chosen[i]!, expected };
+      const place: Place = {};
+      const { found, differences, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
+      if (isOpen(chosen[i]!, place, differences.length === 0)) {
+        notRun++;
+        continue;
+      }
+      // Also messages of plugins may repeat what they were configured with.
+      results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(loaded.concealed), ...(isLate && { late: isLate }) };
+    }
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
+  times.close();
+  signal?.removeEventListener("abort", stop);
+  return { ...reportOf(results.filter((result) => result !== undefined)), ...(notRun > 0 && { notRun }) };
+}
+
+/** How many tests are under way at most. */
+const LANES = 8;
+const STOPPED = "not run: the run was stopped";
+
+/** Of the tests that have failed, in an error: each error of a configuration is logged and stays in the status. */
+const MOST_REPORTED = 100;
+
+/** For a `ConfigError`: an issue for each of the first 100 tests that have failed, and one for the rest. */
+export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly ConfigIssue[] {
+  const failed = new Map(report.tests.filter(({ passed }) => !passed).map((result) => [result.name, result]));
+  const more = failed.size - MOST_REPORTED;
+  const rest = more > 0 ? [{ at: ["tests"], message: `${more} more ${more === 1 ? "test" : "tests"} failed: edge-gateway test lists all`, position: null }] : [];
+  const reported = tests.filter(({ name }) => failed.has(name)).slice(0, MOST_REPORTED);
+  const issues = reported.map(({ name, at, position, file }) => {
+    const { late, differences } = failed.get(name)!;
+    const message = `${JSON.stringify(name)} ${late ? "ran out of time" : "failed"}: ${differences.join("; ")}`;
+    return { at, message, position, ...(file !== undefined && { file }) };
+  });
+  return [...issues, ...rest];
+}
+
+/** Shared by all tests of a run. */
+interface Bench {
+  readonly loaded: Tested;
+  readonly table: RouteTable<RouteTarget>;
+  readonly receiving: ReceiveOptions;
+  readonly wall: number;
+  readonly slices: ReturnType<typeof timeSlices>;
+  readonly stopped: Promise<Compared>;
+  readonly verify: typeof verifyPassword;
+  readonly redirect: HttpsRedirect | null;
+}
+
+interface Tried extends Compared {
+  /** Whether it ran out of time. */
+  readonly isLate?: true;
+}
+
+/** `place` gets the route of the last request. */
+async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: object): Promise<Tried> {
+  const { maxTestMs, maxTotalMs } = times.limits;
+  const all = `all tests together may take ${inSeconds(maxTotalMs)}`;
+  if (times.areOver) return { ...failure(`not run: ${all}`), isLate: true };
+  const time = times.begin();
+  const trial = new Trial(test, { bench, time, place });
+  const late = time.isOver.then(() => {
+    const why = times.areOver ? `no reply, and ${all}` : `no reply within ${inSeconds(maxTestMs)}`;
+    return { ...failure(`${why}: ${trial.whereabouts}`), isLate: true } as const;
+  });
+  try {
+    return await Promise.race([trial.run(), late, bench.stopped]);
+  } catch (error) {
+    return failure(messageOf(error));
+  } finally {
+    time.end();
+    trial.close();
+  }
+}
+
+/** A reply that never ends must not fill the memory. */
+const MOST_BODY_BYTES = 32 * 2 ** 20;
+
+/** One test with all its state. */
+class Trial {
+  readonly #test: ConfigTest;
+  readonly #bench: Bench;
+  readonly #clock;
+  readonly #scratch: Scratch;
+  readonly #place: object;
+  #forwarded: Forwarded | null = null;
+  /** The plugin that has the request; null: none has. */
+  #holder: string | null = null;
+  #abort = () => {};
+  #isClosed = false;
+  /** Requests so far, with the one that is under way. */
+  #sent = 0;
+
+  constructor(test: ConfigTest, { bench, time, place }: { readonly bench: Bench; readonly time: TestTime; readonly place: object }) {
+    this.#place = place;
+    const { loaded, table, wall, verify, redirect } = bench;
+    this.#test = test;
+    this.#bench = bench;
+    this.#clock = manualClock(wall);
+    this.#scratch = new Scratch(loaded, table, {
+      clock: this.#clock,
+      redirect,
+      upstream: upstreamOf(test.upstream, (request) => (this.#forwarded = request), viaNameOf(loaded.config.global.name)),
+      ask: serversOf(test.answers),
+      verifiedClaims: test.request.as.jwt ?? null,
+      verifyPassword: (given, stored) => time.waitFor(verify(given, stored)),
+      wrap: ({ name }, middleware) => (next) => {
+        const handler: unknown = middleware((exchange) => {
+          this.#holder = null;
+          return next(exchange);
+        });
+        if (typeof handler !== "function") return handler as Handler; // the chain refuses it
+        return (exchange) => {
+          this.#holder = name;
+          return (handler as Handler)(exchange);
+        };
+      },
+    });
+  }
+
+  /** For the message about a request without a reply. */
+  get whereabouts(): string {
+    if (this.#sent > 1) return `request ${this.#sent} of ${this.#test.request.times} was under way`;
+    return this.#holder === null ? "a plugin did not return the upstream's reply" : `plugin ${this.#holder} did not answer (timers of plugins stand still in a test)`;
+  }
+
+  async run(): Promise<Compared> {
+    const { times, everyMs } = this.#test.request;
+    const { slices } = this.#bench;
+    for (this.#sent = 1; this.#sent < times && !this.#isClosed; this.#sent++) {
+      await this.#send();
+      this.#clock.advance(everyMs);
+      if (slices.isOver) await slices.next();
+    }
+    const { fault, ...outcome } = await this.#send();
+    const compared = await compare(this.#test, outcome, { conceal: this.#bench.loaded.concealed, meter: this.#meter });
+    if (compared.differences.length === 0) return compared;
+    const { code } = outcome;
+    const cause = fault !== null ? [`the gateway logs: ${fault}`] : code !== null && this.#test.expect.code === undefined ? [`the error code is ${code}`] : [];
+    return { ...compared, differences: [...compared.differences, ...cause] };
+  }
+
+  get #meter(): StepMeter {
+    const { slices } = this.#bench;
+    const spend = () => {
+      if (this.#isClosed) throw new Error("the test is over");
+    };
+    return { spend, pause: () => slices.next(), get isDue() { return slices.isOver; } };
+  }
+
+  /** Gives up a request that is under way. */
+  close(): void {
+    this.#isClosed = true;
+    this.#abort();
+    this.#scratch.close();
+  }
+
+  async #send(): Promise<Outcome & { /** For the log. */ readonly fault: string | null }> {
+    const inbound = requestOf(this.#test.request, this.#bench.redirect === null ? "http" : "https", { ...this.#bench.receiving, clock: this.#clock });
+    const { call } = inbound;
+    const { notes } = call;
+    this.#forwarded = null;
+    this.#abort = () => call.abort();
+    try {
+      const reply = await this.#scratch.serve(inbound);
+      this.#abort = () => discard(reply);
+      if (this.#isClosed) this.#abort();
+      let bytes = 0;
+      const { status, headers, body } = await collected(inbound, reply, async (more) => {
+        bytes += more;
+        if (bytes > MOST_BODY_BYTES) throw new Error(`the reply has more than ${MOST_BODY_BYTES / 2 ** 20} MiB`);
+        // Pieces that are ready at once would keep the event loop from turning.
+        if (this.#bench.slices.isOver) await this.#bench.slices.next();
+      });
+      const { code, service, route, identity, fault } = notes;
+      Object.assign(this.#place, { service, route });
+      // A plugin may set the identity without a note for the log.
+      const caller = (this.#forwarded as Forwarded | null)?.identity ?? identity;
+      return { status, code, service, route, caller, forwarded: this.#forwarded, headers, body, fault };
+    } finally {
+      call.close();
+      inbound.body?.destroy();
+    }
+  }
+}
+
+function failure(difference: string): Compared {
+  return { found: {}, differences: [difference] };
+}
+
+function reportOf(tests: readonly TestResult[]): TestReport {
+  const passed = tests.filter((test) => test.passed).length;
+  return { passed, failed: tests.length - passed, tests };
+}
+
+function inSeconds(ms: number): string {
+  return `${Math.round(ms) / 1000} s`;
+}
+
+/** Lets the event loop turn now and then, as the tests of a large configuration take long together. */
+function timeSlices() {
+  const nextSlice = createTimeSlices();
+  let begunAt = performance.now();
+  return {
+    get isOver() {
+      return performance.now() - begunAt > SLICE_MS;
+    },
+    async next() {
+      await nextSlice();
+      begunAt = performance.now();
+    },
+  };
+}
+
+const SLICE_MS = 10;

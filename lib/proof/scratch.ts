@@ -1,0 +1,140 @@
+/**
+ * Runs requests through a configuration with state of its own: nothing is dialled, logged, counted or stored outside of it.
+ */
+import type { Clock } from "../base/clock.ts";
+import { Egress } from "../base/egress.ts";
+import { silentLog } from "../base/log.ts";
+import type { Route, Service } from "../config/model.ts";
+import type { ClientAnswer, ClientRequestOptions } from "../http/client.ts";
+import type { Handler, Middleware } from "../http/handler.ts";
+import type { Reply } from "../http/reply.ts";
+import type { Tools } from "../plugins/plugin.ts";
+import * as sharedCounts from "../base/shared_counts.ts";
+import * as sharedMemory from "../base/shared_memory.ts";
+import * as sharedConnections from "../server/shared_connections.ts";
+import * as counters from "../store/memory.ts";
+import { compileTable, type Found, type RouteTable } from "../route/table.ts";
+import type { Inbound } from "../server/receive.ts";
+import type { HttpsRedirect } from "../gateway/https_redirect.ts";
+import { chain, createLinks, type PluginContext, type PluginPlace } from "../gateway/plugin_instances.ts";
+import { Parts } from "../gateway/parts.ts";
+import { Runtime, type InUse } from "../gateway/runtime.ts";
+import { serve } from "../gateway/serve.ts";
+import { entryOf, serviceName, targetOf, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
+
+export interface ScratchOptions {
+  readonly clock: Clock;
+  /** Returns the handler in place of the upstreams of a service. */
+  readonly upstream: (service: Service) => Handler;
+  /** Answers what plugins ask of other servers; rejects with a `ClientFailure`. */
+  readonly ask: (request: ClientRequestOptions, plugin: PluginPlace) => Promise<ClientAnswer>;
+  /** As `Tools.verifiedClaims`. Default null. */
+  readonly verifiedClaims?: Tools["verifiedClaims"];
+  /** Of the snapshot. Default: none. */
+  readonly redirect?: HttpsRedirect | null;
+  /** As `Tools.verifyPassword`. Default: as the gateway does. */
+  readonly verifyPassword?: Tools["verifyPassword"];
+  /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */
+  readonly wrap?: (plugin: PluginPlace, middleware: Middleware) => Middleware;
+}
+
+type Tried = Pick<Loaded, "config" | "kinds" | "conditions">;
+
+/** The route table of a configuration, with targets that cannot be called: to be shared by many scratches. */
+export function matchingTable({ config: { global, services }, kinds, conditions }: Tried): RouteTable<RouteTarget> {
+  const takers = new Set(kinds.filter(({ takes }) => takes === "preflights").map(({ name }) => name));
+  const takes = ({ plugins }: Pick<Service, "plugins">) => plugins.some(({ name, enabled }) => enabled && takers.has(name));
+  const entries = services.flatMap((service) => {
+    const name = serviceName(service);
+    const outer = takes(global) || takes(service);
+    return service.routes.map((route) => {
+      const chained = { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) };
+      return entryOf(service, route, targetOf(name, route, chained, null), conditions);
+    });
+  });
+  return compileTable(entries);
+}
+
+function uncalled(): never {
+  throw new Error("a target of the matching table was called");
+}
+
+/** What links of plugins need in a scratch; they ask nobody. */
+const OWN_PARTS = new Parts();
+OWN_PARTS.add({ counters, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+
+export class Scratch {
+  readonly #tried: Tried;
+  readonly #table: RouteTable<RouteTarget>;
+  readonly #options: ScratchOptions;
+  readonly #runtime: Runtime;
+  readonly #inUse: InUse;
+  readonly #context: PluginContext;
+  readonly #targets = new Map<Route, RouteTarget>();
+  /** The answer of the route table to the last request; null: it was not asked. */
+  found: Found<RouteTarget> | null = null;
+
+  /** `table` is that of a snapshot of the same configuration, or a `matchingTable`. */
+  constructor(tried: Tried, table: RouteTable<RouteTarget>, options: ScratchOptions) {
+    this.#tried = tried;
+    this.#table = table;
+    this.#options = options;
+    this.#runtime = new Runtime(options.clock, silentLog, undefined, undefined, OWN_PARTS);
+    this.#inUse = this.#runtime.inUse(0);
+    this.#context = {
+      runtime: this.#runtime,
+      inUse: this.#inUse,
+      metrics: null,
+      plan: null,
+      instances: new Set(),
+      log: silentLog,
+      tracer: null,
+      gatewayName: tried.config.global.name,
+      kinds: tried.kinds,
+      egress: new Egress([]),
+      onFault: () => {},
+      standIns: {
+        client: (plugin) => ({ ask: (request) => options.ask(request, plugin), close() {} }),
+        observed: options.wrap ?? ((_, middleware) => middleware),
+        verifiedClaims: options.verifiedClaims ?? null,
+        verifyPassword: options.verifyPassword,
+      },
+    };
+  }
+
+  /** As the gateway's data path. Throws when a plugin of the route cannot be created. */
+  serve(inbound: Inbound): Reply | Promise<Reply> {
+    const table: RouteTable<RouteTarget> = {
+      ...this.#table,
+      find: (...request) => {
+        const found = (this.found = this.#table.find(...request));
+        return found.kind === "route" ? { ...found, target: this.#compiled(found.target) } : found;
+      },
+    };
+    this.found = null;
+    return serve(inbound, { table, early: this.#options.redirect ?? null }, { clock: this.#options.clock, log: silentLog });
+  }
+
+  /** Closes what the plugins hold. */
+  close(): void {
+    this.#runtime.abandon(this.#inUse);
+    this.#runtime.destroy();
+  }
+
+  #compiled({ service: { name }, route: { name: routeName } }: RouteTarget): RouteTarget {
+    const { global, services } = this.#tried.config;
+    const service = services.find((each) => each.name === name)!;
+    const route = service.routes.find((each) => each.name === routeName)!;
+    const known = this.#targets.get(route);
+    if (known !== undefined) return known;
+    const links = [
+      ...createLinks(global.plugins, { level: "global", service: null, route: null }, this.#context),
+      ...createLinks(service.plugins, { level: "service", service: name, route: null }, this.#context),
+      ...createLinks(route.plugins, { level: "route", service: name, route: routeName }, this.#context),
+    ];
+    const chained = chain(links, this.#options.upstream(service), name, routeName, this.#context);
+    const target = targetOf(serviceName(service), route, chained, null);
+    this.#targets.set(route, target);
+    return target;
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * The parties around a gateway in a test of its configuration: the client with its certificate, the upstreams, and the servers that plugins ask.
+ */
+import type { Json } from "../config/json.ts";
+import type { Service } from "../config/model.ts";
+import type { ConfigTest } from "../config/tests.ts";
+import { ClientFailure, type ClientAnswer, type ClientRequestOptions } from "../http/client.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
+import { withoutHeader, type HeaderList } from "../http/headers.ts";
+import { faultReply, problem, type Reply } from "../http/reply.ts";
+import type { Inbound, ReceiveOptions } from "../server/receive.ts";
+import { headText, replyOf, requestHead } from "../upstream/heads.ts";
+import { authorityOf } from "../upstream/upstream_set.ts";
+import { headerListOf, injected } from "./made_request.ts";
+
+/** A request as the upstream would get it. */
+export interface Forwarded {
+  /** With the query. */
+  readonly path: string;
+  readonly headers: HeaderList;
+  /** The identity of the caller. */
+  readonly identity: string | null;
+}
+
+/** What a server answers that a plugin asks. */
+export type Answer = ConfigTest["answers"][number];
+
+/** The request of a test, received as from the network; `scheme` of a URL that is a path. */
+export function requestOf({ method, url, headers, body, clientIp, certificate }: ConfigTest["request"], defaultScheme: "http" | "https", receiving: ReceiveOptions): Inbound {
+  const given = { method, url, headers, clientIp, certificate: certificate ?? undefined };
+  return injected(body === undefined ? given : { ...given, body: textOf(body) }, receiving, defaultScheme);
+}
+
+/** A handler that answers in place of the upstreams of a service, as the first of them would; `seen` gets the request that would be sent. */
+export function upstreamOf({ status, headers, body }: ConfigTest["upstream"], seen: (request: Forwarded) => void, viaName: string): (service: Service) => Handler {
+  const bytes = Buffer.from(textOf(body ?? ""));
+  const rawHeaders = [...withoutHeader(headerListOf(headers), "content-length"), "Content-Length", String(bytes.length)];
+  const answer = ({ method }: Exchange): Reply => {
+    return replyOf(method, { statusCode: status, statusMessage: "", httpVersion: "1.1", rawHeaders }, viaName, bytes);
+  };
+  return ({ upstreams, protocol, preserveHost }) => {
+    const first = upstreams.find(({ weight }) => weight > 0);
+    return (exchange) => {
+      if (first === undefined) return problem(exchange.call, "upstream_unavailable");
+      const path = exchange.upstreamPath + exchange.query;
+      try {
+        const head = requestHead(exchange, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName });
+        // It checks what plugins have made of the head.
+        headText(exchange.method, path, head.headers);
+        seen({ path, headers: head.headers, identity: exchange.identity });
+      } catch (error) {
+        return faultReply(exchange.call, error);
+      }
+      if (exchange.body === null) return answer(exchange);
+      // The limits of a body apply as it is read.
+      return exchange.body.toArray().then(
+        () => answer(exchange),
+        (error: unknown) => faultReply(exchange.call, error),
+      );
+    };
+  };
+}
+
+/** Answers what plugins ask of other servers, by the exact URL; a server without an answer cannot be reached. */
+export function serversOf(answers: readonly Answer[]): (request: ClientRequestOptions) => Promise<ClientAnswer> {
+  const known = new Map(answers.map((answer) => [new URL(answer.url).href, answer]));
+  return async ({ url, maxBytes, signal }) => {
+    if (signal?.aborted) throw new ClientFailure("cancelled", "the request was given up");
+    const answer = known.get(url.href);
+    if (answer === undefined) throw new ClientFailure("unreachable", `the test has no answer of ${url.href}`);
+    const body = Buffer.from(textOf(answer.body ?? ""));
+    if (body.length > maxBytes) throw new ClientFailure("too_large", `the answer has more than ${maxBytes} bytes`);
+    return { status: answer.status, headers: [...withoutHeader(headerListOf(answer.headers), "content-length"), "Content-Length", String(body.length)], body };
+  };
+}
+
+/** A text as it is, anything else as JSON. */
+function textOf(body: Json): string {
+  return typeof body === "string" ? body : JSON.stringify(body);
+}

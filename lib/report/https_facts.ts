@@ -1,0 +1,19 @@
+/**
+ * What a gateway knows of the certificate of its HTTPS listeners.
+ */
+import { X509Certificate } from "node:crypto";
+import { coversHost, factsOf } from "../base/pem.ts";
+import type { DefaultCertificate } from "../server/certificates.ts";
+import type { TlsFiles } from "../server/tls.ts";
+import type { ShownCertificate } from "../gateway/status.ts";
+
+export interface HttpsFacts extends DefaultCertificate {
+  readonly certificate: ShownCertificate;
+  readonly asksForCertificates: boolean;
+}
+
+export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
+  const where = path === undefined ? "listen" : "SERVER_CERT_PATH";
+  const parsed = new X509Certificate(cert);
+  return { certificate: { where, path: path ?? null, ...factsOf(cert) }, asksForCertificates: ca !== null, covers: (host) => coversHost(parsed, host) };
+}

@@ -1,0 +1,52 @@
+/**
+ * Statistics and metrics of a gateway. A part: nobody asks a gateway without an admin interface and probes for them, unless a program
+ * embeds it.
+ */
+import type { Readable } from "node:stream";
+import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
+import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
+import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
+import { families } from "./families.ts";
+import type { Listening, ReportSource } from "./reports.ts";
+
+export class Reporting {
+  readonly #source: ReportSource;
+  readonly #stats: Stats;
+  readonly #process: ProcessFigures;
+
+  constructor(source: ReportSource) {
+    const { clock, metrics, configuration } = source;
+    this.#source = source;
+    this.#stats = new Stats(clock, metrics, () => configuration.followers?.collect("counts") ?? null);
+    this.#process = createProcessFigures(clock);
+  }
+
+  /** From now on statistics have a history. */
+  start(): void {
+    this.#stats.start();
+  }
+
+  stats(extent: StatsExtent): GatewayStats {
+    const { requests, runtime } = this.#source;
+    const loads = new Map<string, Map<string, number>>();
+    for (const { service, peers } of runtime.upstreamSets) loads.set(service, new Map(peers.map(({ id, inFlight }) => [id, inFlight])));
+    return this.#stats.read(extent, { total: requests.inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
+  }
+
+  metrics({ https }: Listening): string {
+    return exposition(this.#families(https));
+  }
+
+  metricsStream({ https }: Listening): Readable {
+    return expositionStream(this.#families(https));
+  }
+
+  close(): void {
+    this.#process.close();
+    this.#stats.close();
+  }
+
+  #families(https: Listening["https"]): readonly Family[] {
+    return [...families(this.#source, https?.certificate ?? null), ...this.#process.families(this.#source.reports?.threads ?? [])];
+  }
+}

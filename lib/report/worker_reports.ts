@@ -1,0 +1,146 @@
+/**
+ * Reports of workers: what each has counted since its last one. The main thread adds it to its own counts, which are then those of all
+ * workers, also of those that have ended.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Metrics } from "../observe/metrics.ts";
+import { addMetrics, takeMetrics } from "../observe/metrics_report.ts";
+import { createProcessFigures, type ProcessFigures, type ThreadFigures } from "../observe/process.ts";
+import { ReportReader, ReportWriter, type Report } from "../observe/report.ts";
+import type { Listener } from "../server/listener.ts";
+import type { CountersReport } from "../store/redis.ts";
+import type { ReportExtent } from "../gateway/bundle.ts";
+import type { Configuration } from "../gateway/configuration.ts";
+import type { Runtime } from "../gateway/runtime.ts";
+import type { PluginFaults } from "../gateway/status.ts";
+
+export interface WorkerReport {
+  readonly counts: Report;
+  /** By the key of the plugin instance. */
+  readonly faults: readonly (readonly [key: string, faults: PluginFaults])[];
+  /** Of the counters that gateways share; null: there are none. */
+  readonly counters: CountersReport | null;
+  /** Null where it was not asked for. */
+  readonly thread: ThreadFigures | null;
+}
+
+interface Spans {
+  exported: number;
+  dropped: number;
+}
+
+interface Parts {
+  readonly clock: Clock;
+  readonly metrics: Metrics;
+  readonly runtime: Runtime;
+  readonly configuration: Configuration;
+  readonly listener: Listener;
+  readonly spans: Readonly<Spans> | null;
+}
+
+/** What a worker has at this moment, by its last report. */
+interface Present {
+  readonly counters: CountersReport | null;
+  readonly thread: ThreadFigures | null;
+  /** Subtract what it has from the sums over all workers. */
+  readonly release: (() => void)[];
+}
+
+/** The worst first. */
+const COUNTERS_STATES: readonly CountersReport["state"][] = ["down", "connecting", "up"];
+
+export class WorkerReports {
+  /** Spans of traces: in the main thread those of all workers, in a worker those that it has reported. */
+  readonly spans: Spans = { exported: 0, dropped: 0 };
+  readonly #parts: Parts;
+  /** In the main thread, by the places of the workers. */
+  readonly #present = new Map<number, Present>();
+
+  /** Of this thread. */
+  readonly #process: ProcessFigures;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#process = createProcessFigures(parts.clock);
+  }
+
+  close(): void {
+    this.#process.close();
+  }
+
+  /** In a worker: a report, which has everything that the last one did not have. */
+  take(extent: ReportExtent): WorkerReport {
+    const { metrics, runtime, configuration, listener, spans } = this.#parts;
+    const counts = new ReportWriter();
+    takeMetrics(metrics, counts);
+    for (const [reason, count] of runtime.countersErrors) {
+      counts.item(reason).add([count]);
+      runtime.countersErrors.set(reason, 0);
+    }
+    counts.end();
+    for (const { service, peers } of runtime.upstreamSets) {
+      for (const { id, load, pool } of peers) if (load > 0 || pool.open > 0) counts.item(service, id).add([load, pool.open]);
+    }
+    counts.end();
+    const { exported, dropped } = spans ?? this.spans;
+    counts.add([listener.connections.refused, exported - this.spans.exported, dropped - this.spans.dropped]);
+    Object.assign(this.spans, { exported, dropped });
+    listener.connections.refused = 0;
+    const faults = [...configuration.pluginFaults];
+    configuration.pluginFaults.clear();
+    return { counts: counts.finish(), faults, counters: runtime.shared?.report ?? null, thread: extent === "all" ? this.#process.thread() : null };
+  }
+
+  /** In the main thread: adds the report of the worker at this place. */
+  add(place: number, { counts, faults, counters, thread }: WorkerReport): void {
+    const { metrics, runtime, configuration, listener } = this.#parts;
+    const present: Present = { counters, thread: thread ?? this.#present.get(place)?.thread ?? null, release: [] };
+    this.forget(place);
+    this.#present.set(place, present);
+    const hold = (value: number, add: (value: number) => void) => {
+      if (value === 0) return;
+      add(value);
+      present.release.push(() => add(-value));
+    };
+    const report = new ReportReader(counts);
+    addMetrics(metrics, report, (meter, inFlight) => hold(inFlight, (value) => (meter.inFlight += value)));
+    while (report.item()) {
+      const [reason, count] = [report.name(), report.number()];
+      runtime.countersErrors.set(reason, (runtime.countersErrors.get(reason) ?? 0) + count);
+    }
+    while (report.item()) {
+      const ofWorkers = runtime.peer(report.name(), report.name())?.ofWorkers ?? { load: 0, open: 0 };
+      hold(report.number(), (value) => (ofWorkers.load += value));
+      hold(report.number(), (value) => (ofWorkers.open += value));
+    }
+    listener.connections.refused += report.number();
+    this.spans.exported += report.number();
+    this.spans.dropped += report.number();
+    for (const [key, { count, ...instance }] of faults) {
+      // A request may outlive the configuration under which it arrived.
+      if (!configuration.snapshot.instances.has(key)) continue;
+      configuration.pluginFaults.set(key, { ...instance, count: count + (configuration.pluginFaults.get(key)?.count ?? 0) });
+    }
+  }
+
+  /** In the main thread: the worker at this place has ended. What it has counted stays. */
+  forget(place: number): void {
+    for (const release of this.#present.get(place)?.release ?? []) release();
+    this.#present.delete(place);
+  }
+
+  /** In the main thread: of the counters that gateways share, at the worker for which they are in the worst state; null before the first report. */
+  get counters(): CountersReport | null {
+    const reports = Array.from(this.#present.values(), ({ counters }) => counters);
+    for (const state of COUNTERS_STATES) {
+      const found = reports.find((report) => report?.state === state);
+      if (found != null) return found;
+    }
+    return null;
+  }
+
+  /** In the main thread: the figures of the workers. */
+  get threads(): readonly ThreadFigures[] {
+    return Array.from(this.#present.values(), ({ thread }) => thread).filter((thread) => thread !== null);
+  }
+}

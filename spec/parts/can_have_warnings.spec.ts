@@ -1,0 +1,98 @@
+/** The rule by which the code that finds warnings is loaded: it must hold for every configuration that has one. */
+import { readdirSync, readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { nodeFrom } from "../../lib/config/json.ts";
+import { canHaveWarnings } from "../../lib/parts/can_have_warnings.ts";
+import { configWarnings } from "../../lib/proof/config_warnings.ts";
+import { builtinPlugins } from "../../lib/plugins/builtin.ts";
+import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
+import { document } from "../support/documents.ts";
+import { random, type Random } from "../support/random.ts";
+import { checkRoutes, loadConfig } from "../support/schema.ts";
+
+const EXAMPLES = new URL("../../examples/", import.meta.url);
+const KINDS = builtinPlugins.filter(({ name }) => ["key_auth", "fault", "cors", "redirect"].includes(name));
+const can = (config: unknown) => canHaveWarnings(nodeFrom(config));
+
+/** The codes of the warnings; null: the configuration is refused. */
+function codesOf(config: unknown): readonly string[] | null {
+  const loaded = loadConfig<AnyPlugin>({ value: config }, { kinds: KINDS, environment: {}, checkRoutes });
+  return loaded.ok ? configWarnings(loaded).map(({ code }) => code) : null;
+}
+
+/** Below a base_path, or one; each placeholder has a name of its own. */
+function pattern(from: Random, name: string, most: number): string {
+  let count = 0;
+  const segment = () => from.pick(most < 2 ? ["a", "{}"] : ["a", "b", "x", "x2", "a;v", "%7Ba", "{}", "{}", "<>"]).replace(/^([{<])(?=[}>])/, (open) => `${open}${name}${count++}`);
+  const segments = from.list(0, most, segment);
+  if (name === "p" && from.chance(0.5)) segments.push(from.pick(["{rest*}", "<rest*>"]));
+  return `/${segments.join("/")}${from.chance(0.1) ? "/" : ""}`.replace("//", "/");
+}
+
+/** Fields that cause warnings are rare, so that many configurations have none of them. */
+function config(from: Random): unknown {
+  const few = from.chance(0.3) ? 1 : 3;
+  const rarely = (field: object) => (from.chance(0.03) ? field : {});
+  const route = (_: unknown, i: number) => ({
+    ...{ name: `r${i}`, path: pattern(from, "p", few), methods: from.list(0, 2, () => from.pick(["GET", "HEAD", "POST", "TRACE"])) },
+    ...rarely({ match: { headers: { "x-a": "1" } } }),
+    ...rarely({ plugins: [from.pick([{ name: "key_auth", config: { key: "k" } }, { name: "fault", config: { status: 500 } }, { name: "cors", enabled: false }])] }),
+  });
+  const service = (_: unknown, i: number) => ({
+    ...{ name: `s${i}`, base_path: pattern(from, "base", few), hosts: from.list(0, few - 1, () => from.pick(["a.test", "*.test", "b.a.test", "*.a.test", "x.test"])) },
+    ...{ upstreams: [{ host: "127.0.0.1", port: 1 }], routes: from.list(1, 6, () => null).map(route) },
+    ...{ encoded_slashes: from.pick(["reject", "allow"]), path_parameters: from.pick(["reject", "allow"]) },
+    ...rarely({ sticky: { secret: "$" + "A".repeat(40) } }),
+    ...rarely({ sticky: { secret: "a secret of more than thirty-two bytes" } }),
+  });
+  const url = "redis://user:password@redis.test:6379";
+  const global = { ...rarely({ accept_warnings: ["guard_bypassed:services.s0"] }), ...rarely({ counters: { store: "redis", url } }), ...rarely({ plugins: [{ name: "redirect", config: { location: "/a" } }] }) };
+  return { global, services: from.list(1, few === 1 ? 3 : 1, () => null).map(service) };
+}
+
+describe("canHaveWarnings", () => {
+  it("is true for each random configuration that has a warning", () => {
+    const seen = new Set<string>();
+    let plain = 0;
+    for (let seed = 0; seed < 1_500; seed++) {
+      const made = config(random(seed));
+      const codes = codesOf(made);
+      if (codes === null) continue;
+      if (can(made)) for (const code of codes) seen.add(code);
+      else {
+        expect(codes, JSON.stringify(made)).toEqual([]);
+        plain++;
+      }
+    }
+    expect(plain).toBeGreaterThan(400);
+    expect([...seen].sort()).toEqual(["faults_injected", "guard_bypassed", "placeholder_secret", "plain_http_secret", "redirect_loop", "route_unreachable", "stale_acceptance"]);
+  });
+
+  it("is true for the example of each warning in docs/proof.md", () => {
+    const examples = Array.from(document("docs/proof.md").text.matchAll(/^### (\w+)[^#]*?```json example\n([^]*?)```/gm), ([, code, json]) => [code!, JSON.parse(json!) as unknown] as const);
+    expect(examples.length).toBeGreaterThan(10);
+    for (const [code, example] of examples) expect(can(example), code).toBe(true);
+  });
+
+  it("is true where conditions leave nothing to a route without some", () => {
+    const routes = [true, null, undefined].map((value, i) => ({ name: `r${i}`, path: "/a", ...(value !== undefined && { match: { headers: { "x-a": value } } }) }));
+    const made = { services: [{ name: "s", base_path: "/", upstreams: [{ host: "localhost", port: 1 }], routes }] };
+    expect(codesOf(made)).toEqual(["route_unreachable"]);
+    expect(can(made)).toBe(true);
+  });
+
+  it("is true for each text that looks like a template, wherever it stands", () => {
+    const withSecret = (secret: string) => ({ services: [{ name: "s", base_path: "/", sticky: { secret }, upstreams: [{ host: "localhost", port: 1 }], routes: [{ path: "/" }] }] });
+    for (const secret of ["$${" + "A".repeat(40) + "}", "<" + "a".repeat(40) + ">"]) {
+      expect(codesOf(withSecret(secret)), secret).toEqual(["placeholder_secret"]);
+      expect(can(withSecret(secret)), secret).toBe(true);
+    }
+    expect(can(withSecret("a".repeat(40)))).toBe(false);
+  });
+
+  it("is false for examples/quickstart.json, and true for the other examples, which have plugins or several services", () => {
+    const examples = readdirSync(EXAMPLES).filter((name) => name.endsWith(".json"));
+    const plain = examples.filter((name) => !can(JSON.parse(readFileSync(new URL(name, EXAMPLES), "utf8"))));
+    expect(plain).toEqual(["quickstart.json"]);
+  });
+});
