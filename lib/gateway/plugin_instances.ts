@@ -17,8 +17,8 @@ import { sendingValid } from "../plugins/sending_valid.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Counters, GiveMemory } from "../store/counters.ts";
-import type { Watch } from "./bundle.ts";
-import { urlsOf, whyOf } from "./destinations.ts";
+import type { Watch, WatchedRoute } from "./bundle.ts";
+import { urlsOf, whyOf } from "./plugin_destinations.ts";
 import { creating, type Place } from "./plugin_error.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
@@ -72,6 +72,8 @@ export interface PluginLink extends Link {
   /** See `Plugin`. */
   readonly ownHeaders: readonly string[];
 }
+
+export { placed } from "./plugin_error.ts";
 
 /** Creates the enabled instances of one list of plugins. Throws a `PluginError` when one of them cannot be created. */
 export function createLinks(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[] {
@@ -191,7 +193,7 @@ export interface RouteChain {
 }
 
 /** Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the upstreams. */
-export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault, watched }: PluginContext): RouteChain {
+export function chain(written: readonly PluginLink[], innermost: Handler, place: Omit<WatchedRoute, "plugins">, { runtime, onFault, watched }: PluginContext): RouteChain {
   const links = runningOrder(written);
   const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
@@ -199,8 +201,8 @@ export function chain(written: readonly PluginLink[], innermost: Handler, servic
   const handler = composeChain(links, innermost, runtime.clock, onFault);
   const modules = () => [...new Set(links.filter(({ kind }) => !runtime.parts.kinds.includes(kind)).map(({ name }) => name))];
   return {
-    handler: watched?.(handler, { service, route, plugins: modules() }) ?? handler,
-    audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
+    handler: watched?.(handler, { ...place, plugins: modules() }) ?? handler,
+    audience: stores ? hash("sha256", JSON.stringify([place.service, place.route, guards]), "base64url") : "",
     ownHeaders: own.length === 0 ? undefined : new Set(own),
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
   };

@@ -198,6 +198,13 @@ export class Notes {
   fault: string | null = null;
 }
 
+/** Ends the time of the plugin that has the request, if there is one. */
+export function stopPluginTime(notes: Notes, now: number): void {
+  if (notes.plugin === null) return;
+  notes.plugin.ms += now - notes.pluginFrom;
+  notes.plugin = null;
+}
+
 /** The content of a client certificate. */
 export interface ClientCertificate {
   /** Whether it was verified against CA_CERT_PATH, and if not, why: "CERT_HAS_EXPIRED". */

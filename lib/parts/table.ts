@@ -65,6 +65,8 @@ export const PARTS = {
   healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
+  /** How they share the counts of rate limits. */
+  sharedCallers: { load: () => import("../store/shared_callers.ts") },
   /** Conditions of routes. */
   conditions: {
     named: ["services[].routes[].match"],
@@ -104,10 +106,15 @@ export const PARTS = {
     named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
     load: () => import("../store/memory.ts"),
   },
-  /** What plugin modules get, and how their errors are reported. */
+  /** What all plugins need. */
+  plugins: {
+    named: KIND_PLACES.map((place) => place.replace(".name", "")),
+    load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
+  },
+  /** Evaluates plugin modules. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: async () => ({ ...(await import("../plugins/kit.ts")), ...(await import("../gateway/module_errors.ts")) }),
+    load: () => import("../gateway/module_loader.ts"),
   },
   /** How plugins ask other servers. */
   client: {
@@ -117,7 +124,7 @@ export const PARTS = {
   /** Counters that gateways share. */
   redis: {
     named: ["global.counters"],
-    load: async () => ({ ...(await import("../store/redis.ts")), ...(await import("../config/counters.ts")) }),
+    load: async () => ({ ...(await import("../gateway/shared_counters.ts")), ...(await import("../config/counters.ts")) }),
   },
   /** The prover, and what else finds warnings about a configuration. */
   warnings: { named: canHaveWarnings, load: () => import("../proof/config_warnings.ts") },
@@ -136,7 +143,7 @@ export const PARTS = {
     load: async () => ({ ...(await import("../base/shared_counts.ts")), ...(await import("../base/shared_memory.ts")), ...(await import("../server/shared_connections.ts")) }),
   },
   /** What a program that embeds a gateway calls, and ours never does. */
-  embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")) }) },
+  embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")), ...(await import("../plugins/kind_problem.ts")) }) },
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
-import type { Call, Exchange, Notes, PluginTime } from "../http/exchange.ts";
+import { stopPluginTime, type Call, type Exchange, type Notes, type PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { discard, faultReply, isForeignFault, type Reply, type Tunnel } from "../http/reply.ts";
 import type { Scope } from "./plugin.ts";
@@ -48,13 +48,6 @@ function startPluginTime(notes: Notes, meter: PluginTime, now: number): void {
   meter.requests++;
   notes.plugin = meter;
   notes.pluginFrom = now;
-}
-
-/** Ends the time of the plugin that has the request, if there is one. */
-export function stopPluginTime(notes: Notes, now: number): void {
-  if (notes.plugin === null) return;
-  notes.plugin.ms += now - notes.pluginFrom;
-  notes.plugin = null;
 }
 
 function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault): Handler {

@@ -132,7 +132,7 @@ export class Scratch {
       ...createLinks(service.plugins, { level: "service", service: name, route: null }, this.#context),
       ...createLinks(route.plugins, { level: "route", service: name, route: routeName }, this.#context),
     ];
-    const chained = chain(links, this.#options.upstream(service), name, routeName, this.#context);
+    const chained = chain(links, this.#options.upstream(service), { service: name, route: routeName }, this.#context);
     const target = targetOf(serviceName(service), route, chained, null);
     this.#targets.set(route, target);
     return target;
