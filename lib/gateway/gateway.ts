@@ -11,7 +11,7 @@ import { NOT_LOADED } from "../config/part_fields.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
-import type { Metrics } from "../observe/metrics.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { Tracer } from "../observe/trace.ts";

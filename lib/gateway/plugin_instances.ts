@@ -10,7 +10,7 @@ import type { PluginInstance } from "../config/model.ts";
 import type { Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
-import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
+import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
 import { sendingValid } from "../plugins/sending_valid.ts";

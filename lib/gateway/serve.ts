@@ -13,7 +13,7 @@ import { Exchange, stopPluginTime, type Call } from "../http/exchange.ts";
 import { headersAskedFor, headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { AccessLog } from "../observe/access_log.ts";
-import type { Metrics } from "../observe/metrics.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import { withServerTiming } from "../observe/server_timing.ts";
 import type { Tracer } from "../observe/trace.ts";
 import type { Link } from "../plugins/chain.ts";

@@ -6,7 +6,7 @@ import { LONGEST_TIMER_MS, waitAtMost } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { AccessLog } from "../observe/access_log.ts";
-import type { Metrics } from "../observe/metrics.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type { Listener } from "../server/listener.ts";
 import type { Configuration } from "./configuration.ts";

@@ -8,7 +8,7 @@ import type { LoadResult } from "../config/load.ts";
 import type { Config, PluginInstance, Route, Service } from "../config/model.ts";
 import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import type { MetricsPlan } from "../observe/metrics.ts";
+import type { MetricsPlan } from "../observe/metrics_plan.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";

@@ -13,11 +13,11 @@ export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.
  */
 const MANTISSA_BITS = 3;
 const BUCKETS_PER_DOUBLING = 2 ** MANTISSA_BITS;
-const SHIFT = 23 - MANTISSA_BITS;
+export const SHIFT = 23 - MANTISSA_BITS;
 const FIRST_EXPONENT = -4;
 const DOUBLINGS = 24;
-const FIRST = (127 + FIRST_EXPONENT) << MANTISSA_BITS;
-const UNSPLIT = DOUBLINGS * BUCKETS_PER_DOUBLING;
+export const FIRST = (127 + FIRST_EXPONENT) << MANTISSA_BITS;
+export const UNSPLIT = DOUBLINGS * BUCKETS_PER_DOUBLING;
 export const TIME_BUCKETS = UNSPLIT + BUCKETS.length;
 
 /** Lower edges of the buckets before they are split, in milliseconds, and the upper edge of the last one. */
@@ -26,12 +26,12 @@ const EDGES = Array.from({ length: UNSPLIT + 1 }, (_, place) => {
   return lower * (1 + (place % BUCKETS_PER_DOUBLING) / BUCKETS_PER_DOUBLING);
 });
 /** The bucket bound inside each of these ranges, in milliseconds: longer times belong to the next bucket. */
-const SPLITS = Float64Array.from({ length: UNSPLIT }, (_, place) => {
+export const SPLITS = Float64Array.from({ length: UNSPLIT }, (_, place) => {
   const bound = BUCKETS.find((seconds) => seconds * 1000 >= EDGES[place]! && seconds * 1000 < EDGES[place + 1]!);
   return bound === undefined ? Infinity : bound * 1000;
 });
 /** The number of each after splitting. */
-const PLACES = Uint8Array.from({ length: UNSPLIT }, (_, place) => place + SPLITS.subarray(0, place).filter((at) => at < Infinity).length);
+export const PLACES = Uint8Array.from({ length: UNSPLIT }, (_, place) => place + SPLITS.subarray(0, place).filter((at) => at < Infinity).length);
 /** Lower and upper edge of each bucket. */
 const SPANS = EDGES.slice(0, -1).flatMap((lower, place) => {
   const [split, upper] = [SPLITS[place]!, EDGES[place + 1]!];
@@ -41,15 +41,3 @@ const SPANS = EDGES.slice(0, -1).flatMap((lower, place) => {
 export const COARSE = Uint8Array.from(SPANS, ([, upper]) => BUCKETS.filter((seconds) => seconds * 1000 < upper).length);
 /** The middle of each bucket to three digits: more would suggest a precision that is not there. */
 export const MIDDLES = SPANS.map(([lower, upper]) => Number(((lower + upper) / 2).toPrecision(3)));
-
-/** The same four bytes as a number and as its bits. */
-const float = new Float32Array(1);
-const bits = new Uint32Array(float.buffer);
-
-/** The bucket of a time in milliseconds. */
-export function bucketOf(ms: number): number {
-  float[0] = ms;
-  const place = (bits[0]! >>> SHIFT) - FIRST;
-  const unsplit = place < 0 ? 0 : place < UNSPLIT ? place : UNSPLIT - 1;
-  return ms > SPLITS[unsplit]! ? PLACES[unsplit]! + 1 : PLACES[unsplit]!;
-}

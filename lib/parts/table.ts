@@ -136,7 +136,7 @@ export const PARTS = {
   /** The status; also what of the configuration causes a warning at the start because of the settings. */
   reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("../report/reports.ts") },
   /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
-  metrics: { load: async () => ({ ...(await import("../observe/metrics.ts")), ...(await import("../report/reporting.ts")) }) },
+  metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
     named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],

@@ -4,7 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
-import type { Metrics } from "../observe/metrics.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import type { Listener } from "../server/listener.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { Configuration } from "../gateway/configuration.ts";

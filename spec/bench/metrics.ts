@@ -2,7 +2,8 @@
 import type { Notes } from "../../lib/http/exchange.ts";
 import { createGateway } from "../../lib/index.ts";
 import { METHODS } from "../../lib/base/http_grammar.ts";
-import { Metrics, type RouteMeter, type ServiceMeter } from "../../lib/observe/metrics.ts";
+import { type RouteMeter, type ServiceMeter } from "../../lib/observe/metrics.ts";
+import { Metrics } from "../../lib/observe/metrics_plan.ts";
 
 const ROUTES = 1_000;
 /** The routes in the text that is written while requests arrive. */

@@ -48,7 +48,7 @@ const PARTS = {
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
   reporting: /^lib\/report\/(?:reports|warnings)$/,
-  metrics: /^lib\/(?:report\/(?:reporting|families)|observe\/(?:metrics|plugin_meter|time_buckets|stats|exposition|process))$/,
+  metrics: /^lib\/(?:report\/(?:reporting|families)|observe\/(?:metrics|metrics_plan|plugin_meter|time_buckets|stats|exposition|process))$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
   embedding: /^lib\/embed\//,
   workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,

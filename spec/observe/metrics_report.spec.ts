@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Notes, type CacheResult } from "../../lib/http/exchange.ts";
-import { Metrics, type RouteMeter } from "../../lib/observe/metrics.ts";
+import { type RouteMeter } from "../../lib/observe/metrics.ts";
+import { Metrics } from "../../lib/observe/metrics_plan.ts";
 import { addMetrics, takeMetrics } from "../../lib/observe/metrics_report.ts";
 import { ReportReader, ReportWriter } from "../../lib/observe/report.ts";
 import { Stats } from "../../lib/observe/stats.ts";
