@@ -6,7 +6,7 @@ import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
-import { BUCKETS, COARSE, FIRST, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
+import { BUCKETS, COARSE, FIRST_PLACE, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
 
 /** Other methods are counted together: clients can invent them. */
 const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
@@ -312,7 +312,7 @@ const bits = new Uint32Array(float.buffer);
 /** The bucket of a time in milliseconds. */
 function bucketOf(ms: number): number {
   float[0] = ms;
-  const place = (bits[0]! >>> SHIFT) - FIRST;
+  const place = (bits[0]! >>> SHIFT) - FIRST_PLACE;
   const unsplit = place < 0 ? 0 : place < UNSPLIT ? place : UNSPLIT - 1;
   return ms > SPLITS[unsplit]! ? PLACES[unsplit]! + 1 : PLACES[unsplit]!;
 }
