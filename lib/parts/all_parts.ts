@@ -17,8 +17,11 @@ import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
+import * as combinedLog from "../observe/combined_line.ts";
+import * as metrics from "../observe/metrics_plan.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
+import * as serverTiming from "../observe/server_timing.ts";
 import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
@@ -52,6 +55,7 @@ import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
 import * as reporting from "../report/reporting.ts";
+import * as reports from "../report/reports.ts";
 import * as workerReports from "../report/worker_reports.ts";
 import { freshModules } from "./load.ts";
 
@@ -81,7 +85,10 @@ const ALL: LoadedParts = {
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting,
+  reporting: reports,
+  combinedLog,
+  serverTiming,
+  metrics: { ...metrics, ...reporting },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,

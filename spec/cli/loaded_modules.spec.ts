@@ -1,6 +1,9 @@
 /** Which modules of the program a start loads, as Node's loader reports them: those that the configuration and the settings need, and no more. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { accepted } from "../../lib/cli/failure.ts";
+import { partsNamedBy } from "../../lib/cli/named_parts.ts";
+import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
 import { fileWith, program, runningFile, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
@@ -44,14 +47,17 @@ const PARTS = {
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
-  tracing: /^lib\/(?:observe\/(?:trace|sampling|otlp|span_json)|config\/tracing)$/,
   addressRanges: /^lib\/(?:base\/cidr|config\/address_range)$/,
   modules: /^lib\/(?:config\/plugin_modules|gateway\/module_loader)$/,
   signatures: /^lib\/(?:config\/signed|base\/signature)$/,
-  reporting: /^lib\/(?:report\/(?:reporting|reports|families|warnings)|observe\/(?:stats|exposition))$/,
+  tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|config\/tracing)$/,
+  reporting: /^lib\/report\/(?:reports|warnings)$/,
+  metrics: /^lib\/(?:report\/(?:reporting|families)|observe\/(?:metrics|metrics_plan|plugin_meter|time_buckets|stats|exposition|process))$/,
+  combinedLog: /^lib\/observe\/combined_line$/,
+  serverTiming: /^lib\/observe\/server_timing$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
   embedding: /^lib\/embed\//,
-  workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
+  workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
@@ -98,9 +104,11 @@ describe("the program loads what is named, and only that,", () => {
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "shared", "warnings"]],
     ["with trusted proxies", { ...quickstart, global: { trusted_proxies: ["10.0.0.0/8"] } }, [], {}, ["addressRanges"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "admin"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "admin", "manager"]],
+    ["with the combined log", { ...quickstart, global: { access_log: { format: "combined" } } }, [], {}, ["combinedLog"]],
+    ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "admin"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "admin"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "admin", "manager"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
@@ -128,6 +136,18 @@ describe("the program loads what is named, and only that,", () => {
     expect(modules()).toContain("lib/cli/hash_password");
     expect(modules().filter((path) => /^lib\/(?:server|upstream|observe)\/|^lib\/cli\/run$/.test(path))).toEqual([]);
     expect(partsOf(modules())).toEqual(["commands"]);
+  });
+});
+
+describe("the settings", () => {
+  it("name what counts requests, in all threads, where somebody can ask for it, and only there", () => {
+    const counting = (workers: number, environment: Record<string, string>) => {
+      const read = readSettings({}, { WORKERS: String(workers), ...environment });
+      return partsNamedBy(accepted(read)).filter((name) => name === "metrics" || name === "workerReports");
+    };
+    expect([1, 2].map((workers) => counting(workers, {}))).toEqual([[], []]);
+    expect([1, 2].map((workers) => counting(workers, { PROBE_PORT: "0" }))).toEqual([["metrics"], ["metrics", "workerReports"]]);
+    expect([1, 2].map((workers) => counting(workers, ADMIN))).toEqual([["metrics"], ["metrics", "workerReports"]]);
   });
 });
 
