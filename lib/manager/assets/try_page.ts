@@ -200,7 +200,7 @@ function errorNode(field: string): HTMLElement {
 
 function outcomeNotice({ outcome, status, code, reasons, service, route, path, plugins }: Explanation): HTMLElement {
   const answer = answering(plugins);
-  const tone = outcome === "refused" ? "bad" : answer === null || answer.status < 400 ? "good" : "warn";
+  const tone = outcome === "refused" ? "bad" : answer === null || answer.status! < 400 ? "good" : "warn";
   const where = path === null ? "" : `: ${path}`;
   const head =
     outcome === "matched"
@@ -211,7 +211,7 @@ function outcomeNotice({ outcome, status, code, reasons, service, route, path, p
           link(hashFor("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
           " of ",
           link(hashFor("services", service ?? ""), service ?? ""),
-          answer === null ? "." : `. ${isOpen(plugins) ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.plugin.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
+          answer === null ? "." : `. ${isOpen(plugins) ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
         )
       : el("p", {}, el("strong", {}, `Refused with ${replyText({ status, code })}`), where);
   return el("div", { class: `notice notice--${tone}` }, head, reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))));
