@@ -13,13 +13,17 @@ import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
+import * as combinedLog from "../observe/combined_line.ts";
+import * as metrics from "../observe/metrics_plan.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
+import * as serverTiming from "../observe/server_timing.ts";
 import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
+import * as sharedCallers from "../store/shared_callers.ts";
 import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
@@ -47,6 +51,7 @@ import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
 import * as reporting from "../report/reporting.ts";
+import * as reports from "../report/reports.ts";
 import * as workerReports from "../report/worker_reports.ts";
 import { freshModules } from "./load.ts";
 
@@ -60,6 +65,7 @@ const ALL: LoadedParts = {
   retries,
   healthChecks,
   sharedHealth,
+  sharedCallers,
   conditions,
   split: { ...split, ...compiledConditions },
   sticky,
@@ -75,7 +81,10 @@ const ALL: LoadedParts = {
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting,
+  reporting: reports,
+  combinedLog,
+  serverTiming,
+  metrics: { ...metrics, ...reporting },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,
