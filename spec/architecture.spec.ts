@@ -185,7 +185,7 @@ describe("what an auditor has to trust", () => {
     const makers = /\beval\s*\(|\bnew\s+Function\b|(?<![.\w])Function\s*\(|["']node:(?:vm|module)["']|\brequire\s*\(|(?<!type \w+ = )\bimport\s*\(/;
     expect(makers.test('const made = new Function("x");')).toBe(true);
     expect(makers.test('await import("./x.ts");')).toBe(true);
-    const LOADER = "lib/gateway/plugin_modules.ts";
+    const LOADER = "lib/gateway/module_loader.ts";
     expect(sources.filter(({ code }) => makers.test(code)).map(({ path }) => path).sort()).toEqual([...TABLES_OF_PARTS, LOADER].sort());
     const loader = known.get(LOADER)!.code;
     expect(loader.match(/\bimport\s*\(/g)).toHaveLength(1);
@@ -267,7 +267,7 @@ describe("what an auditor has to trust", () => {
  */
 const SAID_TWICE: ReadonlySet<string> = new Set([
   ...["fields", "ON_DEMAND"],
-  ...["Asked", "BUCKETS", "Candidate", "Command", "Compared", "Conditions", "ConfigInput", "Described", "FIRST", "Failure", "Member", "NAME", "Names"],
+  ...["Asked", "BUCKETS", "Candidate", "Command", "Compared", "Conditions", "ConfigInput", "Described", "Failure", "Member", "NAME", "Names"],
   ...["Notes", "Outcome", "Path", "Place", "Plugin", "PluginPlace", "Refusal", "Report", "Route", "SECRET", "SETTINGS", "Schema", "Secret", "Service"],
   ...["Sessions", "Target", "Verdict", "addressOf", "choice", "explain", "guarded", "hashPassword", "hostOf", "integer", "isLoopback", "listOf"],
   ...["milliseconds", "reachable", "readBody", "readTarget", "targetOf"],

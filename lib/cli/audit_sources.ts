@@ -13,7 +13,7 @@ import { referencesIn } from "../config/references.ts";
 import { withSignatures } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
-import { PluginError } from "../gateway/plugin_error.ts";
+import { placed } from "../gateway/plugin_error.ts";
 import type { Parts } from "../gateway/parts.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
@@ -65,7 +65,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const { config, tests, testFiles } = read.loaded;
   const keys = [...read.inputs.files].flatMap(([path, content]) => (PRIVATE_KEY.test(content.toString("latin1")) ? [path] : []));
   const own = config.global.pluginModules.map(({ path }) => auditedFile(path.path, path.content));
-  const dials = dialsOf(settings, destinationsIn(read.loaded));
+  const dials = dialsOf(settings, destinationsIn(read.loaded, modules.parts));
   const listens = listensOf(settings);
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC 6761 §6.3).
   const names = [...dials, ...listens].filter(({ host }) => isIP(host) === 0);
@@ -101,11 +101,11 @@ function onRequest(settings: Settings, parts: Parts, atStart: readonly AuditedMo
 }
 
 /** Throws a `ConfigError` for a plugin that cannot say what it asks. */
-function destinationsIn(loaded: Loaded): readonly Destination[] {
+function destinationsIn(loaded: Loaded, parts: Parts): readonly Destination[] {
   try {
-    return destinationsOf(loaded.config, loaded.kinds);
+    return destinationsOf(loaded.config, loaded.kinds, parts);
   } catch (error) {
-    throw error instanceof PluginError ? error.in(loaded) : error;
+    throw placed(error, loaded);
   }
 }
 

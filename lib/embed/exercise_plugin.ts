@@ -20,13 +20,14 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import { faultReply, isForeignFault, type Reply } from "../http/reply.ts";
 import { isReply } from "../plugins/chain.ts";
 import { sendingValid } from "../plugins/sending_valid.ts";
-import { kindProblem, type KeptState, type Plugin, type Scope, type Tools } from "../plugins/plugin.ts";
+import { kindProblem } from "../plugins/kind_problem.ts";
+import { type KeptState, type Plugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import { statedLength } from "../server/client_reply.ts";
 import type { Inbound } from "../server/receive.ts";
 import { memoryCounters } from "../store/memory.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import { urlsOf, whyOf } from "../gateway/destinations.ts";
+import { urlsOf, whyOf } from "../gateway/plugin_destinations.ts";
 import { serversOf, type Answer } from "../proof/stand_ins.ts";
 import { checkRequest, collected, headerListOf, injected, REQUEST_NAMES, type InjectRequest, type InjectResponse } from "../proof/made_request.ts";
 

@@ -4,7 +4,7 @@
 import { parseJson, positionAt } from "../config/json.ts";
 import { loadConfig, readConfigFile, type ConfigSource } from "../config/load.ts";
 import type { PlaceholderSource } from "../config/references.ts";
-import { kindProblem, type AnyPlugin } from "../plugins/plugin.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
@@ -137,7 +137,7 @@ export class ConfigReader {
     if (unknown !== undefined) throw new TypeError(`kinds: there is no built-in plugin kind "${unknown}"; there are ${parts.kindNames.join(", ")}`);
     const kinds = parts.kinds.filter(({ name }) => names.includes(name));
     for (const kind of plugins) {
-      const problem = kindProblem(kind);
+      const problem = parts.part("embedding").kindProblem(kind);
       if (problem !== undefined) throw new TypeError(problem);
       if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
       kinds.push(kind);

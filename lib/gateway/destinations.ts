@@ -1,56 +1,17 @@
 /**
  * Lists the servers that a configuration connects to: what `Egress` permits, and what `edge-gateway audit` prints.
  */
-import { DEFAULT_PORTS, destinationOf, type Destination } from "../base/egress.ts";
-import { messageOf } from "../base/errors.ts";
-import type { Config, PluginInstance } from "../config/model.ts";
+import type { Destination } from "../base/egress.ts";
+import type { Config } from "../config/model.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import { creating, type Place } from "./plugin_error.ts";
+import type { Parts } from "./parts.ts";
 
 /** May contain a destination twice. Throws a `PluginError` for an instance whose `dials` fails. */
-export function destinationsOf({ global, services }: Config, kinds: readonly AnyPlugin[]): readonly Destination[] {
-  const byName = new Map(kinds.map((kind) => [kind.name, kind]));
-  const ofPlugins = (instances: readonly PluginInstance[], level: Place["level"], service: string | null = null, route: string | null = null) =>
-    instances.flatMap(({ name, enabled, config }, index) => {
-      const kind = byName.get(name);
-      if (!enabled || kind === undefined) return [];
-      const urls = creating(() => urlsOf(kind, config), name, { level, service, route }, index);
-      return urls.map((url) => destinationOf(new URL(url), whyOf(kind)));
-    });
-  const ofServices = services.flatMap(({ name, upstreams, health, plugins, routes }) => [
-    ...upstreams.flatMap(({ host, port }) => (health.enabled ? ["upstream", "health"] : ["upstream"]).map((why) => ({ host, port, why }))),
-    ...ofPlugins(plugins, "service", name),
-    ...routes.flatMap((route) => ofPlugins(route.plugins, "route", name, route.name)),
-  ]);
-  return [...ofServices, ...ofPlugins(global.plugins, "global"), ...destinationsOfCounters(global.counters)];
-}
-
-/** The URLs that an instance with this configuration asks. Throws an `Error` where `dials` throws, or returns anything else than a list of URLs. */
-export function urlsOf({ dials }: AnyPlugin, config: unknown): readonly string[] {
-  if (dials === undefined) return [];
-  let urls: unknown;
-  try {
-    urls = dials.urls(config);
-  } catch (error) {
-    throw new Error(`urls of its "dials" has thrown: ${messageOf(error)}`, { cause: error });
-  }
-  if (!Array.isArray(urls) || !urls.every(namesServer)) throw new Error('urls of its "dials" has to return a list of URLs, each with a host, and a port unless it is http, https, redis or rediss');
-  return urls;
-}
-
-function namesServer(url: unknown): url is string {
-  if (typeof url !== "string" || !URL.canParse(url)) return false;
-  const { protocol, hostname, port } = new URL(url);
-  return hostname !== "" && (port !== "" || Object.hasOwn(DEFAULT_PORTS, protocol));
-}
-
-export function whyOf({ name, dials }: AnyPlugin): string {
-  return dials?.why ?? `plugin ${name}, whose kind has no "dials"`;
-}
-
-/** A Cluster names its other servers itself: they may have any host, and one of the ports that are configured. */
-export function destinationsOfCounters(counters: Config["global"]["counters"]): readonly Destination[] {
-  if (counters === undefined) return [];
-  const named = [counters.url].flat().map(({ host, port }) => ({ host, port, why: "redis" }));
-  return Array.isArray(counters.url) ? [...named, ...named.map(({ port }) => ({ host: "*", port, why: "redis" }))] : named;
+export function destinationsOf(config: Config, kinds: readonly AnyPlugin[], parts: Parts): readonly Destination[] {
+  const ofServices = config.services.flatMap(({ upstreams, health }) => {
+    return upstreams.flatMap(({ host, port }) => (health.enabled ? ["upstream", "health"] : ["upstream"]).map((why) => ({ host, port, why })));
+  });
+  const ofPlugins = parts.partIfLoaded("plugins")?.destinationsOfPlugins(config, kinds) ?? [];
+  const ofCounters = config.global.counters === undefined ? [] : parts.part("redis").destinationsOfCounters(config.global.counters);
+  return [...ofServices, ...ofPlugins, ...ofCounters];
 }

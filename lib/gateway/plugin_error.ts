@@ -9,7 +9,7 @@ import { ConfigError } from "./config_error.ts";
 
 export type Place = Pick<Scope, "level" | "service" | "route">;
 
-export class PluginError extends Error {
+class PluginError extends Error {
   readonly #place: Place;
   readonly #index: number;
 
@@ -26,6 +26,11 @@ export class PluginError extends Error {
     const message = concealed(this.message);
     return new ConfigError([{ at, message, position: positionOf(at) }], file, message === this.message ? this.cause : undefined);
   }
+}
+
+/** A `PluginError` as a `ConfigError`, any other error as it is. */
+export function placed(error: unknown, loaded: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): unknown {
+  return error instanceof PluginError ? error.in(loaded) : error;
 }
 
 /** Runs a function of a plugin's author. Throws a `PluginError` where it throws. */

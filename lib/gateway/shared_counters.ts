@@ -2,24 +2,21 @@
  * Makes the counters of `global.counters`, which survive reloads while their settings stay the same.
  */
 import { hash } from "node:crypto";
-import { Egress } from "../base/egress.ts";
+import { Egress, type Destination } from "../base/egress.ts";
 import type { Config } from "../config/model.ts";
-import type { RedisCounters, RedisSettings } from "../store/redis.ts";
+import { RedisCounters, SharedState, type RedisSettings } from "../store/redis.ts";
 import { connect, readyEvent, tlsOptions, upstreamTls } from "../upstream/connect.ts";
 import type { CompileTools } from "./plugin_instances.ts";
-import { destinationsOfCounters } from "./destinations.ts";
 import type { InUse } from "./runtime.ts";
 
 type CountersConfig = NonNullable<Config["global"]["counters"]>;
 
-/** The counters that a configuration shares with other gateways; null: it shares none. Nothing is connected before `start`. */
-export function sharedCounters(config: CountersConfig | undefined, inUse: InUse, { runtime, log }: CompileTools): RedisCounters | null {
-  if (config === undefined) return null;
+/** The counters that a configuration shares with other gateways. Nothing is connected before `start`. */
+export function sharedCounters(config: CountersConfig, inUse: InUse, { runtime, log }: CompileTools): RedisCounters {
   const settings = settingsOf(config);
   const egress = new Egress(destinationsOfCounters(config));
   const tls = [config.url].flat()[0]!.secure ? upstreamTls({ ...config.tls, verify: true }) : null;
-  const { clock, counters: local, countersErrors: errors, writeBatch, parts, threads } = runtime;
-  const { RedisCounters, SharedState } = parts.part("redis");
+  const { clock, counters: local, countersErrors: errors, writeBatch, threads } = runtime;
   // Compared by digest: it has the password, and the contents of files.
   const digest = hash("sha256", JSON.stringify([settings, tls?.identity]));
   // Also for counters that are kept: a worker that starts later needs the memory.
@@ -40,4 +37,10 @@ function settingsOf({ url, timeoutMs, onError, prefix }: CountersConfig): RedisS
   const { user, password, database } = urls[0]!;
   const credentials = password === null ? null : { user, password };
   return { servers: urls.map(({ host, port }) => ({ host, port })), isCluster: Array.isArray(url), credentials, database, timeoutMs, onError, prefix };
+}
+
+/** A Cluster names its other servers itself: they may have any host, and one of the ports that are configured. */
+export function destinationsOfCounters(counters: CountersConfig): readonly Destination[] {
+  const named = [counters.url].flat().map(({ host, port }) => ({ host, port, why: "redis" }));
+  return Array.isArray(counters.url) ? [...named, ...named.map(({ port }) => ({ host: "*", port, why: "redis" }))] : named;
 }

@@ -4,23 +4,23 @@
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
 import type { LoadResult } from "../config/load.ts";
-import type { Config, Route, Service } from "../config/model.ts";
-import type { RouteName, ServiceName } from "../http/exchange.ts";
+import type { Config, PluginInstance, Route, Service } from "../config/model.ts";
+import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import type { MetricsPlan, RouteMeter } from "../observe/metrics.ts";
+import type { MetricsPlan } from "../observe/metrics_plan.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
 import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
+import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOf } from "./destinations.ts";
-import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink, type RouteChain } from "./plugin_instances.ts";
+import type { CompileTools, PluginContext, PluginLink, RouteChain } from "./plugin_instances.ts";
 import type { HttpsRedirect } from "./https_redirect.ts";
 import type { Parts } from "./parts.ts";
-import { PluginError } from "./plugin_error.ts";
+import type { Place } from "./plugin_error.ts";
 import type { InUse } from "./runtime.ts";
-import { sharedCounters } from "./shared_counters.ts";
 import type { ShownCertificate } from "./status.ts";
 import { compileUpstreams } from "./upstreams.ts";
 
@@ -44,7 +44,7 @@ export interface Snapshot extends Loaded {
   readonly instances: ReadonlySet<string>;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
-  readonly metrics: MetricsPlan;
+  readonly metrics: MetricsPlan | null;
 }
 
 export interface RouteTarget {
@@ -53,7 +53,7 @@ export interface RouteTarget {
   /** The service's base_path and the route's path together. */
   readonly pattern: string;
   readonly handler: Handler;
-  readonly meter: RouteMeter;
+  readonly meter: Meter | null;
   /** Whether a plugin of the route handles CORS preflights. */
   readonly takesPreflights: boolean;
 }
@@ -65,19 +65,19 @@ export function compile(loaded: Loaded, tools: CompileTools): Snapshot {
     return compileInto(inUse, loaded, tools);
   } catch (error) {
     tools.runtime.abandon(inUse);
-    throw error instanceof PluginError ? error.in(loaded) : error;
+    throw tools.runtime.parts.partIfLoaded("plugins")?.placed(error, loaded) ?? error;
   }
 }
 
 function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapshot {
   const { global, services } = loaded.config;
   const { runtime, log } = tools;
-  const egress = new Egress(destinationsOf(loaded.config, loaded.kinds));
-  inUse.shared = sharedCounters(global.counters, inUse, tools);
-  const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
+  const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
+  if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
+  const plan = tools.metrics?.plan() ?? null;
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
-  const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
+  const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, loaded.conditions, context));
   const redirect = redirectOf(global, runtime.parts);
   const ofHosts = global.certificates.length === 0 ? null : runtime.parts.part("misdirected");
@@ -111,22 +111,31 @@ function earlyOf(redirect: HttpsRedirect | null, misdirected: HttpsRedirect): Ht
 }
 
 function compileService(service: Service, globals: readonly PluginLink[], conditions: Loaded["conditions"], context: PluginContext): TableEntry<RouteTarget>[] {
-  const { meter, routes } = context.metrics.plan(service, context.plan);
-  const upstreams = compileUpstreams(service, meter, context);
-  const outer = [...globals, ...createLinks(service.plugins, { level: "service", service: service.name, route: null }, context)];
+  const planned = context.plan?.service(service);
+  const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
+  const outer = [...globals, ...linksOf(service.plugins, { level: "service", service: service.name, route: null }, context)];
   const name = serviceName(service);
   return service.routes.map((route) => {
-    const own = createLinks(route.plugins, { level: "route", service: service.name, route: route.name }, context);
-    const chained = chain([...outer, ...own], upstreams, service.name, route.name, context);
-    return entryOf(service, route, targetOf(name, route, chained, routes.get(route.name)!), conditions);
+    const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
+    const chained = chainOf([...outer, ...own], upstreams, { service: service.name, route: route.name }, context);
+    return entryOf(service, route, targetOf(name, route, chained, planned?.routes.get(route.name) ?? null), conditions);
   });
+}
+
+function linksOf(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[] {
+  return instances.length === 0 ? [] : context.runtime.parts.part("plugins").createLinks(instances, place, context);
+}
+
+function chainOf(links: readonly PluginLink[], innermost: Handler, place: Omit<WatchedRoute, "plugins">, context: PluginContext): RouteChain {
+  if (links.length > 0) return context.runtime.parts.part("plugins").chain(links, innermost, place, context);
+  return { handler: context.watched?.(innermost, { ...place, plugins: [] }) ?? innermost, audience: "", ownHeaders: undefined, takesPreflights: false };
 }
 
 export function serviceName({ name, basePath }: Service): ServiceName {
   return { name, basePath: withoutFinalSlash(basePath) };
 }
 
-export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
+export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights }: RouteChain, meter: Meter | null): RouteTarget {
   return { service, route: { name, path, audience, ownHeaders }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 

@@ -113,6 +113,8 @@ export class Exchange {
 
 /** Counts requests; chosen once the route is known. */
 export interface Meter {
+  /** Requests that are not over. */
+  inFlight: number;
   /** A request is over, `ms` after its head had arrived. */
   ended(method: string, notes: Notes, ms: number): void;
 }
@@ -194,6 +196,13 @@ export class Notes {
   identity: string | null = null;
   /** The cause of the error, for the log only. */
   fault: string | null = null;
+}
+
+/** Ends the time of the plugin that has the request, if there is one. */
+export function stopPluginTime(notes: Notes, now: number): void {
+  if (notes.plugin === null) return;
+  notes.plugin.ms += now - notes.pluginFrom;
+  notes.plugin = null;
 }
 
 /** The content of a client certificate. */

@@ -13,19 +13,20 @@ import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
+import * as metrics from "../observe/metrics_plan.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
 import * as tracer from "../observe/trace.ts";
+import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
-import * as kit from "../plugins/kit.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
+import * as sharedCallers from "../store/shared_callers.ts";
 import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
 import * as trustedProxies from "../server/trusted_proxies.ts";
-import * as redis from "../store/redis.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
 import * as hash from "../upstream/hash.ts";
@@ -41,11 +42,15 @@ import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as misdirected from "../gateway/misdirected.ts";
-import * as moduleErrors from "../gateway/module_errors.ts";
+import * as modules from "../gateway/module_loader.ts";
+import * as pluginDestinations from "../gateway/plugin_destinations.ts";
+import * as pluginInstances from "../gateway/plugin_instances.ts";
+import * as sharedCounters from "../gateway/shared_counters.ts";
 import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
 import * as reporting from "../report/reporting.ts";
+import * as reports from "../report/reports.ts";
 import * as workerReports from "../report/worker_reports.ts";
 import { freshModules } from "./load.ts";
 
@@ -59,6 +64,7 @@ const ALL: LoadedParts = {
   retries,
   healthChecks,
   sharedHealth,
+  sharedCallers,
   conditions,
   split: { ...split, ...compiledConditions },
   sticky,
@@ -69,14 +75,16 @@ const ALL: LoadedParts = {
   tests,
   counters: memory,
   client,
-  modules: { ...kit, ...moduleErrors },
-  redis: { ...redis, ...countersFields },
+  modules,
+  redis: { ...sharedCounters, ...countersFields },
+  plugins: { ...pluginInstances, ...pluginDestinations },
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting,
+  reporting: reports,
+  metrics: { ...metrics, ...reporting },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
-  embedding: { ...inject, ...mounted },
+  embedding: { ...inject, ...mounted, ...kindProblem },
   changes,
   workerReports,
   tracing: { ...tracer, ...sampling, ...exporter },

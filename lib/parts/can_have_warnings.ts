@@ -4,8 +4,13 @@
 import { valuesAt, type JsonNode } from "../config/json.ts";
 import { UNFILLED } from "../config/load.ts";
 
-/** What warnings are about, besides routes that no request reaches and secrets that look like templates. */
-const CAUSES = ["global.plugins[]", "services[].plugins[]", "services[].routes[].plugins[]", "global.counters", "global.accept_warnings"];
+/** What warnings are about, besides plugins, routes that no request reaches and secrets that look like templates. */
+const CAUSES = ["global.counters", "global.accept_warnings", "services[].routes[].match"];
+
+/** Kinds of which no setting causes a warning. */
+const HARMLESS: ReadonlySet<string> = new Set(["bot_protection", "compress", "cors", "request_headers", "request_size_limit", "request_validation", "response_headers"]);
+/** No setting of these guards does; but a route that lacks a guard of another route may be a way around it. */
+const GUARDS: ReadonlySet<string> = new Set(["acl", "basic_auth", "key_auth", "mtls", "request_termination"]);
 
 /**
  * False: `configWarnings` finds none, if the configuration is accepted. True proves nothing.
@@ -13,12 +18,29 @@ const CAUSES = ["global.plugins[]", "services[].plugins[]", "services[].routes[]
  * In one service without conditions each route is reached. Routes of one pattern have no method in common (`checkRoutes`). Of the paths that a
  * pattern matches, take one with texts that occur in no pattern in its placeholders, and with more of them in {name*} than any pattern is
  * long. Another pattern that matches it has no literal in the place of a placeholder. So it is less specific, and loses; unless it is longer,
- * and has {a}/{b*} where this one has {name*}.
+ * and has {a}/{b*} where this one has {name*}. No request avoids a guard that all routes have: that of the service, or of all services.
  */
 export function canHaveWarnings(document: JsonNode): boolean {
-  const isNamed = (place: string) => valuesAt(document, place).length > 0;
-  if (CAUSES.some(isNamed) || isNamed("services[].routes[].match") || valuesAt(document, "services[]").length > 1) return true;
+  if (CAUSES.some((place) => valuesAt(document, place).length > 0) || valuesAt(document, "services[]").length > 1) return true;
+  const outer = ["global.plugins[]", "services[].plugins[]"].flatMap((place) => valuesAt(document, place));
+  if (!outer.every(({ value }, i) => isSilent(value, outer.slice(i + 1).map((after) => textAt(after.value, "name"))))) return true;
+  const inner = valuesAt(document, "services[].routes[].plugins[]");
+  if (!inner.every(({ value }) => isSilent(value, []) && !GUARDS.has(textAt(value, "name")))) return true;
   return textsOf(valuesAt(document, "services[].routes[].path").map(({ value }) => value)).some((path) => /[}>]\/[{<][^/]*\*/.test(path)) || textsOf([document]).some(isUnfilled);
+}
+
+/** Whether there is no warning about a plugin instance, which runs before plugins of the kinds `after`. */
+function isSilent(plugin: JsonNode, after: readonly string[]): boolean {
+  const kind = textAt(plugin, "name");
+  if (kind !== "rate_limit") return HARMLESS.has(kind) || GUARDS.has(kind);
+  const by = textAt(plugin, "config.limit_by");
+  return by === "" || by === "client_ip" || by === "all" || (by === "credential" && !after.some((other) => GUARDS.has(other)));
+}
+
+/** "": there is no text. */
+function textAt(node: JsonNode, place: string): string {
+  const value = valuesAt(node, place)[0]?.value;
+  return value?.kind === "string" ? value.value : "";
 }
 
 /** Whatever fields are secrets. */

@@ -65,6 +65,8 @@ export const PARTS = {
   healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
+  /** How they share the counts of rate limits. */
+  sharedCallers: { load: () => import("../store/shared_callers.ts") },
   /** Conditions of routes. */
   conditions: {
     named: ["services[].routes[].match"],
@@ -109,10 +111,15 @@ export const PARTS = {
     named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],
     load: () => import("../store/memory.ts"),
   },
-  /** What plugin modules get, and how their errors are reported. */
+  /** What all plugins need. */
+  plugins: {
+    named: KIND_PLACES.map((place) => place.replace(".name", "")),
+    load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
+  },
+  /** Evaluates plugin modules. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: async () => ({ ...(await import("../plugins/kit.ts")), ...(await import("../gateway/module_errors.ts")) }),
+    load: () => import("../gateway/module_loader.ts"),
   },
   /** How plugins ask other servers. */
   client: {
@@ -122,7 +129,7 @@ export const PARTS = {
   /** Counters that gateways share. */
   redis: {
     named: ["global.counters"],
-    load: async () => ({ ...(await import("../store/redis.ts")), ...(await import("../config/counters.ts")) }),
+    load: async () => ({ ...(await import("../gateway/shared_counters.ts")), ...(await import("../config/counters.ts")) }),
   },
   /** The prover, and what else finds warnings about a configuration. */
   warnings: { named: canHaveWarnings, load: () => import("../proof/config_warnings.ts") },
@@ -131,15 +138,17 @@ export const PARTS = {
   /** HTTP/1.1 for clients by Node's server. */
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("../report/https_facts.ts")) }) },
-  /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("../report/reporting.ts") },
+  /** The status; also what of the configuration causes a warning at the start because of the settings. */
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("../report/reports.ts") },
+  /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
+  metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
     named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],
     load: async () => ({ ...(await import("../base/shared_counts.ts")), ...(await import("../base/shared_memory.ts")), ...(await import("../server/shared_connections.ts")) }),
   },
   /** What a program that embeds a gateway calls, and ours never does. */
-  embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")) }) },
+  embedding: { load: async () => ({ ...(await import("../embed/inject.ts")), ...(await import("../embed/mounted.ts")), ...(await import("../plugins/kind_problem.ts")) }) },
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },

@@ -1,12 +1,13 @@
 /** Which servers the plugins of a configuration may ask. */
 import { describe, expect, it } from "vitest";
-import { kindProblem, definePlugin, type Plugin } from "../../lib/plugins/plugin.ts";
+import { kindProblem } from "../../lib/plugins/kind_problem.ts";
+import { definePlugin, type Plugin } from "../../lib/plugins/plugin.ts";
 import * as schema from "../../lib/config/schema.ts";
 import { destinationsOf } from "../../lib/gateway/destinations.ts";
 import { Candidate } from "../../lib/proof/candidate.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
-import { freshModules } from "../../lib/parts/load.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
 
 const SCHEMA = schema.object({ url: schema.string({}) });
 
@@ -63,9 +64,9 @@ describe("tools.client", () => {
   it("a kind whose dials are redis URLs, or others with a port, names these servers", () => {
     const urls = ["redis://store", "rediss://[::1]:6380/0", "tcp://log.example:5170", "https://a.example"];
     const kind = { ...asking({ dials: { why: "stores", urls: () => urls } }), name: "stores" };
-    const candidate = new Candidate({ modules: freshModules(), config: oneService(9, { plugins: [{ name: "stores", config: { url: "http://127.0.0.1:1/" } }] }), plugins: [kind] });
+    const candidate = new Candidate({ modules: withAllParts(), config: oneService(9, { plugins: [{ name: "stores", config: { url: "http://127.0.0.1:1/" } }] }), plugins: [kind] });
     const { config, kinds } = candidate.configuration.snapshot;
-    const named = destinationsOf(config, kinds).filter(({ why }) => why === "stores");
+    const named = destinationsOf(config, kinds, withAllParts().parts).filter(({ why }) => why === "stores");
     expect(named.map(({ host, port }) => `${host} ${port}`)).toEqual(["store 6379", "::1 6380", "log.example 5170", "a.example 443"]);
     return candidate.close();
   });
@@ -89,7 +90,7 @@ describe("a configuration that is only checked", () => {
       },
     });
     const { services } = oneService(port, { plugins: [{ name: "eager", config: { url: `http://127.0.0.1:${port}/` } }] });
-    const candidate = new Candidate({ modules: freshModules(), config: { services }, plugins: [eager] });
+    const candidate = new Candidate({ modules: withAllParts(), config: { services }, plugins: [eager] });
     await candidate.close();
     expect(await Promise.all(asked)).toEqual(["nothing is dialled here"]);
   });

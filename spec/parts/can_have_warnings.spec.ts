@@ -11,7 +11,16 @@ import { random, type Random } from "../support/random.ts";
 import { checkRoutes, loadConfig } from "../support/schema.ts";
 
 const EXAMPLES = new URL("../../examples/", import.meta.url);
-const KINDS = builtinPlugins.filter(({ name }) => ["key_auth", "fault", "cors", "redirect"].includes(name));
+const limit = (by: string) => ({ name: "rate_limit", config: { limit_min: 1, ...(by !== "" && { limit_by: by }) } });
+/** Plugins of the kinds that alone cause no warning, and limits, some of which do. */
+const PLAIN_PLUGINS = [
+  ...["", "client_ip", "all", "credential", "credential", "header:x-a"].map(limit),
+  ...[{ name: "key_auth", config: { key: "k" } }, { name: "basic_auth", config: { username: "u", password: "p" } }, { name: "mtls", config: {} }, { name: "acl", config: { whitelist: ["10.0.0.0/8"] } }],
+  ...[{ name: "request_termination", config: { status: 503 } }, { name: "bot_protection", config: { blacklist: ["a"] } }, { name: "compress", config: {} }, { name: "cors", config: { allow_origins: ["*"] } }],
+  ...[{ name: "request_headers", config: { set: { "x-a": "1" } } }, { name: "response_headers", config: { set: { "x-a": "1" } } }],
+  ...[{ name: "request_size_limit", config: { max_payload_size: 1 } }, { name: "request_validation", config: { body: {} } }],
+];
+const KINDS = builtinPlugins.filter(({ name }) => ["fault", "redirect", ...PLAIN_PLUGINS.map((plugin) => plugin.name)].includes(name));
 const can = (config: unknown) => canHaveWarnings(nodeFrom(config));
 
 /** The codes of the warnings; null: the configuration is refused. */
@@ -50,7 +59,36 @@ function config(from: Random): unknown {
   return { global, services: from.list(1, few === 1 ? 3 : 1, () => null).map(service) };
 }
 
+/** Plain plugins at every level, often the same ones at several places. */
+function withPlugins(from: Random): unknown {
+  const some = from.list(1, 4, () => from.pick(PLAIN_PLUGINS));
+  const plugins = (most: number) => from.list(0, most, () => from.pick(some));
+  const routes = from.list(1, 4, () => null).map((_, i) => ({ name: `r${i}`, path: pattern(from, "p", 3), methods: from.list(0, 2, () => from.pick(["GET", "POST"])), plugins: plugins(from.chance(0.3) ? 2 : 0) }));
+  const service = { name: "s", base_path: "/", upstreams: [{ host: "localhost", port: 1 }], routes, plugins: plugins(3) };
+  return { global: { plugins: plugins(1) }, services: [service] };
+}
+
 describe("canHaveWarnings", () => {
+  it("is true for each random configuration of plugins that has a warning, and false for many that have none", () => {
+    const seen = new Set<string>();
+    const kinds = new Set<string>();
+    let plain = 0;
+    for (let seed = 0; seed < 3_000; seed++) {
+      const made = withPlugins(random(seed));
+      const codes = codesOf(made);
+      if (codes === null) continue;
+      if (can(made)) for (const code of codes) seen.add(code);
+      else {
+        expect(codes, JSON.stringify(made)).toEqual([]);
+        for (const [, kind] of JSON.stringify(made).matchAll(/"name":"(\w{3,})"/g)) kinds.add(kind!);
+        plain++;
+      }
+    }
+    expect(plain).toBeGreaterThan(400);
+    expect([...kinds].sort()).toEqual([...new Set(PLAIN_PLUGINS.map(({ name }) => name))].sort());
+    expect([...seen].sort()).toEqual(["guard_bypassed", "limit_before_identity", "limit_by_any_header", "route_unreachable"]);
+  });
+
   it("is true for each random configuration that has a warning", () => {
     const seen = new Set<string>();
     let plain = 0;
@@ -90,9 +128,18 @@ describe("canHaveWarnings", () => {
     expect(can(withSecret("a".repeat(40)))).toBe(false);
   });
 
-  it("is false for examples/quickstart.json, and true for the other examples, which have plugins or several services", () => {
+  it("is false for a key and a limit of a service, and true for those of a route", () => {
+    const plugins = [{ name: "key_auth", config: { key: "k" } }, limit("credential")];
+    const of = (service: object, route: object) => ({ services: [{ name: "s", base_path: "/", upstreams: [{ host: "localhost", port: 1 }], routes: [{ path: "/a", ...route }, { path: "/{b}" }], ...service }] });
+    expect(can(of({ plugins }, {}))).toBe(false);
+    expect(can(of({ plugins: plugins.toReversed() }, {}))).toBe(true);
+    expect(can(of({}, { plugins }))).toBe(true);
+    expect(can(of({}, { plugins: [limit("all")] }))).toBe(false);
+  });
+
+  it("is false for examples/quickstart.json and tls.json, and true for the other examples, which have several services or plugins that can cause warnings", () => {
     const examples = readdirSync(EXAMPLES).filter((name) => name.endsWith(".json"));
     const plain = examples.filter((name) => !can(JSON.parse(readFileSync(new URL(name, EXAMPLES), "utf8"))));
-    expect(plain).toEqual(["quickstart.json"]);
+    expect(plain.sort()).toEqual(["quickstart.json", "tls.json"]);
   });
 });
