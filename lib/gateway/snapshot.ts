@@ -8,6 +8,7 @@ import type { Config, PluginInstance, Route, Service } from "../config/model.ts"
 import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { MetricsPlan } from "../observe/metrics_plan.ts";
+import type * as serverTimingPart from "../observe/server_timing.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
@@ -45,6 +46,8 @@ export interface Snapshot extends Loaded {
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
   readonly metrics: MetricsPlan | null;
+  /** Null: replies have no Server-Timing. */
+  readonly serverTiming: typeof serverTimingPart | null;
 }
 
 export interface RouteTarget {
@@ -96,6 +99,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
     inUse,
     metrics: plan,
+    serverTiming: global.serverTiming ? runtime.parts.part("serverTiming") : null,
   });
 }
 

@@ -13,9 +13,11 @@ import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
+import * as combinedLog from "../observe/combined_line.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
+import * as serverTiming from "../observe/server_timing.ts";
 import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
@@ -82,6 +84,8 @@ const ALL: LoadedParts = {
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
   reporting: reports,
+  combinedLog,
+  serverTiming,
   metrics: { ...metrics, ...reporting },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted, ...kindProblem },
