@@ -91,6 +91,11 @@ export const PARTS = {
     named: ["global.certificates[]"],
     load: async () => ({ ...(await import("../gateway/misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
   },
+  /** What trusted proxies say about requests. */
+  trustedProxies: {
+    named: ["global.trusted_proxies"],
+    load: () => import("../server/trusted_proxies.ts"),
+  },
   /** The fields of certificates and TLS. */
   tls: {
     named: ["global.certificates[]", "services[].tls"],
