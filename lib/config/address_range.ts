@@ -1,7 +1,7 @@
 /**
  * The schema of IP addresses and ranges of them, as in `global.trusted_proxies`.
  */
-import { cidrSet, parseCidr } from "../base/cidr.ts";
+import { parseCidr } from "../base/cidr.ts";
 import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
@@ -16,5 +16,3 @@ export const ADDRESS_RANGE = s.string({
 });
 
 export const fields: PartFields = { schemas: { address_range: ADDRESS_RANGE } };
-
-export { cidrSet };

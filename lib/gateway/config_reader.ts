@@ -108,7 +108,7 @@ export class ConfigReader {
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
-    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions, addressRanges: parts.partIfLoaded("addressRanges") } };
+    return { source, inputs: { environment, files }, loaded: { ...loaded, conditions } };
   }
 
   /** See `Gateway.loadModules`. */

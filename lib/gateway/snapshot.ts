@@ -10,10 +10,10 @@ import type { Handler } from "../http/handler.ts";
 import type { MetricsPlan } from "../observe/metrics_plan.ts";
 import type * as serverTimingPart from "../observe/server_timing.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type * as addressRangesPart from "../config/address_range.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
+import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOf } from "./destinations.ts";
@@ -29,8 +29,6 @@ import { compileUpstreams } from "./upstreams.ts";
 export interface Loaded extends Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>, "ok"> {
   /** The part for `match` of routes; null: no route has it. */
   readonly conditions: typeof conditionsPart | null;
-  /** Null: no configuration names any. */
-  readonly addressRanges: typeof addressRangesPart | null;
 }
 
 export interface Snapshot extends Loaded {
@@ -152,10 +150,9 @@ export function entryOf<T>(service: Service, { path, methods, match: written }: 
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy({ config, addressRanges }: Pick<Loaded, "config" | "addressRanges">, clock: Clock): ReceiveOptions {
-  const { trustedProxies, limits, underscoreHeaders } = config.global;
-  const isTrusted = trustedProxies.length === 0 ? null : addressRanges!.cidrSet(trustedProxies).has;
-  return { clock, isTrusted, limits, underscores: underscoreHeaders };
+export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock, part: () => typeof proxiesPart): ReceiveOptions {
+  const proxies = trustedProxies.length === 0 ? null : part().trustedProxies(trustedProxies);
+  return { clock, proxies, limits, underscores: underscoreHeaders };
 }
 
 /** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as clients ask for it. */

@@ -32,6 +32,7 @@ import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
+import * as trustedProxies from "../server/trusted_proxies.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
 import * as hash from "../upstream/hash.ts";
@@ -75,6 +76,7 @@ const ALL: LoadedParts = {
   sticky,
   httpsRedirect,
   misdirected: { ...misdirected, ...certificates, ...pem },
+  trustedProxies: { ...addressRanges, ...trustedProxies },
   tls,
   tests,
   counters: memory,
@@ -96,7 +98,6 @@ const ALL: LoadedParts = {
   tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
   adminCookie,
   signatures,
-  addressRanges,
   warnings,
 };
 

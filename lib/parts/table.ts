@@ -91,6 +91,11 @@ export const PARTS = {
     named: ["global.certificates[]"],
     load: async () => ({ ...(await import("../gateway/misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
   },
+  /** What trusted proxies say about requests. */
+  trustedProxies: {
+    named: ["global.trusted_proxies"],
+    load: async () => ({ ...(await import("../config/address_range.ts")), ...(await import("../server/trusted_proxies.ts")) }),
+  },
   /** The fields of certificates and TLS. */
   tls: {
     named: ["global.certificates[]", "services[].tls"],
@@ -101,8 +106,6 @@ export const PARTS = {
     named: ["tests", "test_files"],
     load: () => import("../config/read_tests.ts"),
   },
-  /** Addresses of proxies. */
-  addressRanges: { named: ["global.trusted_proxies[]"], load: () => import("../config/address_range.ts") },
   /** Rate counters in the memory of the program. */
   counters: {
     named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],

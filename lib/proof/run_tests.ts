@@ -13,6 +13,7 @@ import type { Handler } from "../http/handler.ts";
 import { discard } from "../http/reply.ts";
 import type { RouteTable } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
+import * as proxiesPart from "../server/trusted_proxies.ts";
 import { collected } from "./made_request.ts";
 import type { HttpsRedirect } from "../gateway/https_redirect.ts";
 import { receivingBy, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
@@ -48,19 +49,20 @@ export interface RunOptions {
 
 export type Place = Partial<Pick<Outcome, "service" | "route">>;
 
-type Tested = Pick<Loaded, "config" | "kinds" | "conditions" | "addressRanges" | "tests" | "concealed">;
+type Tested = Pick<Loaded, "config" | "kinds" | "conditions" | "tests" | "concealed">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
   const { only = "", wall = Date.now(), maxTestMs = 2_000, maxTotalMs = 10_000, usage = threadUsage, verify, signal, redirect = null, isOpen = () => false } = options;
   const chosen = loaded.tests.filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
+  const { global } = loaded.config;
   // Each run listens, and there may be many at once.
   if (signal !== undefined) setMaxListeners(0, signal);
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
-  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(loaded, manualClock()), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock(), () => proxiesPart), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
   let [next, notRun] = [0, 0];

@@ -6,12 +6,11 @@ import { readTests } from "../../lib/config/read_tests.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
 import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
-import * as addressRanges from "../../lib/config/address_range.ts";
 import * as conditions from "../../lib/route/conditions.ts";
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>) {
   const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, ...options });
-  return result.ok ? { ...result, conditions, addressRanges } : result;
+  return result.ok ? { ...result, conditions } : result;
 }
 
 export function configJsonSchema(kinds: readonly PluginKind[]): JsonSchema {
