@@ -7,6 +7,7 @@ import * as tests from "../config/read_tests.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
+import * as gateway from "../embed/gateway.ts";
 import * as inject from "../embed/inject.ts";
 import * as mounted from "../embed/mounted.ts";
 import * as tls from "../config/tls_fields.ts";
@@ -75,7 +76,7 @@ const ALL: LoadedParts = {
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting,
+  reporting: { ...reporting, ...gateway },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,

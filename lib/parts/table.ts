@@ -132,7 +132,7 @@ export const PARTS = {
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("../report/https_facts.ts")) }) },
   /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("../report/reporting.ts") },
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: async () => ({ ...(await import("../report/reporting.ts")), ...(await import("../embed/gateway.ts")) }) },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
     named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],

@@ -45,7 +45,7 @@ const PARTS = {
   tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
   reporting: /^lib\/(?:report\/(?:reporting|reports|families|warnings)|observe\/(?:stats|exposition))$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
-  embedding: /^lib\/embed\//,
+  embedding: /^lib\/embed\/(?!gateway$)/,
   workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
