@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import type { Settings } from "../config/settings.ts";
 import type { PartName, Parts } from "../gateway/parts.ts";
 import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS } from "../parts/table.ts";
-import { COMMANDS, ON_DEMAND as OF_RUN } from "./commands.ts";
+import { COMMANDS, OF_ADMIN, ON_DEMAND as OF_RUN } from "./commands.ts";
 import { onDemandOf } from "./named_parts.ts";
 
 export interface AuditedModule {
@@ -44,9 +44,10 @@ export interface Row {
 const inFolder = (folder: URL, table: Readonly<Record<string, Load>>): Row[] => Object.entries(table).map(([name, load]) => ({ name, load, folder }));
 const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) => Object.fromEntries(Object.entries(table).map(([name, { load }]) => [name, load]));
 const [CLI, TABLE] = [new URL("cli/", LIB), new URL("parts/", LIB)];
+const ADMIN_ROWS: readonly Row[] = Object.values(OF_ADMIN).map((load: Load) => ({ name: "admin", load, folder: CLI }));
 
 /** Of all tables. What has one name belongs together. */
-export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(CLI, loadsOf(COMMANDS)), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY)];
+export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(CLI, loadsOf(COMMANDS)), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS];
 
 /** The first modules of threads, which no import leads to. */
 const THREADS = new Map<Load, string>([[OF_GATEWAY.dryRuns, "parts/dry_run_thread"], [OF_RUN.workers, "cluster/worker"]]);
@@ -63,7 +64,7 @@ export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes"];
 /** What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
 export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Row[] {
   const reloads = inFolder(TABLE, Object.fromEntries(FOR_RELOADS.map((name) => [name, PARTS[name].load])));
-  return [...reloads, ...(admin === null ? [] : inFolder(TABLE, OF_GATEWAY))];
+  return [...reloads, ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS])];
 }
 
 /** Of these rows, and all that they import; in the order of their paths. */

@@ -1,6 +1,7 @@
 /**
  * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is loaded.
  */
+import type { OnRequest } from "../admin/endpoints.ts";
 import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE } from "../config/settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import type { Command } from "./arguments.ts";
@@ -176,4 +177,11 @@ export const ON_DEMAND = {
   help: () => import("./help.ts"),
   buildNames: () => import("./build_names.ts"),
   main: () => import("./main.ts"),
+};
+
+/** What only some requests of the admin interface need. */
+export const OF_ADMIN: OnRequest = {
+  explain: () => import("../admin/explain_request.ts"),
+  reload: () => import("../admin/reload_request.ts"),
+  events: () => import("../admin/events.ts"),
 };

@@ -1,8 +1,7 @@
 /**
  * `edge-gateway reload`: asks a running gateway to reload its configuration, or only to try it, and prints the changes or the errors.
  */
-import { MAX_POSTED_BYTES } from "../admin/reload_request.ts";
-import type { dryRunView } from "../admin/views.ts";
+import { MAX_POSTED_BYTES, type dryRunView } from "../admin/reload_request.ts";
 import { readClientSettings } from "../config/settings.ts";
 import { changeLine, type Change } from "../proof/config_diff.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";

@@ -17,7 +17,7 @@ import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../server/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
-import { ON_DEMAND } from "./commands.ts";
+import { OF_ADMIN, ON_DEMAND } from "./commands.ts";
 import { Failure, listenFailure } from "./failure.ts";
 import { allNamedBy, partsNamedBy, refuseLacking } from "./named_parts.ts";
 import type { PassedSockets } from "./socket_activation.ts";
@@ -181,6 +181,7 @@ async function openAdmin(settings: Settings, { gateway, tls, part, reload, log }
       log,
       version,
       metricsToken: settings.metricsToken,
+      onRequest: OF_ADMIN,
       source: {
         proxyConfig: (secrets) => proxyConfig(secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig),
         settings: () => ({

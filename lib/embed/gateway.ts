@@ -38,7 +38,7 @@ export class Gateway extends GatewayCore {
     super(options, threads, following);
     const { configuration, listener, runtime } = this.#joined;
     const { parts } = runtime;
-    if (!isWorker(runtime.threads) && parts.partIfLoaded("reporting") !== null) this.#joined.onActivate = () => this.#reports.start();
+    if (!isWorker(runtime.threads) && this.#joined.metrics !== null) this.#joined.onActivate = () => this.#reports.start();
     const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration);
     this.handler = mounted?.handler ?? notEmbedded;
     this.upgrade = mounted?.upgrade ?? notEmbedded;
@@ -61,7 +61,7 @@ export class Gateway extends GatewayCore {
 
   /** All about the gateway at this moment, as the admin interface reports it. */
   get status(): GatewayStatus {
-    return this.#reports.status(this.#joined.listening());
+    return this.#joined.runtime.parts.part("reporting").statusOf(this.#joined, this.#joined.listening());
   }
 
   /** The state of every upstream and every circuit breaker. */
@@ -102,7 +102,7 @@ export class Gateway extends GatewayCore {
   }
 
   get #reports(): Reporting {
-    return (this.#joined.reporting ??= new (this.#joined.runtime.parts.part("reporting").Reporting)(this.#joined));
+    return (this.#joined.reporting ??= new (this.#joined.runtime.parts.part("metrics").Reporting)({ ...this.#joined, metrics: this.#joined.metrics! }));
   }
 
   /**

@@ -13,7 +13,6 @@ import type { Bundle, Followers, Following } from "./bundle.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
-import { countFault } from "./faults.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, redirectOf, type Loaded, type Snapshot } from "./snapshot.ts";
@@ -378,7 +377,7 @@ export class Configuration {
 
   #adopt(next: Snapshot): void {
     this.#tools.runtime.adopt(next.inUse);
-    this.#tools.metrics.adopt(next.metrics);
+    next.metrics?.adopt();
   }
 
   /** For the system's error when the access log's file cannot be opened. */
@@ -390,7 +389,7 @@ export class Configuration {
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
     logFault(this.#tools.log, call, error, link);
     const { name, scope: { key, id, level, service, route } } = link;
-    countFault(this.#tools.metrics, name);
+    this.#tools.metrics?.pluginFailed(name);
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count: (this.pluginFaults.get(key)?.count ?? 0) + 1 });

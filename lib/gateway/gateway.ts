@@ -8,7 +8,7 @@ import { ALONE, type Threads } from "../base/threads.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
-import { Metrics } from "../observe/metrics.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
@@ -18,7 +18,7 @@ import type { Following } from "./bundle.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
 import type { CompleteOptions, ListenOptions } from "./options.ts";
-import type { HttpsFacts, Listening, Parts, Reporting, ReportSource } from "./parts.ts";
+import type { HttpsFacts, Listening, Parts, Reporting, StatusSource } from "./parts.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
@@ -30,8 +30,10 @@ export type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 /** See `GatewayCore.partsOf`. */
-export interface GatewayParts extends ReportSource {
+export interface GatewayParts extends StatusSource {
   readonly accessLog: AccessLog;
+  /** Null: nobody can ask for them. */
+  readonly metrics: Metrics | null;
   readonly listening: () => Listening;
   /** Null: nobody has asked for a report. */
   reporting: Reporting | null;
@@ -64,7 +66,8 @@ export class GatewayCore {
     const { log = silentLog, clock = systemClock, tracing, lookup, modules } = options;
     const problem = tracing === undefined ? undefined : tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
-    const metrics = new Metrics();
+    const metricsPart = modules.parts.partIfLoaded("metrics");
+    const metrics = metricsPart && new metricsPart.Metrics();
     this.#log = log;
     this.#clock = clock;
     this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
@@ -77,7 +80,7 @@ export class GatewayCore {
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const counted = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans };
-    const reports = threads.count === 1 ? null : new (modules.parts.part("workerReports").WorkerReports)(counted);
+    const reports = threads.count === 1 || metrics === null ? null : new (modules.parts.part("workerReports").WorkerReports)({ ...counted, metrics });
     const listening = () => ({ state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https });
     this.#reported = { ...counted, requests: this.#requests, reports, startedAt: clock.now(), listening, reporting: null, onActivate() {} };
     const closeReports = () => [this.#reported.reporting, reports].forEach((each) => each?.close());

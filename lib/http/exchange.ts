@@ -113,6 +113,8 @@ export class Exchange {
 
 /** Counts requests; chosen once the route is known. */
 export interface Meter {
+  /** Requests that are not over. */
+  inFlight: number;
   /** A request is over, `ms` after its head had arrived. */
   ended(method: string, notes: Notes, ms: number): void;
 }

@@ -14,6 +14,7 @@ import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
+import * as metrics from "../observe/metrics_plan.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
 import * as tracer from "../observe/trace.ts";
@@ -21,6 +22,7 @@ import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
+import * as sharedCallers from "../store/shared_callers.ts";
 import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
@@ -48,6 +50,7 @@ import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
 import * as reporting from "../report/reporting.ts";
+import * as reports from "../report/reports.ts";
 import * as workerReports from "../report/worker_reports.ts";
 import { freshModules } from "./load.ts";
 
@@ -61,6 +64,7 @@ const ALL: LoadedParts = {
   retries,
   healthChecks,
   sharedHealth,
+  sharedCallers,
   conditions,
   split: { ...split, ...compiledConditions },
   sticky,
@@ -76,7 +80,8 @@ const ALL: LoadedParts = {
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting: { ...reporting, ...gateway },
+  reporting: { ...reports, ...gateway },
+  metrics: { ...metrics, ...reporting },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,

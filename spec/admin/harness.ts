@@ -6,6 +6,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import { OF_ADMIN } from "../../lib/cli/commands.ts";
 import type { DryRun } from "../../lib/proof/dry_run.ts";
 import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -203,6 +204,7 @@ export function optionsWith({ tls = null, ...changes }: AdminChanges = {}): Admi
     log: silentLog,
     version: "1.2.3",
     source,
+    onRequest: OF_ADMIN,
     ...changes,
   };
 }
