@@ -14,8 +14,7 @@ export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath, s
   return [
     ...(tracing === null ? [] : (["tracing"] as const)),
     ...(admin === null ? [] : (["adminCookie"] as const)),
-    ...(admin === null ? [] : (["reporting"] as const)),
-    ...(isAsked ? (["metrics"] as const) : []),
+    ...(isAsked ? (["reporting", "metrics"] as const) : []),
     ...(workers === 1 ? [] : (["sharedHealth", "sharedCallers", "shared"] as const)),
     ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),
     ...(serverCertPath === null || serverKeyPath === null ? [] : TLS_PARTS),
