@@ -71,7 +71,8 @@ export class GatewayCore {
     this.#log = log;
     this.#clock = clock;
     this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
-    this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, isRemote: following !== null });
+    const combined = () => modules.parts.part("combinedLog").combinedLines();
+    this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, combined, isRemote: following !== null });
     [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log }, this.#runtime.secretParameters);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer, defaultCertificate: () => this.#https };
     this.#configuration = new Configuration({ ...options, modules }, parts, following);

@@ -14,7 +14,6 @@ import { headersAskedFor, headerValue, headerValues, withHeader, type HeaderList
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
-import { withServerTiming } from "../observe/server_timing.ts";
 import type { Tracer } from "../observe/trace.ts";
 import type { Link } from "../plugins/chain.ts";
 import { readTarget, type Target } from "../route/path.ts";
@@ -85,8 +84,9 @@ export class Requests {
     }
     tracer?.begin(inbound);
     const reply = this.#admit(inbound, snapshot.global.limits) ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound);
-    if (!snapshot.global.serverTiming) return reply;
-    const timed = (given: Reply) => withServerTiming(given, call, clock.now());
+    const { serverTiming } = snapshot;
+    if (serverTiming === null) return reply;
+    const timed = (given: Reply) => serverTiming.withServerTiming(given, call, clock.now());
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
   };
 
@@ -100,7 +100,7 @@ export class Requests {
   /** Whether there is room for one more request in all, and for one of this client. */
   #admit({ call, clientAddress }: Inbound, { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"]): boolean {
     const { configuration, runtime } = this.#tools;
-    const isProxy = call.trustedRemote && configuration.receiving.isTrusted?.(clientAddress) === true;
+    const isProxy = call.trustedRemote && configuration.receiving.proxies?.has(clientAddress) === true;
     const client = isProxy ? "" : clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress;
     const held = this.#held.get(client) ?? 0;
     if (this.#state === "closed" || (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))) return false;

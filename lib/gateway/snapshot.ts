@@ -1,7 +1,6 @@
 /**
  * Compiles a valid configuration into a snapshot: a route table with one handler for each route. A request keeps its snapshot to its end.
  */
-import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
 import type { LoadResult } from "../config/load.ts";
@@ -9,10 +8,12 @@ import type { Config, PluginInstance, Route, Service } from "../config/model.ts"
 import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { MetricsPlan } from "../observe/metrics_plan.ts";
+import type * as serverTimingPart from "../observe/server_timing.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
+import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOf } from "./destinations.ts";
@@ -45,6 +46,8 @@ export interface Snapshot extends Loaded {
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
   readonly metrics: MetricsPlan | null;
+  /** Null: replies have no Server-Timing. */
+  readonly serverTiming: typeof serverTimingPart | null;
 }
 
 export interface RouteTarget {
@@ -96,6 +99,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
     inUse,
     metrics: plan,
+    serverTiming: global.serverTiming ? runtime.parts.part("serverTiming") : null,
   });
 }
 
@@ -146,9 +150,9 @@ export function entryOf<T>(service: Service, { path, methods, match: written }: 
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock): ReceiveOptions {
-  const isTrusted = trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
-  return { clock, isTrusted, limits, underscores: underscoreHeaders };
+export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock, part: () => typeof proxiesPart): ReceiveOptions {
+  const proxies = trustedProxies.length === 0 ? null : part().trustedProxies(trustedProxies);
+  return { clock, proxies, limits, underscores: underscoreHeaders };
 }
 
 /** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as clients ask for it. */
