@@ -12,7 +12,7 @@ import type { GatewayStatus, LastTests, TestReport } from "../gateway/status.ts"
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import type { DryRuns } from "../proof/dry_runs.ts";
-import type { ExplainedPlugin, Explanation, Question } from "../proof/explain.ts";
+import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 import type { Reporting } from "../report/reporting.ts";
 import type { Mounted } from "./mounted.ts";
@@ -86,7 +86,7 @@ export class Gateway extends GatewayCore {
   }
 
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
-  async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
+  async routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null> {
     const { routePlugins } = await this.#joined.runtime.parts.onDemand.explain();
     return routePlugins({ service, route }, this.maskedConfig, this.#joined.configuration.snapshot.kinds);
   }
