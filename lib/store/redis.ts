@@ -105,7 +105,7 @@ const CONNECT_MS = 1_000;
 /** A server is given up that has sent nothing for so many times `timeout_ms`. */
 const SILENT_FOR = 3;
 /** Redirections of one command in a Cluster. */
-const MOST_REDIRECTIONS = 5;
+const MAX_REDIRECTIONS = 5;
 
 export class RedisCounters implements Counters {
   readonly settings: RedisSettings;
@@ -297,7 +297,7 @@ class Asked implements Command, HasDeadline {
       this.text = calls.whole(this.#key);
       return this.send(from);
     }
-    const next = isError && this.#redirections++ < MOST_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
+    const next = isError && this.#redirections++ < MAX_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
     if (next !== null) return this.send(next);
     const problem = replyProblem("the script", reply);
     // All other errors are about the server, not about this key: LOADING, BUSY, OOM, READONLY, NOAUTH, …

@@ -43,7 +43,7 @@ export interface RedisConnectionOptions {
 }
 
 /** Most commands that wait for replies. */
-const MOST_PENDING = 10_000;
+const MAX_PENDING = 10_000;
 /** Waits between attempts, in milliseconds. */
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 2_000;
@@ -96,7 +96,7 @@ export class RedisConnection {
 
   /** Sends a command at the end of this round of the event loop. Returns false when it cannot: nothing is called then. */
   send(command: Command): boolean {
-    if (this.#state === "down" || this.#state === "closed" || this.#pending >= MOST_PENDING) return false;
+    if (this.#state === "down" || this.#state === "closed" || this.#pending >= MAX_PENDING) return false;
     this.start();
     command.next = null;
     if (this.#last === null) {

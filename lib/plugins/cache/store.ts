@@ -184,7 +184,7 @@ export class CacheStore {
     if (group === undefined) this.#addGroup(item);
     else {
       group.unshift(item);
-      if (group.length > MOST_VARIANTS) this.#drop(group.at(-1)!);
+      if (group.length > MAX_VARIANTS) this.#drop(group.at(-1)!);
     }
     this.#order.add(item);
     return true;
@@ -243,7 +243,7 @@ export class CacheStore {
 const NOTHING: readonly Item[] = [];
 
 /** Entries per target. A look-up compares with each: a Vary on a header with many values must not make it slow. */
-const MOST_VARIANTS = 32;
+const MAX_VARIANTS = 32;
 
 /** Generous estimates of the overhead in bytes of an entry and of a header line. */
 const OVERHEAD = 512;
