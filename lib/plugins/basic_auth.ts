@@ -90,7 +90,6 @@ export const basicAuth = definePlugin({
     function settle(exchange: Exchange, identity: string | null | undefined, next: Handler): Reply | Promise<Reply> {
       if (identity === undefined) return problem(exchange.call, "auth_unavailable", OVERLOADED);
       if (identity === null) return problem(exchange.call, "credentials_invalid", invalid);
-      exchange.call.notes.identity = identity;
       if (!config.hideCredentials) return next(exchange.with({ identity }));
       return next(exchange.with({ identity, headers: withoutHeader(exchange.headers, "authorization") }));
     }
