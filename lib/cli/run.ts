@@ -8,7 +8,7 @@ import { readSettings, type Settings } from "../config/settings.ts";
 import { withSignatures } from "../config/signed.ts";
 import { watchFiles } from "../config/watch.ts";
 import type { Change } from "../proof/config_diff.ts";
-import { answerForThread, countFault } from "../gateway/faults.ts";
+import { answerForThread } from "../gateway/faults.ts";
 import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
@@ -24,7 +24,7 @@ export const run: RunCommand = (given) => serve(inOwnFolder(accepted(readSetting
 
 async function serve(settings: Settings): Promise<ExitCode> {
   const log = logFor(settings);
-  const count = (module: string) => whenStarted(({ gateway }) => countFault(Gateway.partsOf(gateway).metrics, module))();
+  const count = (module: string) => whenStarted(({ gateway }) => Gateway.partsOf(gateway).metrics?.pluginFailed(module))();
   const stopAnswering = answerForThread(log, count, (error) => {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);

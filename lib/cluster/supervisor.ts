@@ -302,7 +302,7 @@ export class Supervisor implements Followers {
     const reason = place.reason ?? `it exited with code ${code}`;
     Object.assign(place, { worker: null, state: "none" });
     this.#parts!.runtime.forget(id, index);
-    this.#parts!.reports!.forget(index);
+    this.#parts!.reports?.forget(index);
     for (const resolve of place.awaited.splice(0)) resolve();
     place.onStopped?.();
     this.#changed();

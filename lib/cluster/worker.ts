@@ -6,7 +6,7 @@ import { entry } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
-import { answerForThread, countFault } from "../gateway/faults.ts";
+import { answerForThread } from "../gateway/faults.ts";
 import { Gateway } from "../gateway/gateway.ts";
 import { freshModules } from "../parts/load.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -29,7 +29,7 @@ let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
 const { watched } = new InFlight(start.inFlight);
 let isCreated = false;
-answerForThread(threadLog(), (module) => isCreated && countFault(Gateway.partsOf(gateway).metrics, module), (error) => fail(error, "stack"));
+answerForThread(threadLog(), (module) => isCreated && Gateway.partsOf(gateway).metrics?.pluginFailed(module), (error) => fail(error, "stack"));
 const gateway = await create(received(start.bundle)).catch((error) => fail(error));
 const { accessLog, configuration, listener, reports, runtime } = Gateway.partsOf(gateway);
 if (tls !== null) listener.useTicketKey(asBuffer(start.ticketKey));
@@ -38,7 +38,7 @@ isCreated = true;
 process.on("exit", () => {
   accessLog.flush();
   accessLines.flush();
-  report("counts");
+  if (reports !== null) report("counts");
 });
 send({ type: "compiled" });
 

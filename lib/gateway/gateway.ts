@@ -11,7 +11,7 @@ import { NOT_LOADED } from "../config/part_fields.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
-import { Metrics } from "../observe/metrics.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { Tracer } from "../observe/trace.ts";
@@ -22,7 +22,7 @@ import type { Following } from "./bundle.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
 import type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts";
-import type { DryRun, DryRuns, ExplainedPlugin, Explanation, HttpsFacts, InjectRequest, InjectResponse, Listening, Mounted, Parts, Question, Reporting, ReportSource } from "./parts.ts";
+import type { DryRun, DryRuns, ExplainedPlugin, Explanation, HttpsFacts, InjectRequest, InjectResponse, Listening, Mounted, Parts, Question, Reporting, StatusSource } from "./parts.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
@@ -34,7 +34,11 @@ export type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 /** See `Gateway.partsOf`. */
-export type GatewayParts = ReportSource & { readonly accessLog: AccessLog };
+export interface GatewayParts extends StatusSource {
+  readonly accessLog: AccessLog;
+  /** Null: nobody can ask for them. */
+  readonly metrics: Metrics | null;
+}
 
 export class Gateway {
   readonly #log: Log;
@@ -76,11 +80,13 @@ export class Gateway {
     const { log = silentLog, clock = systemClock, tracing, lookup, modules } = options;
     const problem = tracing === undefined ? undefined : tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
-    const metrics = new Metrics();
+    const metricsPart = modules.parts.partIfLoaded("metrics");
+    const metrics = metricsPart && new metricsPart.Metrics();
     this.#log = log;
     this.#clock = clock;
     this.#runtime = new Runtime(clock, log, lookup, threads, modules.parts);
-    this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, isRemote: following !== null });
+    const combined = () => modules.parts.part("combinedLog").combinedLines();
+    this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log, combined, isRemote: following !== null });
     [this.#spans, this.#tracer] = tracing === undefined ? [null, null] : tracerOf(tracing, modules.parts, { clock, log }, this.#runtime.secretParameters);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer, defaultCertificate: () => this.#https };
     this.#configuration = new Configuration({ ...options, modules }, parts, following);
@@ -89,7 +95,7 @@ export class Gateway {
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const counted = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans };
-    const reports = threads.count === 1 ? null : new (modules.parts.part("workerReports").WorkerReports)(counted);
+    const reports = threads.count === 1 || metrics === null ? null : new (modules.parts.part("workerReports").WorkerReports)({ ...counted, metrics });
     this.#reported = { ...counted, requests: this.#requests, reports, startedAt: clock.now() };
     const closeReports = () => [this.#reporting, reports].forEach((each) => each?.close());
     this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, closeReports });
@@ -181,7 +187,7 @@ export class Gateway {
 
   /** All about the gateway at this moment, as the admin interface reports it. */
   get status(): GatewayStatus {
-    return this.#reports.status(this.#listening);
+    return this.#runtime.parts.part("reporting").statusOf(this.#reported, this.#listening);
   }
 
   /** The state of every upstream and every circuit breaker. */
@@ -222,7 +228,7 @@ export class Gateway {
   }
 
   get #reports(): Reporting {
-    return (this.#reporting ??= new (this.#runtime.parts.part("reporting").Reporting)(this.#reported));
+    return (this.#reporting ??= new (this.#runtime.parts.part("metrics").Reporting)({ ...this.#reported, metrics: this.#reported.metrics! }));
   }
 
   get #listening(): Listening {
@@ -349,7 +355,7 @@ export class Gateway {
   #activate(): void {
     this.#runtime.activate();
     this.#shutdown.answerForEntries();
-    if (!isWorker(this.#runtime.threads) && this.#runtime.parts.partIfLoaded("reporting") !== null) this.#reports.start();
+    if (!isWorker(this.#runtime.threads) && this.#reported.metrics !== null) this.#reports.start();
     try {
       this.#accessLog.start();
     } catch (error) {

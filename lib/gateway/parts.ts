@@ -17,7 +17,7 @@ export type { ExplainedPlugin, Explanation, Question } from "../proof/explain.ts
 export type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 export type { HttpsFacts } from "../report/https_facts.ts";
 export type { Reporting } from "../report/reporting.ts";
-export type { Listening, ReportSource } from "../report/reports.ts";
+export type { Listening, StatusSource } from "../report/reports.ts";
 
 /** The places of plugin kinds. */
 export const KIND_PLACES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];

@@ -114,6 +114,8 @@ export class Exchange {
 
 /** Counts requests; chosen once the route is known. */
 export interface Meter {
+  /** Requests that are not over. */
+  inFlight: number;
   /** A request is over, `ms` after its head had arrived. */
   ended(method: string, notes: Notes, ms: number): void;
 }
@@ -221,9 +223,15 @@ export interface ClientCertificate {
   readonly keyUses: readonly string[];
 }
 
+export type CertificateReader = () => ClientCertificate | null;
+
+export function noCertificate(): null {
+  return null;
+}
+
 export interface CallOptions extends Pick<Call, "id" | "remoteAddress" | "trustedRemote" | "startedAt"> {
   /** Reads the certificate of the client's connection; default: there is none. */
-  readonly certificate?: () => ClientCertificate | null;
+  readonly certificate?: CertificateReader;
   /** Default null. */
   readonly tlsVersion?: string | null;
   readonly inform: (status: number, headers: HeaderList) => void;
@@ -260,7 +268,7 @@ export class Call {
   /** The value returned by the innermost handler so far: a plugin that returns the same value only passed it on (`plugins/chain.ts`). */
   passed: unknown = NOTHING;
   /** The client's certificate on this connection (not through a proxy), or null when it has presented none. */
-  readonly certificate: () => ClientCertificate | null;
+  readonly certificate: CertificateReader;
   /** Of this connection (not of one through a proxy): "TLSv1.3"; null without TLS. */
   readonly tlsVersion: string | null;
   readonly #inform: (status: number, headers: HeaderList) => void;
@@ -376,4 +384,3 @@ function isFramed(headers: HeaderList): boolean {
 
 /** A value that no handler can return. */
 const NOTHING = Object.freeze({});
-const noCertificate = () => null;

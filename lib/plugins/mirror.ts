@@ -11,7 +11,6 @@ import { FORWARDING } from "../base/http_grammar.ts";
 import { evenShare } from "../base/share.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
-import { tapBody } from "../http/body.ts";
 import type { Client, ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isGrpc } from "../http/grpc.ts";
@@ -245,4 +244,21 @@ const REPLACED = nameSet(["host", "content-length", "expect", "trailer", "x-requ
 
 function headersOf(exchange: Exchange): HeaderList {
   return [...withoutHeaders(endToEnd(exchange.headers), REPLACED), ...originHeaders(exchange), "X-Mirrored", "1"];
+}
+
+/**
+ * Calls `read` with each chunk that is read from the body, however it is read, and `returned` with the length in bytes of what is put back.
+ * Not by a listener for "data": it would begin to read, read on where the reader stops, and get text where the reader asks for text.
+ */
+export function tapBody(body: Readable, read: (chunk: Buffer) => void, returned: (bytes: number) => void): void {
+  const { emit, unshift } = body;
+  const bytes = (chunk: unknown, encoding = body.readableEncoding ?? undefined) => (typeof chunk === "string" ? Buffer.from(chunk, encoding) : (chunk as Buffer));
+  body.emit = (event: string | symbol, ...values: unknown[]) => {
+    if (event === "data") read(bytes(values[0]));
+    return emit.call(body, event, ...values);
+  };
+  body.unshift = (chunk: Buffer | string | null, encoding?: BufferEncoding) => {
+    if (chunk !== null) returned(bytes(chunk, encoding).length);
+    return unshift.call(body, chunk, encoding);
+  };
 }

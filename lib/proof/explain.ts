@@ -10,8 +10,8 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
-import type { Refusal } from "../server/framing.ts";
-import { refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import { readFraming, type Refusal } from "../server/framing.ts";
+import { refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import type { SplitDestination } from "../upstream/split.ts";
 import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "../gateway/configuration.ts";
@@ -144,7 +144,7 @@ function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Q
   const { target } = inbound;
   const { limits } = receiving;
   const all = [...inbound.headers, ...framing];
-  const refusal = refuseBytes(target, all, limits) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(inbound.method, all) ?? refuseSize(target, all, limits);
+  const refusal = refuseBytes(target, all, limits) ?? inbound.refusal ?? refuseLength(all) ?? readFraming(inbound.method, all, "1.1").refusal ?? refuseSize(target, all, limits);
   return { ...inbound, refusal };
 }
 
