@@ -43,7 +43,7 @@ export type * from "./gateway/config_input.ts";
 export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./proof/config_diff.ts";
-export type { ExplainedPlugin, Explanation, Question } from "./proof/explain.ts";
+export type { ExplainedPlugin, Explanation, Question, RunningPlugin } from "./proof/explain.ts";
 export type { CountersReport } from "./store/redis.ts";
 export type { DryRun, MovedRequest, MovedRequests } from "./proof/dry_run.ts";
 export type { GuardsLost, RoutePlace } from "./proof/guards_lost.ts";

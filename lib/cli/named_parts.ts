@@ -28,6 +28,7 @@ export function onDemandOf({ admin, probe, manager, workers }: Settings): readon
     ...(admin === null ? [] : (["admin"] as const)),
     ...(probe === null ? [] : (["probes"] as const)),
     ...(manager === null ? [] : (["manager"] as const)),
+    ...(manager === null || manager.backendUrl === null ? [] : (["managerProxy"] as const)),
     ...(workers === 1 ? [] : (["workers"] as const)),
   ];
 }

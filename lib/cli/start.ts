@@ -83,7 +83,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     let managerUrl: string | null = null;
     if (settings.manager !== null) {
       const { listenManager, openManager } = await ON_DEMAND.manager();
-      manager = openManager(settings.manager, admin, tls && { ...tls, part }, log);
+      manager = await openManager(settings.manager, admin, tls && { ...tls, part }, log);
       managerUrl = await listenManager(manager, settings.manager, log);
     }
     // After the traffic, which is what "ready" is about.

@@ -22,7 +22,7 @@ import type { Following } from "./bundle.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
 import type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts";
-import type { DryRun, DryRuns, ExplainedPlugin, Explanation, HttpsFacts, InjectRequest, InjectResponse, Listening, Mounted, Parts, Question, Reporting, StatusSource } from "./parts.ts";
+import type { DryRun, DryRuns, Explanation, HttpsFacts, InjectRequest, InjectResponse, Listening, Mounted, Parts, Question, Reporting, RunningPlugin, StatusSource } from "./parts.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
@@ -212,7 +212,7 @@ export class Gateway {
   }
 
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
-  async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
+  async routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null> {
     const { routePlugins } = await this.#runtime.parts.onDemand.explain();
     return routePlugins({ service, route }, this.maskedConfig, this.#configuration.snapshot.kinds);
   }

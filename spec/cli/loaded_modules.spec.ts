@@ -56,7 +56,8 @@ const PARTS = {
   embedding: /^lib\/embed\//,
   workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,
   admin: /^lib\/admin\//,
-  manager: /^lib\/(?:manager\/|cli\/manager$)/,
+  manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/manager$)/,
+  managerProxy: /^lib\/manager\/(?:proxy|backend)$/,
   cluster: /^lib\/cluster\//,
   warnings: /^lib\/(?:proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|plugin_warnings$|route_warnings$|written$)/,
@@ -106,6 +107,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "admin"]],
     ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "admin"]],
     ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "admin", "manager"]],
+    ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["manager", "managerProxy"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
