@@ -11,6 +11,7 @@ import * as tracingSettings from "../config/tracing.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
+import * as gateway from "../embed/gateway.ts";
 import * as inject from "../embed/inject.ts";
 import * as mounted from "../embed/mounted.ts";
 import * as tls from "../config/tls_fields.ts";
@@ -87,7 +88,7 @@ const ALL: LoadedParts = {
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting: reports,
+  reporting: { ...reports, ...gateway },
   combinedLog,
   serverTiming,
   metrics: { ...metrics, ...reporting },

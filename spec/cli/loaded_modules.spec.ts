@@ -56,7 +56,7 @@ const PARTS = {
   combinedLog: /^lib\/observe\/combined_line$/,
   serverTiming: /^lib\/observe\/server_timing$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
-  embedding: /^lib\/embed\//,
+  embedding: /^lib\/embed\/(?!gateway$)/,
   workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/manager$)/,
