@@ -145,11 +145,6 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
   return null;
 }
 
-/** What `receive` refuses about the method, the framing and the host of an HTTP/1.1 request, for one that has no connection. */
-export function refuseFramingOf(method: string, headers: HeaderList): Refusal | null {
-  return readFraming(method, headers, "1.1").refusal;
-}
-
 /** For an `Expect` other than 100-continue. */
 export const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
 
