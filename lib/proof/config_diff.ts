@@ -16,8 +16,8 @@ export interface Change {
 /** A change, with the place to which it belongs. */
 export interface PlacedChange extends Change, Place {
   /** The part before and after, with all parts in it; null where there is none. */
-  readonly before: Fields | null;
-  readonly after: Fields | null;
+  readonly before: ShownPart | null;
+  readonly after: ShownPart | null;
   /** Whether the part around it is added or removed as a whole. */
   readonly isInner: boolean;
 }
@@ -58,21 +58,22 @@ export function* placedChanges(before: Json, after: Json): Iterable<readonly Pla
   }
 }
 
-export type Fields = { readonly [key: string]: Json };
+/** A part as it is displayed. */
+export type ShownPart = { readonly [key: string]: Json };
 
 const ROOT: Place = { kind: "global", name: "global", label: "global", service: null, route: null };
 
-function rootOf(shown: Json): Fields {
-  const { global, services: _, ...rest } = shown as Fields;
-  return { ...(global as Fields), ...rest };
+function rootOf(shown: Json): ShownPart {
+  const { global, services: _, ...rest } = shown as ShownPart;
+  return { ...(global as ShownPart), ...rest };
 }
 
-function servicesOf(shown: Json): ReadonlyMap<string, Fields> {
-  return new Map(listOf((shown as Fields).services).map((service) => [String(service.name), service]));
+function servicesOf(shown: Json): ReadonlyMap<string, ShownPart> {
+  return new Map(listOf((shown as ShownPart).services).map((service) => [String(service.name), service]));
 }
 
 /** The change of a part, null where there is none, and those of the parts in it. */
-function changesOf(place: Place, before: Fields | null, after: Fields | null, { orders = [], isInner = false }: { orders?: readonly string[]; isInner?: boolean } = {}): PlacedChange[] {
+function changesOf(place: Place, before: ShownPart | null, after: ShownPart | null, { orders = [], isInner = false }: { orders?: readonly string[]; isInner?: boolean } = {}): PlacedChange[] {
   const change = before === null ? "added" : after === null ? "removed" : "altered";
   const [old, next] = [partsOf(place, before), partsOf(place, after)];
   const fields = before === null || after === null ? [] : [...differingFields(before, after), ...LISTS.flatMap((list) => orderOf(list, old, next)), ...orders];
@@ -84,8 +85,8 @@ function changesOf(place: Place, before: Fields | null, after: Fields | null, { 
   return [...own, ...inner];
 }
 
-/** Fields whose values differ; where both values are objects, the fields in them. */
-function differingFields(before: Fields, after: Fields): string[] {
+/** ShownPart whose values differ; where both values are objects, the fields in them. */
+function differingFields(before: ShownPart, after: ShownPart): string[] {
   const names = Object.keys({ ...before, ...after }).filter((name) => !isList(name) && !isDeepStrictEqual(before[name], after[name]));
   return names.flatMap((name) => {
     const [was, is] = [before[name], after[name]];
@@ -94,7 +95,7 @@ function differingFields(before: Fields, after: Fields): string[] {
   });
 }
 
-function isObject(value: Json | undefined): value is Fields {
+function isObject(value: Json | undefined): value is ShownPart {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
@@ -106,12 +107,12 @@ function isList(field: string): boolean {
 }
 
 /** A part by its name, which is unique. */
-type Parts = ReadonlyMap<string, { readonly place: Place; readonly fields: Fields }>;
+type Parts = ReadonlyMap<string, { readonly place: Place; readonly fields: ShownPart }>;
 
-function partsOf(place: Place, part: Fields | null): Parts {
+function partsOf(place: Place, part: ShownPart | null): Parts {
   const { upstreams, plugins, routes } = part ?? {};
-  const parts = new Map<string, { readonly place: Place; readonly fields: Fields }>();
-  const add = (fields: Fields, kind: Change["kind"], label: string, route = place.route) => {
+  const parts = new Map<string, { readonly place: Place; readonly fields: ShownPart }>();
+  const add = (fields: ShownPart, kind: Change["kind"], label: string, route = place.route) => {
     const name = `${place.name} / ${label}`;
     parts.set(name, { place: { kind, name, label, service: place.service, route }, fields });
   };
@@ -134,7 +135,7 @@ function isReordered(before: readonly string[], after: readonly string[]): boole
 }
 
 /** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */
-function pluginLabels(plugins: readonly Fields[]): string[] {
+function pluginLabels(plugins: readonly ShownPart[]): string[] {
   const seen = new Map<string, number>();
   return plugins.map(({ name, id }) => {
     const kind = String(name);
@@ -144,8 +145,8 @@ function pluginLabels(plugins: readonly Fields[]): string[] {
   });
 }
 
-function listOf(value: Json | undefined): readonly Fields[] {
-  return (value ?? []) as readonly Fields[];
+function listOf(value: Json | undefined): readonly ShownPart[] {
+  return (value ?? []) as readonly ShownPart[];
 }
 
 /** Quoted as in JSON, so that no name can look like the path to another part. */

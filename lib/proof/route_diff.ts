@@ -5,7 +5,7 @@ import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Json } from "../config/json.ts";
 import type { Conditions } from "../http/conditions.ts";
 import { namesOf, placesOf } from "../route/conditions.ts";
-import { placedChanges, type Fields, type PlacedChange } from "./config_diff.ts";
+import { placedChanges, type PlacedChange, type ShownPart } from "./config_diff.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { guardsLost, type Compared, type GuardsLost, type RoutePlace } from "./guards_lost.ts";
 
@@ -98,7 +98,7 @@ function phrasesOf(change: PlacedChange): string[] {
 }
 
 /** The value of a field that says which requests a route gets; undefined for all others, which may hold secrets. */
-function addressField(part: Fields, field: string): string | undefined {
+function addressField(part: ShownPart, field: string): string | undefined {
   const [name, place] = field.split(".") as [string, keyof Conditions | undefined];
   const value = part[name];
   if (name === "match") {
