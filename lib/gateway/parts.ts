@@ -13,11 +13,11 @@ export type { Mounted } from "../embed/mounted.ts";
 export type { Change } from "../proof/config_diff.ts";
 export type { DryRun } from "../proof/dry_run.ts";
 export type { DryRuns } from "../proof/dry_runs.ts";
-export type { ExplainedPlugin, Explanation, Question } from "../proof/explain.ts";
+export type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 export type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 export type { HttpsFacts } from "../report/https_facts.ts";
 export type { Reporting } from "../report/reporting.ts";
-export type { Listening, ReportSource } from "../report/reports.ts";
+export type { Listening, StatusSource } from "../report/reports.ts";
 
 /** The places of plugin kinds. */
 export const KIND_PLACES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];

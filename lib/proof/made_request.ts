@@ -10,9 +10,9 @@ import { checkNames, type Names } from "../base/suggest.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { replyHeaders } from "../server/client_reply.ts";
 import { malformed, readFraming, type Framing, type Refusal } from "../server/framing.ts";
 import { receiveHead, type Inbound, type ReceiveOptions, type RequestHead } from "../server/receive.ts";
+import { replyHeaders } from "../server/reply_headers.ts";
 
 /** A request, by the names that the tests of a configuration use. */
 export interface InjectRequest {
