@@ -198,7 +198,7 @@ function concealedBy(concealed: (text: string) => string, result: DryRun): DryRu
   return JSON.parse(JSON.stringify(result), (_name, value: unknown) => (typeof value === "string" ? concealed(value) : value)) as DryRun;
 }
 
-const MOST_EXAMPLES = 10;
+const MAX_EXAMPLES = 10;
 
 async function movedRequests(recent: readonly RecentRequest[], [before, after]: readonly [Compared, Compared], slice: NextTimeSlice): Promise<MovedRequests> {
   const examples = new Map<string, MovedRequest>();
@@ -214,7 +214,7 @@ async function movedRequests(recent: readonly RecentRequest[], [before, after]: 
     if (is === null) noRoute++;
     else otherRoute++;
     const text = `${request.method} http://${request.authority}${redactedPath(request.path)}`;
-    if (examples.size < MOST_EXAMPLES) examples.set(text, { request: text, before: was, after: is });
+    if (examples.size < MAX_EXAMPLES) examples.set(text, { request: text, before: was, after: is });
   }
   return { checked: recent.length, otherRoute, noRoute, undecided, examples: [...examples.values()] };
 }
