@@ -2,7 +2,7 @@
  * The JSON of the admin interface: the ProxyConfig, the admin configuration object, and the gateway's status, health and statistics.
  */
 import type { Readable } from "node:stream";
-import { MASK } from "../config/references.ts";
+import { MASK } from "../config/schema_core.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, StatusCounts, TryFigures } from "../observe/stats.ts";
 import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";

@@ -1,7 +1,9 @@
 /**
- * Reads a file at once, and never waits: a FIFO or a device in its place, whose reading may never end, is refused.
+ * Reads files that users name, and says why one cannot be read. Nothing waits: a FIFO or a device in place of a file, whose reading may never
+ * end, is refused.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import { missingPermission } from "./errors.ts";
 
 /** Throws the system's error, or one that says what is there instead of a file. */
 export function readRegularFile(path: string): Buffer {
@@ -15,4 +17,23 @@ export function readRegularFile(path: string): Buffer {
   } finally {
     closeSync(fd);
   }
+}
+
+/** Why a file cannot be read: "no such file". */
+export function whyUnreadable(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === "ENOENT" || code === "ENOTDIR") return "no such file";
+  if (code === "EACCES" || code === "EPERM") return "permission denied";
+  if (code === "EISDIR") return "it is a folder";
+  return missingPermission(error) ?? message;
+}
+
+/** Whether a text that should be a path is a certificate, a key or a set of keys, which no message may quote. */
+export function isContent(text: string): boolean {
+  return text.includes("\n") || text.includes("-----BEGIN ") || text.trimStart().startsWith("{");
+}
+
+/** The text without ONE line break at its end, which editors and `echo` add. */
+export function withoutFinalNewline(text: string): string {
+  return text.replace(/\r?\n$/, "");
 }

@@ -10,6 +10,7 @@ import { formatPath, type Json } from "../config/json.ts";
 import type { Settings } from "../config/settings.ts";
 import { SETTINGS, type Flags } from "../config/settings_table.ts";
 import { referencesIn } from "../config/references.ts";
+import { maskedConfig } from "../config/masked.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { placed } from "../gateway/plugin_error.ts";
@@ -172,7 +173,7 @@ function secretsOf({ source, inputs, loaded }: ReadConfig): string[] {
       for (const [key, value] of Object.entries(written)) visit(value as Json, (masked as Record<string, Json>)[key]!, [...at, Array.isArray(written) ? Number(key) : key]);
     }
   };
-  visit(loaded.shown, loaded.masked(), []);
+  visit(loaded.shown, maskedConfig(loaded), []);
   // What is shown has no tests.
   const own = "text" in source ? (parsed(source.text) as { readonly tests?: Json }).tests : undefined;
   for (const tests of [own ?? [], ...loaded.testFiles.map((path) => parsed(inputs.files.get(path)!))]) visit(tests, tests, []);

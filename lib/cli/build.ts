@@ -6,7 +6,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } 
 import { dirname, join, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import type { Destination } from "../base/egress.ts";
-import { whyUnreadable } from "../config/references.ts";
+import { whyUnreadable } from "../base/regular_file.ts";
 import { KINDS } from "../parts/table.ts";
 import type { RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";

@@ -2,7 +2,7 @@
  * Exit codes, and start-up failures as sentences that name the setting to change.
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { whyUnreadable } from "../config/references.ts";
+import { whyUnreadable } from "../base/regular_file.ts";
 import type { SettingsRead } from "../config/settings.ts";
 
 /** 0: done as asked. 1: it failed while running. 2: the command line, the settings or the configuration are wrong. */

@@ -3,7 +3,7 @@
  */
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { formatPath, parseJson } from "../config/json.ts";
-import { whyUnreadable } from "../config/references.ts";
+import { whyUnreadable } from "../base/regular_file.ts";
 import { isObject } from "../json_schema/values.ts";
 import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";

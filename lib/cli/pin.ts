@@ -6,6 +6,7 @@ import { chmodSync, existsSync, realpathSync, statSync } from "node:fs";
 import { formatPath, type JsonNode, type Position } from "../config/json.ts";
 import { parsedFrom, readConfigFile } from "../config/source.ts";
 import { moduleFilesOf } from "../config/plugin_modules.ts";
+import * as references from "../config/references.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { RunCommand } from "./arguments.ts";
 import { namedFile } from "./config_file.ts";
@@ -24,7 +25,7 @@ export const pin: RunCommand = async (given, own) => {
   const read = readConfigFile(file);
   if (!read.ok) throw new ConfigError(read.issues, file);
   const { issues: inText } = parsedFrom(read);
-  const { modules, issues } = moduleFilesOf(read, { environment: process.env });
+  const { modules, issues } = moduleFilesOf(read, { references, environment: process.env });
   if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? inText : issues, file);
   if (modules.length === 0) throw new Failure(`${file} names no plugin modules (global.plugin_modules): there is nothing to pin`, 2);
   const text = read.text.toString();

@@ -6,7 +6,7 @@ import { constants } from "node:fs";
 import { open, readdir, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { verifySignature } from "../base/signature.ts";
-import { whyUnreadable } from "../config/references.ts";
+import { whyUnreadable } from "../base/regular_file.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure, readNamedFile } from "./failure.ts";

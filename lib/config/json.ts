@@ -121,6 +121,14 @@ export function valuesAt(node: JsonNode, place: string): readonly { readonly at:
   return text === undefined ? found : found.filter(({ value }) => value.kind === "string" && value.value === text);
 }
 
+/** All texts in these nodes; keys are none. */
+export function textsOf(nodes: readonly JsonNode[]): readonly string[] {
+  return nodes.flatMap((node) => {
+    if (node.kind === "string") return node.value;
+    return node.kind === "array" ? textsOf(node.items) : node.kind === "object" ? textsOf(Array.from(node.members.values(), ({ value }) => value)) : [];
+  });
+}
+
 /** The position of the value at the path, or of its nearest ancestor that exists. */
 export function positionAt(node: JsonNode, path: Path): Position | null {
   return path.length === 0 ? node.position : (nodeAt(node, path)?.position ?? positionAt(node, path.slice(0, -1)));

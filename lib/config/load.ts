@@ -2,14 +2,13 @@
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { createHash } from "node:crypto";
-import { concealing } from "./concealment.ts";
 import { byPosition, formatPath, inKeyOrder, itemsOf, nodeAt, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
 import { configSchema, defaultRouteName } from "./model.ts";
 import type { Config, PartSchemas, PluginKind, RouteDeclaration, RouteIssue } from "./model.ts";
 import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests, RouteNames } from "./read_tests.ts";
-import { hasReference, MASK, nameIn, type Sources } from "./references.ts";
 import { INVALID, type CheckContext, type NamedFile, type Path, type Secret } from "./schema.ts";
+import type { Sources } from "./schema_core.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type CheckSignature, type ConfigSource, type ReadOptions } from "./source.ts";
 import type { ConfigTest } from "./tests.ts";
 
@@ -27,6 +26,14 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly checkSignature?: CheckSignature | undefined;
 }
 
+/** The secrets of a configuration. */
+export interface ConfigSecrets {
+  readonly root: JsonNode;
+  /** Those that its schemas have found. */
+  readonly marked: readonly Secret[];
+  readonly sources: ReturnType<typeof sourcesFor>;
+}
+
 export type LoadResult<K extends PluginKind = PluginKind> =
   | {
       readonly ok: true;
@@ -37,10 +44,8 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly testFiles: readonly string[];
       /** For display: as configured, defaults filled in, references unresolved. */
       readonly shown: Json;
-      /** The same with each literal secret masked. */
-      readonly masked: () => Json;
-      /** Conceals the values of references, and each literal secret, in a text that is shown. */
-      readonly concealed: (text: string) => string;
+      /** For `masked.ts` and `secrets.ts`. */
+      readonly secrets: ConfigSecrets;
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
       /** Of the value at a path, or of what stands around it; null for a configuration that is a value. */
@@ -49,8 +54,6 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly digest: string;
       /** The values of references that no random text could stand for, by reference: see `Placeholders`. */
       readonly formed: ReadonlyMap<string, string>;
-      /** Where a secret looks like a template that nobody has filled in. */
-      readonly unfilled: readonly Path[];
       /** The files that it names, including plugin modules, in order. */
       readonly files: readonly NamedFile[];
       /** The given kinds and the kinds of the modules. */
@@ -77,41 +80,14 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
-  let copy: Json | undefined; // created on first use: rarely needed, and slow for a large configuration
-  let conceal: ((text: string) => string) | undefined;
   return {
     ...{ ok: true, config, tests, testFiles, shown, digest, kinds },
-    masked: () => (copy ??= masked(shown, secrets)),
-    concealed: (text) => (conceal ??= concealing(new Map([...literals(root, secrets).map(({ text }) => [text, MASK] as const), ...sources.resolved])))(text),
+    secrets: { root, marked: secrets, sources },
     formed: sources.formed,
-    unfilled: literals(root, secrets).flatMap(({ at, text }) => (UNFILLED.test(text) ? [at] : [])),
     file: "file" in source ? source.file : undefined,
     positionOf: (at) => positionAt(root, at),
     files: [...files.values()],
   };
-}
-
-/** The secrets that are written in the configuration itself. */
-function literals(root: JsonNode, secrets: readonly Secret[]): readonly { readonly at: Path; readonly text: string }[] {
-  return secrets.flatMap(({ at }) => {
-    const node = nodeAt(root, at);
-    return node?.kind === "string" && node.value !== "" && !hasReference(node.value) ? [{ at, text: node.value.replaceAll("$${", "${") }] : [];
-  });
-}
-
-/** `$NAME`, `${NAME}`, `{{NAME}}`, `<NAME>`, `%NAME%`, "changeme". */
-export const UNFILLED = /^(?:\$\w+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|<[^<>]+>|%\w+%|change[-_ ]?(?:me|it|this))$/i;
-
-function masked(shown: Json, secrets: readonly Secret[]): Json {
-  if (secrets.length === 0) return shown;
-  const copy = structuredClone(shown);
-  for (const { at, masked: text } of secrets) {
-    const last = at.at(-1)!;
-    // An alternative schema that did not accept the value may have recorded it: then nothing may be shown at its path.
-    const parent = at.slice(0, -1).reduce<any>((found, step) => found?.[step], copy);
-    if (typeof parent?.[last] === "string") parent[last] = text;
-  }
-  return copy;
 }
 
 /**
@@ -151,6 +127,7 @@ function withoutTests(root: JsonNode): JsonNode {
  */
 function declarations(root: JsonNode, sources: Sources, parts: readonly PartFields[] = []) {
   const matchSchema = fieldsOf<PartSchemas>(parts)("match");
+  const nameIn = sources.references?.nameIn ?? ((node: JsonNode | undefined) => (node?.kind === "string" ? node.value : undefined));
   const list: RouteDeclaration[] = [];
   const texts = (nodes: readonly JsonNode[]) => nodes.map(nameIn).filter((found) => found !== undefined);
   const path = (node: JsonNode | undefined) => {

@@ -3,7 +3,8 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import { nodeAt, type JsonNode, type Path } from "./json.ts";
-import { referencesIn, type PlaceholderSource, type ReferenceUse, type Sources } from "./references.ts";
+import { referencesIn } from "./references.ts";
+import type { PlaceholderSource, ReferenceUse, Sources } from "./schema_core.ts";
 
 /**
  * Of one reading of a configuration. A text with references is known where the configuration in force has the same text at the same place (by

@@ -4,7 +4,7 @@
 import { suggest } from "../base/suggest.ts";
 import { byPosition, describeNode, formatPath, itemsOf, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
 import type { PartFields } from "./part_fields.ts";
-import { nameIn } from "./references.ts";
+import * as references from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
 import type { CheckSignature } from "./source.ts";
 import { MAX_TESTS, TEST_FILE, TEST_FILES, TESTS, type ConfigTest } from "./tests.ts";
@@ -45,7 +45,7 @@ export function readTests(
       report({ ...context, issues }, at, node, `expected at most ${MAX_TESTS} tests in all, found ${count}`);
       return [];
     }
-    const found = TESTS.check(node, at, { issues, sources: context.sources, root: file === undefined ? root : node });
+    const found = TESTS.check(node, at, { issues, sources: { ...context.sources, references }, root: file === undefined ? root : node });
     itemsOf(node).forEach((test, i) => nameCheck.test(test, [...at, i], list));
     return found === INVALID ? [] : file === undefined ? found : found.map((test) => ({ ...test, file }));
   });
@@ -132,7 +132,7 @@ class NameCheck {
   }
 
   #text(node: JsonNode | undefined): Text | undefined {
-    const value = nameIn(node);
+    const value = references.nameIn(node);
     return value === undefined ? undefined : { node: node!, value };
   }
 

@@ -2,49 +2,10 @@
  * Replaces `${env:NAME}` and `${file:/path}` in a string by their values.
  */
 import { resolve } from "node:path";
-import { missingPermission } from "../base/errors.ts";
+import { whyUnreadable, withoutFinalNewline } from "../base/regular_file.ts";
 import type { JsonNode, Path } from "./json.ts";
-
-/** The sources of reference values. */
-export interface Sources {
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly readFile: (path: string) => Buffer | string;
-  /** Base of relative file names: the folder of the configuration file. */
-  readonly folder: string;
-  /** Gets each value that a reference stood for, with the reference. */
-  readonly resolved?: Map<string, string>;
-  /** Gets the values of the references that no placeholder can replace, by reference. */
-  readonly formed?: Map<string, string>;
-  /** Takes the place of variables and files: references are not resolved. */
-  readonly placeholders?: PlaceholderSource;
-  /** Returns the text in place of a reference. Default: its value. */
-  readonly substitute?: (reference: string) => string;
-}
-
-/** How the value of a reference is used. */
-export type ReferenceUse =
-  /** As a text that is only compared or passed on. */
-  | "text"
-  /** As a text that must not be given away, whatever form is needed. */
-  | "secret"
-  /** As something that random text cannot stand for: an address, a public key. */
-  | "value";
-
-/** See `Placeholders`. */
-export interface PlaceholderSource {
-  /** The sources to read a text with references by: the first is used that gives a text which fits. */
-  alternatives(written: string, at: Path, use: ReferenceUse, sources: Sources, root: JsonNode | undefined): readonly Sources[];
-  /** Whether the configuration in force has this text, with references or the name of a file, at this place. */
-  isKnown(written: string, at: Path, root: JsonNode | undefined): boolean;
-  /** The places of references and files that are not known. */
-  readonly unknown: Path[];
-  /** Whether one of the texts is at this place, or below it. */
-  isAt(at: Path): boolean;
-  /** How many texts have been replaced, or could not be. */
-  readonly count: number;
-  /** Objects of the configuration that were made with any of these texts. */
-  readonly unsure: WeakSet<object>;
-}
+import { INVALID, MASK, mismatch, report } from "./schema_core.ts";
+import type { AcceptText, AnySchema, CheckContext, Invalid, NodeOf, ReferenceUse, Sources } from "./schema_core.ts";
 
 const NONE: readonly string[] = Object.freeze([]);
 /** `$${` is `${` itself. */
@@ -91,6 +52,42 @@ export function resolveReferences(text: string, sources: Sources | "none"): { re
   return { text: replaced, problems };
 }
 
+/** Reads a text of the configuration that has `${`: see `ReferenceReader`. */
+export function readText(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, schema: AnySchema, accept: AcceptText): string | Invalid {
+  const isReference = use !== "name" && hasReference(node.value);
+  const read = (each: CheckContext) => {
+    const { text, problems } = resolveReferences(node.value, use === "name" ? "none" : each.sources);
+    for (const message of problems) report(each, at, node, message);
+    if (problems.length > 0) return INVALID;
+    return accept(text, (remedy) => {
+      if (each.sources.substitute !== undefined) return INVALID;
+      return mismatch(schema, node, at, each, isReference ? "the value of the reference does not fit" : remedy);
+    });
+  };
+  return isReference ? readReferences(node, at, use, context, read) : read(context);
+}
+
+/**
+ * Reads a text that has references. Where placeholders take the place of values: the first that `read` accepts. If it accepts none, the result
+ * is INVALID, and no issue is reported: nobody can tell whether the text is valid. `read` reports a text that does not fit only if its
+ * `sources` have no `substitute`.
+ */
+export function readReferences<T>(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, read: (context: CheckContext) => T | Invalid): T | Invalid {
+  const { sources, issues, root } = context;
+  const before = issues.length;
+  for (const each of sources.placeholders?.alternatives(node.value, at, use, sources, root) ?? []) {
+    const value = read({ ...context, sources: each });
+    if (value !== INVALID || issues.length > before) return value;
+  }
+  if (sources.placeholders !== undefined) return INVALID;
+  const value = read(context);
+  const { formed, resolved: _, ...others } = sources;
+  if (value === INVALID || formed === undefined || use === "secret") return value;
+  const needsForm = use === "value" || read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
+  if (needsForm) for (const each of referencesIn(node.value)) formed.set(each, resolveReferences(each, others).text);
+  return value;
+}
+
 /** A text that names something; undefined: it is none, or has references, which the schema reports. */
 export function nameIn(node: JsonNode | undefined): string | undefined {
   if (node?.kind !== "string") return undefined;
@@ -104,8 +101,6 @@ export function maskLiterals(text: string): string {
   return parts.map((part, i) => (i % 2 === 1 || part === "" ? part : MASK)).join("");
 }
 
-/** Its length does not depend on the secret. */
-export const MASK = "********";
 const WHOLE_REFERENCE = /((?<!\$)\$\{(?:env|file):[^}]*\})/;
 
 const NOT_HERE = "is not replaced here: write the text itself (references are for secrets and addresses, not for names, ids, paths, hosts, methods and conditions)";
@@ -115,25 +110,6 @@ function noReference(name: string, sources: Sources | "none"): string {
   const written = /^[A-Za-z_]\w*$/.test(name) ? name : null;
   const remedy = sources === "none" ? "" : `\${env:${written ?? "NAME"}} for an environment variable, \${file:/path} for the content of a file, or `;
   return `has \${${written ?? "…"}}, which is no reference: write ${remedy}$\${${written ?? "…"}} for the text itself`;
-}
-
-/** Why a file cannot be read: "no such file". */
-export function whyUnreadable(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException;
-  if (code === "ENOENT" || code === "ENOTDIR") return "no such file";
-  if (code === "EACCES" || code === "EPERM") return "permission denied";
-  if (code === "EISDIR") return "it is a folder";
-  return missingPermission(error) ?? message;
-}
-
-/** Whether a text that should be a path is a certificate, a key or a set of keys, which no message may quote. */
-export function isContent(text: string): boolean {
-  return text.includes("\n") || text.includes("-----BEGIN ") || text.trimStart().startsWith("{");
-}
-
-/** The text without ONE line break at its end, which editors and `echo` add. */
-export function withoutFinalNewline(text: string): string {
-  return text.replace(/\r?\n$/, "");
 }
 
 type Found = { readonly value: string } | { readonly problem: string };

@@ -2,7 +2,6 @@
  * The common part of all schemas: the type, checking and error reports.
  */
 import { describeNode, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
-import { referencesIn, resolveReferences, type ReferenceUse, type Sources } from "./references.ts";
 
 /** The result of `check` for a node that has been reported. */
 export const INVALID: unique symbol = Symbol("invalid");
@@ -31,6 +30,71 @@ export interface Secret {
   readonly at: Path;
   readonly masked: string;
 }
+
+/** The sources of reference values. */
+export interface Sources {
+  /** Undefined: no text has references. */
+  readonly references?: ReferenceReader | undefined;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly readFile: (path: string) => Buffer | string;
+  /** Base of relative file names: the folder of the configuration file. */
+  readonly folder: string;
+  /** Gets each value that a reference stood for, with the reference. */
+  readonly resolved?: Map<string, string>;
+  /** Gets the values of the references that no placeholder can replace, by reference. */
+  readonly formed?: Map<string, string>;
+  /** Takes the place of variables and files: references are not resolved. */
+  readonly placeholders?: PlaceholderSource;
+  /** Returns the text in place of a reference. Default: its value. */
+  readonly substitute?: (reference: string) => string;
+}
+
+/** How the value of a reference is used. */
+export type ReferenceUse =
+  /** As a text that is only compared or passed on. */
+  | "text"
+  /** As a text that must not be given away, whatever form is needed. */
+  | "secret"
+  /** As something that names or matches, and has no references. */
+  | "name"
+  /** As something that random text cannot stand for: an address, a public key. */
+  | "value";
+
+/** See `Placeholders`. */
+export interface PlaceholderSource {
+  /** The sources to read a text with references by: the first is used that gives a text which fits. */
+  alternatives(written: string, at: Path, use: ReferenceUse, sources: Sources, root: JsonNode | undefined): readonly Sources[];
+  /** Whether the configuration in force has this text, with references or the name of a file, at this place. */
+  isKnown(written: string, at: Path, root: JsonNode | undefined): boolean;
+  /** The places of references and files that are not known. */
+  readonly unknown: Path[];
+  /** Whether one of the texts is at this place, or below it. */
+  isAt(at: Path): boolean;
+  /** How many texts have been replaced, or could not be. */
+  readonly count: number;
+  /** Objects of the configuration that were made with any of these texts. */
+  readonly unsure: WeakSet<object>;
+}
+
+/** What reads texts that have `${`, once the part `references` has been loaded. */
+export interface ReferenceReader {
+  /** Whether the text has a reference, whose value must never be shown. */
+  hasReference(text: string): boolean;
+  /** The text for users who may not see secrets. */
+  maskLiterals(text: string): string;
+  /** A text that names something; undefined: it is none, or has references, which the schema reports. */
+  nameIn(node: JsonNode | undefined): string | undefined;
+  readText(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, schema: AnySchema, accept: AcceptText): string | Invalid;
+}
+
+/** Returns the text as the code gets it, or what `refuse` returns, which takes a remedy. */
+export type AcceptText = (text: string, refuse: (remedy: string) => Invalid) => string | Invalid;
+
+/** In place of a secret. Its length does not depend on the secret. */
+export const MASK = "********";
+
+/** Secrets that look like a template that nobody has filled in: `$NAME`, `${NAME}`, `{{NAME}}`, `<NAME>`, `%NAME%`, "changeme". */
+export const UNFILLED = /^(?:\$\w+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|<[^<>]+>|%\w+%|change[-_ ]?(?:me|it|this))$/i;
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
@@ -127,27 +191,6 @@ export function conceal(node: JsonNode, at: Path, context: CheckContext, mask: (
   if (node.kind !== "string") return;
   const masked = mask(node.value);
   if (masked !== node.value) context.secrets?.push({ at, masked });
-}
-
-/**
- * Reads a text that has references. Where placeholders take the place of values: the first that `read` accepts. If it accepts none, the result
- * is INVALID, and no issue is reported: nobody can tell whether the text is valid. `read` reports a text that does not fit only if its
- * `sources` have no `substitute`.
- */
-export function readReferences<T>(node: NodeOf<"string">, at: Path, use: ReferenceUse, context: CheckContext, read: (context: CheckContext) => T | Invalid): T | Invalid {
-  const { sources, issues, root } = context;
-  const before = issues.length;
-  for (const each of sources.placeholders?.alternatives(node.value, at, use, sources, root) ?? []) {
-    const value = read({ ...context, sources: each });
-    if (value !== INVALID || issues.length > before) return value;
-  }
-  if (sources.placeholders !== undefined) return INVALID;
-  const value = read(context);
-  const { formed, resolved: _, ...others } = sources;
-  if (value === INVALID || formed === undefined || use === "secret") return value;
-  const needsForm = use === "value" || read({ ...context, sources: { ...others, substitute: () => "0".repeat(64) } }) === INVALID;
-  if (needsForm) for (const each of referencesIn(node.value)) formed.set(each, resolveReferences(each, others).text);
-  return value;
 }
 
 /** "1–3 characters", "at least 2 items" */

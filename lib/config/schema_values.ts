@@ -2,11 +2,11 @@
  * Schemas of single values: texts, files, numbers, true or false, and literals.
  */
 import { resolve } from "node:path";
+import { isContent, whyUnreadable } from "../base/regular_file.ts";
 import { suggest } from "../base/suggest.ts";
 import type { Path } from "./json.ts";
-import { hasReference, isContent, maskLiterals, resolveReferences, whyUnreadable } from "./references.ts";
-import { conceal, countText, define, INVALID, mismatch, readReferences, report } from "./schema_core.ts";
-import type { CheckContext, Described, NamedFile, NodeOf, Schema } from "./schema_core.ts";
+import { conceal, countText, define, INVALID, MASK, mismatch, report } from "./schema_core.ts";
+import type { AcceptText, Described, NamedFile, Schema } from "./schema_core.ts";
 
 export interface StringOptions extends Described {
   readonly min?: number;
@@ -40,28 +40,25 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     ...(max < Infinity && { maxLength: max }),
     ...(pattern && { pattern: pattern.source }),
   };
-  const read = (node: NodeOf<"string">, at: Path, context: CheckContext) => {
-    const { text, problems } = resolveReferences(node.value, references === "none" ? "none" : context.sources);
-    for (const message of problems) report(context, at, node, message);
-    if (problems.length > 0) return INVALID;
+  const accept: AcceptText = (text, refuse) => {
     const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
     const remedy = fits ? check?.(text) : "";
     if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
-    if (context.sources.substitute !== undefined) return INVALID;
-    if (references !== "none" && hasReference(node.value)) return mismatch(schema, node, at, context, "the value of the reference does not fit");
     // A remedy may quote the text.
-    return mismatch(schema, node, at, context, schema.secret ? "" : remedy);
+    return refuse(schema.secret ? "" : remedy);
   };
-  const use = secret === true ? "secret" : references === "value" ? "value" : "text";
+  const use = references === "none" ? "name" : secret === true ? "secret" : (references ?? "text");
   const schema: Schema<string, string> = define({
     expects: options.hint ?? lengthText(min, max),
     describe,
     kinds: ["string"],
     secret: secret !== false,
     check(node, at, context) {
-      if (secret !== false) conceal(node, at, context, (text) => (secret === true ? maskLiterals(text) : secret(text, at)));
-      const isReference = references !== "none" && hasReference(node.value);
-      return isReference ? readReferences(node, at, use, context, (each) => read(node, at, each)) : read(node, at, context);
+      const reader = context.sources.references;
+      const mask = (text: string) => (typeof secret === "function" ? secret(text, at) : (reader?.maskLiterals(text) ?? (text && MASK)));
+      if (secret !== false) conceal(node, at, context, mask);
+      if (!node.value.includes("${")) return accept(node.value, (remedy) => mismatch(schema, node, at, context, remedy));
+      return reader?.readText(node, at, use, context, schema, accept) ?? report(context, at, node, "has ${, and what reads references has not been loaded");
     },
     jsonSchema: () => ({ type: "string", ...(Object.keys(rules).length > 0 && (references === "none" ? rules : { anyOf: [rules, { pattern: "\\$\\{(env|file):" }] })) }),
   });
@@ -119,7 +116,7 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
         context.files?.set(absolute, named);
         return named;
       } catch (error) {
-        const shown = node.kind === "string" && hasReference(node.value) ? node.value : absolute;
+        const shown = node.kind === "string" && context.sources.references?.hasReference(node.value) ? node.value : absolute;
         return report(context, at, node, `cannot read ${shown}: ${whyUnreadable(error)}`);
       }
     },

@@ -2,8 +2,7 @@
  * The runtime settings of a gateway, read from flags and the environment by `settings_table.ts` and checked together.
  */
 import type { LogFormat } from "../base/log.ts";
-import { readRegularFile } from "../base/regular_file.ts";
-import { whyUnreadable, withoutFinalNewline } from "./references.ts";
+import { readRegularFile, whyUnreadable, withoutFinalNewline } from "../base/regular_file.ts";
 import { asksForTraces, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
 import type { Environment, Flags, MANAGER_TABLE, ReadOf, Setting, ValuesOf } from "./settings_table.ts";
 import type { readTracing } from "./tracing.ts";

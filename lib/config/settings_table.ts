@@ -5,7 +5,7 @@ import { TOKEN } from "../base/http_grammar.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "../base/log.ts";
 import { suggest } from "../base/suggest.ts";
 import { hostProblem } from "./fields.ts";
-import { isContent } from "./references.ts";
+import { isContent } from "../base/regular_file.ts";
 
 /** One row of the table. */
 export interface Setting<T> {

@@ -1,10 +1,9 @@
 /**
  * Checks a file that must be signed: `gw.json` by `gw.json.sig` beside it, and by the public keys of a PEM file.
  */
-import { readRegularFile } from "../base/regular_file.ts";
+import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { resolve } from "node:path";
 import { verifySignature } from "../base/signature.ts";
-import { whyUnreadable } from "./references.ts";
 import { signatureFile, type CheckSignature, type SignatureCheck } from "./source.ts";
 
 /** Accepts what one of the keys of this file has signed. Signature and keys are read anew at each call. */

@@ -3,9 +3,9 @@
  * resolved with.
  */
 import { dirname, resolve } from "node:path";
-import { readRegularFile } from "../base/regular_file.ts";
+import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { nodeFrom, parseJson, type Issue } from "./json.ts";
-import { whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
+import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */
 export type ConfigSource = ReadFile | { readonly value: unknown };
@@ -25,6 +25,8 @@ export type SignatureCheck = { readonly problem: string } | { readonly problem?:
 export type CheckSignature = (path: string, content: Uint8Array) => SignatureCheck;
 
 export interface ReadOptions {
+  /** Needed where the configuration has `${`. */
+  readonly references?: ReferenceReader | undefined;
   /** Resolves `${env:NAME}`. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Resolves `${file:/path}`; default: the file system. */
@@ -76,7 +78,7 @@ export function forgetParsed(source: ConfigSource): void {
 }
 
 /** Each file is read once, so that one load sees one state of it. */
-export function sourcesFor(source: ConfigSource, { environment, readFile = readRegularFile, placeholders }: ReadOptions) {
+export function sourcesFor(source: ConfigSource, { references, environment, readFile = readRegularFile, placeholders }: ReadOptions) {
   const contents = new Map<string, Buffer | string>();
   const readOnce = (path: string) => {
     const content = contents.get(path) ?? readFile(path);
@@ -85,5 +87,5 @@ export function sourcesFor(source: ConfigSource, { environment, readFile = readR
   };
   const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
-  return { environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
+  return { references, environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
 }

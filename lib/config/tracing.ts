@@ -3,8 +3,7 @@
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
-import { readRegularFile } from "../base/regular_file.ts";
-import { whyUnreadable } from "./references.ts";
+import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { asksForTraces, type Environment } from "./settings_table.ts";
 
 /** The destination of traces, and which requests are traced. */

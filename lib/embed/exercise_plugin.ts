@@ -11,6 +11,7 @@ import { SharedMemory } from "../base/shared_memory.ts";
 import type { Names } from "../base/suggest.ts";
 import { ALONE } from "../base/threads.ts";
 import { loadConfig } from "../config/load.ts";
+import * as references from "../config/references.ts";
 import type { Config } from "../config/model.ts";
 import type { Infer, InputOf, Schema } from "../config/schema.ts";
 import { HttpClient, type HttpClientOptions } from "../http/client.ts";
@@ -150,7 +151,7 @@ const MAX_VERDICT_BYTES = 1024 * 1024;
 /** The global settings of a configuration with this plugin only. Issues begin at the plugin. */
 function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: ExerciseOptions["environment"] = {}): Config["global"] {
   const plugins = [{ name: plugin.name, config }];
-  const loaded = loadConfig({ value: { global: { plugins }, services: [] } }, { kinds: [plugin], environment });
+  const loaded = loadConfig({ value: { global: { plugins }, services: [] } }, { kinds: [plugin], references, environment });
   if (!loaded.ok) throw new ConfigError(loaded.issues.map((issue) => ({ ...issue, at: issue.at.slice(PLUGIN_AT.length) })), undefined);
   return loaded.config.global;
 }

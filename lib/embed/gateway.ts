@@ -5,6 +5,7 @@ import type { Readable } from "node:stream";
 import { isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
+import { maskedConfig } from "../config/masked.ts";
 import type { Following } from "../gateway/bundle.ts";
 import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
 import type { CompleteOptions, GatewayHealth } from "../gateway/options.ts";
@@ -56,7 +57,7 @@ export class Gateway extends GatewayCore {
 
   /** The same for users who may not see secrets: each literal secret is masked. */
   get maskedConfig(): Json {
-    return this.#joined.configuration.snapshot.masked();
+    return maskedConfig(this.#joined.configuration.snapshot);
   }
 
   /** All about the gateway at this moment, as the admin interface reports it. */

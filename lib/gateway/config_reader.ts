@@ -4,7 +4,7 @@
 import { parseJson, positionAt } from "../config/json.ts";
 import { loadConfig } from "../config/load.ts";
 import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
-import type { PlaceholderSource } from "../config/references.ts";
+import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
@@ -93,6 +93,7 @@ export class ConfigReader {
     const loaded = loadConfig(source, {
       kinds: this.#kinds(),
       parts: parts.fields,
+      references: parts.partIfLoaded("references") ?? undefined,
       readTests: parts.partIfLoaded("tests")?.readTests,
       withModules: (root, kinds, context) => this.#modules.addTo(kinds, root, context),
       environment,

@@ -4,8 +4,10 @@
 import { messageOf } from "../base/errors.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
+import { concealerOf } from "../config/secrets.ts";
 import type { Scope } from "../plugins/plugin.ts";
 import { ConfigError } from "./config_error.ts";
+import { describePlace } from "./place.ts";
 
 export type Place = Pick<Scope, "level" | "service" | "route">;
 
@@ -21,9 +23,10 @@ class PluginError extends Error {
   }
 
   /** Secrets that the message repeats are concealed; then the cause, which may repeat them too, is left out. */
-  in({ config, concealed, file, positionOf }: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): ConfigError {
+  in(loaded: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): ConfigError {
+    const { config, file, positionOf } = loaded;
     const at = [...pathOf(this.#place, config), "plugins", this.#index];
-    const message = concealed(this.message);
+    const message = concealerOf(loaded)(this.message);
     return new ConfigError([{ at, message, position: positionOf(at) }], file, message === this.message ? this.cause : undefined);
   }
 }
@@ -40,12 +43,6 @@ export function creating<T>(run: () => T, name: string, place: Place, index: num
   } catch (error) {
     throw new PluginError(`plugin ${name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`, place, index, error);
   }
-}
-
-/** For messages: where a plugin is configured. */
-export function describePlace({ service, route }: Pick<Place, "service" | "route">): string {
-  if (service === null) return "the global level";
-  return route === null ? `service "${service}"` : `route "${route}" of service "${service}"`;
 }
 
 function pathOf({ service, route }: Place, { services }: Config): (string | number)[] {

@@ -26,7 +26,7 @@ export class PluginModules {
   async load(source: ConfigSource, environment: Environment, readFile?: (path: string) => Buffer): Promise<void> {
     await this.parts.load(source);
     const part = this.parts.partIfLoaded("modules");
-    for (const module of part?.pluginModulesOf(source, { environment, ...(readFile && { readFile }) }) ?? []) {
+    for (const module of part?.pluginModulesOf(source, { references: this.parts.partIfLoaded("references") ?? undefined, environment, ...(readFile && { readFile }) }) ?? []) {
       const key = keyOf(module);
       if (Array.isArray(this.#loaded.get(key))) continue;
       this.#loaded.set(key, await part!.evaluateModule(module, `${module.sha256.slice(0, 12)}-${this.#tries++}`));

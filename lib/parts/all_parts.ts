@@ -5,6 +5,7 @@ import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
 import * as addressRanges from "../config/address_range.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
+import * as references from "../config/references.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
 import * as tracingSettings from "../config/tracing.ts";
@@ -99,6 +100,7 @@ const ALL: LoadedParts = {
   tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
   adminCookie,
   signatures,
+  references,
   warnings,
 };
 

@@ -1,8 +1,8 @@
 /**
  * Tells from the text of a configuration whether there can be warnings about it, so that the code which finds them is loaded only then.
  */
-import { valuesAt, type JsonNode } from "../config/json.ts";
-import { UNFILLED } from "../config/load.ts";
+import { textsOf, valuesAt, type JsonNode } from "../config/json.ts";
+import { UNFILLED } from "../config/schema_core.ts";
 
 /** What warnings are about, besides plugins, routes that no request reaches and secrets that look like templates. */
 const CAUSES = ["global.counters", "global.accept_warnings", "services[].routes[].match"];
@@ -46,11 +46,4 @@ function textAt(node: JsonNode, place: string): string {
 /** Whatever fields are secrets. */
 function isUnfilled(text: string): boolean {
   return UNFILLED.test(text.replaceAll("$${", "${"));
-}
-
-function textsOf(nodes: readonly JsonNode[]): readonly string[] {
-  return nodes.flatMap((node) => {
-    if (node.kind === "string") return node.value;
-    return node.kind === "array" ? textsOf(node.items) : node.kind === "object" ? textsOf(Array.from(node.members.values(), ({ value }) => value)) : [];
-  });
 }

@@ -33,7 +33,7 @@ export async function moduleKinds(
   if (!read.ok) return { kinds: given, issues: read.issues };
   await modules.load(read, process.env);
   const part = modules.parts.partIfLoaded("modules");
-  return part?.kindsWithModules(read, { environment: process.env }, given, (module) => modules.kindsOf(module)) ?? { kinds: given, issues: parsedFrom(read).issues };
+  return part?.kindsWithModules(read, { references: modules.parts.partIfLoaded("references") ?? undefined, environment: process.env }, given, (module) => modules.kindsOf(module)) ?? { kinds: given, issues: parsedFrom(read).issues };
 }
 
 async function modulesFor(configKeyFile: string | undefined): Promise<PluginModules> {

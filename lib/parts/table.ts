@@ -4,6 +4,7 @@
  * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
  * `cli/commands.ts`.
  */
+import { textsOf } from "../config/json.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Strategy } from "../upstream/balance.ts";
 import { KIND_PLACES, type Naming } from "../gateway/parts.ts";
@@ -106,6 +107,8 @@ export const PARTS = {
     named: ["tests", "test_files"],
     load: () => import("../config/read_tests.ts"),
   },
+  /** What `${` stands for. */
+  references: { named: (document) => textsOf([document]).some((text) => text.includes("${")), load: () => import("../config/references.ts") },
   /** Rate counters in the memory of the program. */
   counters: {
     named: [...namedByKinds("rate_limit"), "global.counters", "global.plugin_modules[]"],

@@ -7,9 +7,8 @@
  */
 import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
-import { hasReference, maskLiterals, nameIn, resolveReferences } from "../config/references.ts";
+import { hasReference, maskLiterals, nameIn, readReferences, resolveReferences } from "../config/references.ts";
 import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
-import { readReferences } from "../config/schema_core.ts";
 import { trimmed } from "../http/headers.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { claimReader, claimText, utf8 } from "./claims.ts";

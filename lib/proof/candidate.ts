@@ -12,6 +12,7 @@ import type { Parts } from "../gateway/parts.ts";
 import type { StandIns } from "../gateway/plugin_instances.ts";
 import { Runtime } from "../gateway/runtime.ts";
 import { compile, type Loaded } from "../gateway/snapshot.ts";
+import { maskedConfig } from "../config/masked.ts";
 
 export class Candidate {
   readonly configuration: Configuration;
@@ -38,7 +39,7 @@ export class Candidate {
   async explain(question: Question): Promise<Explanation> {
     const { explain } = await this.#runtime.parts.onDemand.explain();
     const { configuration } = this;
-    return explain(question, configuration.snapshot.masked(), { clock: this.#clock, log: silentLog, runtime: this.#runtime, configuration });
+    return explain(question, maskedConfig(configuration.snapshot), { clock: this.#clock, log: silentLog, runtime: this.#runtime, configuration });
   }
 
   /** Closes what its plugins hold. */

@@ -4,6 +4,7 @@
 import { addressOf } from "../base/ip_address.ts";
 import { inSlices, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { formatPath, type Path } from "../config/json.ts";
+import { concealerOf, unfilledSecrets } from "../config/secrets.ts";
 import { proveRoutes } from "../route/overlaps.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { entryOf, type Loaded } from "../gateway/snapshot.ts";
@@ -34,7 +35,7 @@ function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarn
   const warnings = [...ofCounters(loaded), ...ofUnfilled(loaded), ...ofPlugins(plugins, proof.samples, redirectLoops(entries)), ...ofRoutes(proof)].sort((a, b) => isLate(a) - isLate(b) || compare(a.at, b.at));
   // An example contains the values of conditions, which may be secret.
   const hasValues = routes.some(({ route }) => route.match !== undefined);
-  const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: loaded.concealed(each.example) })) : warnings;
+  const shown = hasValues ? warnings.map((each) => (each.example === null ? each : { ...each, example: concealerOf(loaded)(each.example) })) : warnings;
   return accept(shown, loaded.config.global.acceptWarnings);
 }
 
@@ -49,9 +50,9 @@ function ofCounters({ config }: Loaded): readonly ConfigWarning[] {
 }
 
 /** One for each plugin, or other part, with secrets that look like templates. */
-function ofUnfilled({ unfilled, shown }: Loaded): readonly ConfigWarning[] {
-  const { global, services } = shown as unknown as DisplayedConfig;
-  const found = unfilled.map((at): ConfigWarning => {
+function ofUnfilled(loaded: Loaded): readonly ConfigWarning[] {
+  const { global, services } = loaded.shown as unknown as DisplayedConfig;
+  const found = unfilledSecrets(loaded).map((at): ConfigWarning => {
     const [service, route] = [services[Number(at[0] === "services" ? at[1] : -1)], at[2] === "routes" ? Number(at[3]) : -1];
     const around = service?.routes[route] ?? service ?? global;
     const depth = around === global ? 1 : around === service ? 2 : 4;

@@ -4,7 +4,7 @@
 import { dirname, join } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
-import { concealing } from "../config/concealment.ts";
+import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
 import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import { Placeholders } from "../config/placeholders.ts";
@@ -101,7 +101,7 @@ export async function dryRun(input: DryRunInput, { plugins = [], modules }: Pick
     const report = await runTests(loaded, { redirect: redirectOf(loaded.config.global, modules.parts), isOpen: (test, place, passed) => isOpen(loaded, placeholders, test, place, passed) });
     const failed = report.failed === 0 ? [] : linesOf(new ConfigError(failuresOf(loaded.tests, report), source.file));
     const result = await compared([...lacks, ...failed], report, recent(loaded));
-    return concealedBy(loaded.concealed, result);
+    return concealedBy(concealerOf(loaded), result);
   } catch (error) {
     return concealedBy(concealing(new Map([...inForce.formed].map(([reference, value]) => [value, reference]))), refused([...lacks, ...linesOf(error)]));
   }
@@ -194,8 +194,8 @@ function isOpen({ shown }: Loaded, { unknown, random }: Placeholders, test: Conf
   return unknown.some(isMet) || (!passed && random.some(isMet));
 }
 
-function concealedBy(concealed: (text: string) => string, result: DryRun): DryRun {
-  return JSON.parse(JSON.stringify(result), (_name, value: unknown) => (typeof value === "string" ? concealed(value) : value)) as DryRun;
+function concealedBy(conceal: (text: string) => string, result: DryRun): DryRun {
+  return JSON.parse(JSON.stringify(result), (_name, value: unknown) => (typeof value === "string" ? conceal(value) : value)) as DryRun;
 }
 
 const MAX_EXAMPLES = 10;

@@ -3,6 +3,7 @@
  */
 import { inSlices, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Config } from "../config/model.ts";
+import { concealerOf } from "../config/secrets.ts";
 import type { PlacedCondition } from "../route/conditions.ts";
 import { parsePattern, type Segment } from "../route/pattern.ts";
 import { fulfilling, type SampleRequest } from "../route/sample_requests.ts";
@@ -38,7 +39,7 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
   const old = await routesByName(before, slice);
   const next = await routesByName(after, slice);
   let asked = 0;
-  const concealed = (text: string) => before.concealed(after.concealed(text));
+  const conceal = (text: string) => concealerOf(before)(concealerOf(after)(text));
   const seen = new Set<string>();
   for (const place of requestsFor([before.config, after.config])) {
     const name = `${place.method} ${place.host}${place.path}`;
@@ -49,7 +50,7 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
       const request = { ...place, ...choice };
       const was = routeOf(before, old, request);
       const is = was === null || was.guards.size === 0 ? null : routeOf(after, next, request);
-      if (was !== null && is !== null) compare(was, is, () => (choice === PLAIN ? exampleOf(request) : concealed(exampleOf(request))), found);
+      if (was !== null && is !== null) compare(was, is, () => (choice === PLAIN ? exampleOf(request) : conceal(exampleOf(request))), found);
     }
   }
   for (const [key, is] of next) {

@@ -15,6 +15,7 @@ import type { Found } from "../route/table.ts";
 import type { Inbound } from "../server/receive.ts";
 import type { RouteTarget, Snapshot } from "../gateway/snapshot.ts";
 import { Scratch } from "./scratch.ts";
+import { concealerOf } from "../config/secrets.ts";
 
 /** What became of a request. */
 export interface Trial {
@@ -81,9 +82,9 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
     problem = messageOf(error);
   }
   // A verdict may quote what a plugin was configured with: where it redirects to, or its error.
-  const { concealed } = snapshot;
-  const shown = Array.from(steps.values(), ({ scope, now }) => ({ scope, now: { ...now, verdict: concealed(now.verdict) } }));
-  const trial = { found: scratch.found, reply, problem: problem === null ? null : concealed(problem), forwarded, steps: shown };
+  const conceal = concealerOf(snapshot);
+  const shown = Array.from(steps.values(), ({ scope, now }) => ({ scope, now: { ...now, verdict: conceal(now.verdict) } }));
+  const trial = { found: scratch.found, reply, problem: problem === null ? null : conceal(problem), forwarded, steps: shown };
   for (const step of steps.values()) step.end();
   // A plugin that still waits can end its work.
   if (reply === null) inbound.call.abort();

@@ -9,6 +9,7 @@ import { manualClock } from "../base/manual_clock.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import type { ConfigIssue } from "../config/source.ts";
 import type { ConfigTest } from "../config/tests.ts";
+import { concealerOf } from "../config/secrets.ts";
 import type { Handler } from "../http/handler.ts";
 import { discard } from "../http/reply.ts";
 import type { RouteTable } from "../route/table.ts";
@@ -49,7 +50,7 @@ export interface RunOptions {
 
 export type Place = Partial<Pick<Outcome, "service" | "route">>;
 
-type Tested = Pick<Loaded, "config" | "kinds" | "conditions" | "tests" | "concealed">;
+type Tested = Pick<Loaded, "config" | "kinds" | "conditions" | "tests" | "secrets">;
 
 /** Never rejects: a plugin that throws, or never answers, fails its test. */
 export async function runTests(loaded: Tested, options: RunOptions = {}): Promise<TestReport> {
@@ -57,6 +58,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   const chosen = loaded.tests.filter(({ name }) => name.includes(only));
   if (chosen.length === 0) return reportOf([]);
   const { global } = loaded.config;
+  const conceal = concealerOf(loaded);
   // Each run listens, and there may be many at once.
   if (signal !== undefined) setMaxListeners(0, signal);
   let stop = () => {};
@@ -70,7 +72,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   const lane = async () => {
     for (let i = next++; i < chosen.length; i = next++) {
       if (bench.slices.isOver) await bench.slices.next();
-      const expected = displayed(chosen[i]!.expected, loaded.concealed);
+      const expected = displayed(chosen[i]!.expected, conceal);
       const test = { ...chosen[i]!, expected };
       const place: Place = {};
       const { found, differences, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
@@ -79,7 +81,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
         continue;
       }
       // Also messages of plugins may repeat what they were configured with.
-      results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(loaded.concealed), ...(isLate && { late: isLate }) };
+      results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(conceal), ...(isLate && { late: isLate }) };
     }
   };
   await Promise.all(Array.from({ length: LANES }, lane));
@@ -207,7 +209,7 @@ class Trial {
       if (slices.isOver) await slices.next();
     }
     const { fault, ...outcome } = await this.#send();
-    const compared = await compare(this.#test, outcome, { conceal: this.#bench.loaded.concealed, meter: this.#meter });
+    const compared = await compare(this.#test, outcome, { conceal: concealerOf(this.#bench.loaded), meter: this.#meter });
     if (compared.differences.length === 0) return compared;
     const { code } = outcome;
     const cause = fault !== null ? [`the gateway logs: ${fault}`] : code !== null && this.#test.expect.code === undefined ? [`the error code is ${code}`] : [];

@@ -71,12 +71,12 @@ const PARTS = {
 const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 116 of its modules, and no part that the configuration does not name", async () => {
+  it("loads at most 106 of its modules, and no part that the configuration does not name", async () => {
     const modules = await loadedBy(quickstart);
     expect(modules).toContain("lib/gateway/gateway");
     expect(modules).toHaveLength(new Set(modules).size);
     expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(116);
+    expect(modules.length).toBeLessThanOrEqual(106);
   });
 });
 
@@ -124,6 +124,12 @@ describe("the program loads what is named, and only that,", () => {
   it("with a plugin: the file of its kind, and of none of the other kinds", async () => {
     const modules = await loadedBy(withService({ plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] }));
     expect(modules.filter((path) => PARTS.kinds.test(path))).toEqual(["lib/plugins/request_size_limit"]);
+  });
+
+  it("with references: what resolves them", async () => {
+    const isReader = (path: string) => /^lib\/config\/(?:references|secrets|masked|placeholders)$/.test(path);
+    expect((await loadedBy(quickstart)).filter(isReader)).toEqual([]);
+    expect((await loadedBy(withService({ upstreams: [{ host: "127.0.0.${env:LAST}", port: 9 }] }), [], { LAST: "1" })).filter(isReader)).toEqual(["lib/config/references"]);
   });
 
   it("with a signed configuration", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { concealing } from "../../lib/config/concealment.ts";
+import { concealing } from "../../lib/config/secrets.ts";
 
 const conceal = concealing(
   new Map([

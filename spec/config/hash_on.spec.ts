@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { HASH_ON } from "../../lib/config/hash_on.ts";
 import { formatPath } from "../../lib/config/schema.ts";
+import { maskedConfig } from "../../lib/config/masked.ts";
+import { concealerOf } from "../../lib/config/secrets.ts";
 import { checked } from "../support/exercise.ts";
 import { loadConfig } from "../support/schema.ts";
 
@@ -83,8 +85,8 @@ describe("a service", () => {
     expect(result.config.services[0]!.sticky).toEqual({ cookie: "route", ttlS: 0, secret: "hush-".repeat(8) });
     const written = load({ sticky: { secret: SECRET } });
     if (!written.ok) throw new Error("refused");
-    expect(JSON.stringify(written.masked())).not.toContain(SECRET);
-    expect(written.concealed(`a log line with ${SECRET}`)).not.toContain(SECRET);
+    expect(JSON.stringify(maskedConfig(written))).not.toContain(SECRET);
+    expect(concealerOf(written)(`a log line with ${SECRET}`)).not.toContain(SECRET);
   });
 });
 

@@ -1,8 +1,9 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
+import * as references from "../../lib/config/references.ts";
 import { nodeFrom, parseJson } from "../../lib/config/json.ts";
 import * as s from "../../lib/config/schema.ts";
 
-const sources = { environment: { SECRET: "hush", UPPER: "ABC" }, readFile: () => "", folder: "/" };
+const sources = { references, environment: { SECRET: "hush", UPPER: "ABC" }, readFile: () => "", folder: "/" };
 
 /** The value, or the issues as "path: message". */
 function check(schema: s.AnySchema, value: unknown): unknown {

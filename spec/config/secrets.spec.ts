@@ -1,6 +1,7 @@
 /** No message repeats a secret, and a masked display shows none, whatever kind it is configured for. */
 import { describe, expect, it } from "vitest";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
+import { maskedConfig } from "../../lib/config/masked.ts";
 import { loadConfig } from "../support/schema.ts";
 
 const SECRET = "hunter2-plain-key";
@@ -80,7 +81,7 @@ describe("a masked configuration", () => {
     const result = load(withPlugin(name, config));
     if (!result.ok) throw new Error(JSON.stringify(result.issues));
     const configOf = (shown: unknown) => (shown as { global: { plugins: { config: unknown }[] } }).global.plugins[0]!.config;
-    return [configOf(result.masked()), configOf(result.shown)] as const;
+    return [configOf(maskedConfig(result)), configOf(result.shown)] as const;
   };
 
   it.each<[string, Record<string, unknown>, Record<string, unknown>]>([
@@ -110,6 +111,6 @@ describe("a masked configuration", () => {
 
   it("the masked configuration is the shown configuration itself if that contains no secret", () => {
     const result = load('{"services": []}');
-    expect(result.ok && result.masked()).toBe(result.ok && result.shown);
+    expect(result.ok && maskedConfig(result)).toBe(result.ok && result.shown);
   });
 });

@@ -1,5 +1,6 @@
 import { createHmac, createSign, generateKeyPairSync, sign, type KeyObject } from "node:crypto";
 import { describe, expect, it, onTestFinished } from "vitest";
+import * as references from "../../lib/config/references.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { formatPath } from "../../lib/config/schema.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
@@ -323,7 +324,7 @@ const jwk = (key: KeyObject, more: object = {}) => ({ ...key.export({ format: "j
 
 /** Checks a configuration that names files with contents. */
 function issuesWith(config: object, content: string): string[] {
-  const context = { issues: [], sources: { environment: {}, readFile: () => content, folder: "/etc" } } as Parameters<typeof jwt.schema.check>[2];
+  const context = { issues: [], sources: { references, environment: {}, readFile: () => content, folder: "/etc" } } as Parameters<typeof jwt.schema.check>[2];
   jwt.schema.check(nodeFrom(config), [], context);
   return context.issues.map(({ at, message }) => `${formatPath(at)}: ${message}`);
 }
@@ -333,7 +334,7 @@ describe("jwks_file", () => {
   const set = { keys: [{ kty: "oct", k: "c2VjcmV0" }, { kty: "new" }, 7, jwk(other.publicKey, { kid: "b", use: "enc" }), jwk(p256.publicKey, { kid: "a", alg: "ES256" }), jwk(other.publicKey, { kid: "c" })] };
 
   function status(header: { alg: string; kid?: string }, pair = p256, keys: unknown = set): number {
-    const context = { issues: [], sources: { environment: {}, readFile: () => JSON.stringify(keys), folder: "/" } } as Parameters<typeof jwt.schema.check>[2];
+    const context = { issues: [], sources: { references, environment: {}, readFile: () => JSON.stringify(keys), folder: "/" } } as Parameters<typeof jwt.schema.check>[2];
     const config = jwt.schema.check(nodeFrom({ alg: header.alg, jwks_file: "keys.json" }), [], context);
     const middleware = jwt.create(config as Parameters<typeof jwt.create>[0], madeUpTools());
     return atOnce(exercise(middleware, madeUpExchange(bearer(signedBy(pair.privateKey, header)))).returned).status;

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import * as references from "../../lib/config/references.ts";
 import { formatIssues } from "../../lib/config/load.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
@@ -13,7 +14,7 @@ const header = headerTemplate("A value.");
 const location = locationTemplate("A place.");
 
 function rendered(schema: typeof header, text: string, parts: Partial<ExchangeParts> = {}, environment: Record<string, string> = {}): string {
-  const context = { issues: [], sources: { environment, readFile: () => "from a file\n", folder: "/" } };
+  const context = { issues: [], sources: { references, environment, readFile: () => "from a file\n", folder: "/" } };
   const template = schema.check(nodeFrom(text), [], context);
   if (template === INVALID) throw new Error(JSON.stringify(context.issues));
   return template(madeUpExchange(parts));
@@ -150,7 +151,7 @@ describe("configuration", () => {
   });
 
   it("never shows a secret in an error", () => {
-    const context = { issues: [] as { message: string }[], sources: { environment: { A: "s3cret\n" }, readFile: () => "", folder: "/" } };
+    const context = { issues: [] as { message: string }[], sources: { references, environment: { A: "s3cret\n" }, readFile: () => "", folder: "/" } };
     expect(header.check(nodeFrom("x ${env:A}"), [], context as never)).toBe(INVALID);
     expect(context.issues.map(({ message }) => message)).toEqual(["the value of the reference is not valid here"]);
   });

@@ -3,13 +3,14 @@ import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib
 import type { ConfigSource } from "../../lib/config/source.ts";
 import { configJsonSchema as jsonSchema, type PluginKind, type RouteDeclaration, type RouteIssue } from "../../lib/config/model.ts";
 import { readTests } from "../../lib/config/read_tests.ts";
+import * as references from "../../lib/config/references.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
 import { ALL_FIELDS } from "../../lib/parts/all_parts.ts";
 import { checkRoutes as check } from "../../lib/route/checks.ts";
 import * as conditions from "../../lib/route/conditions.ts";
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>) {
-  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, ...options });
+  const result: LoadResult<K> = load(source, { parts: ALL_FIELDS, readTests, references, ...options });
   return result.ok ? { ...result, conditions } : result;
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { MASK, settingLines, summaryOf } from "../../../lib/manager/assets/setting_lines.ts";
-import { MASK as OF_THE_GATEWAY } from "../../../lib/config/references.ts";
+import { MASK as OF_THE_GATEWAY } from "../../../lib/config/schema_core.ts";
 
 describe("lines of settings", () => {
   it("lines of settings have the order of the configuration, and the path of each value as name", () => {

@@ -1,7 +1,37 @@
 /**
- * Conceals the secrets of a configuration in texts that are shown: those that a reference stands for, and those that are written in it.
+ * Keeps the secrets of a configuration out of texts that are shown: those that a reference stands for, and those that are written in it.
  */
-import { MASK } from "./references.ts";
+import { nodeAt, type Path } from "./json.ts";
+import type { ConfigSecrets } from "./load.ts";
+import { MASK, UNFILLED } from "./schema_core.ts";
+
+interface WithSecrets {
+  readonly secrets: ConfigSecrets;
+}
+
+const concealers = new WeakMap<ConfigSecrets, (text: string) => string>();
+
+/** Conceals the values of references, and each literal secret, in texts that are shown. */
+export function concealerOf({ secrets }: WithSecrets): (text: string) => string {
+  const known = concealers.get(secrets);
+  if (known !== undefined) return known;
+  const conceal = concealing(new Map([...literals(secrets).map(({ text }) => [text, MASK] as const), ...secrets.sources.resolved]));
+  concealers.set(secrets, conceal);
+  return conceal;
+}
+
+/** Where a secret looks like a template that nobody has filled in. */
+export function unfilledSecrets({ secrets }: WithSecrets): readonly Path[] {
+  return literals(secrets).flatMap(({ at, text }) => (UNFILLED.test(text) ? [at] : []));
+}
+
+/** The secrets that are written in the configuration itself. */
+function literals({ root, marked, sources }: ConfigSecrets): readonly { readonly at: Path; readonly text: string }[] {
+  return marked.flatMap(({ at }) => {
+    const node = nodeAt(root, at);
+    return node?.kind === "string" && node.value !== "" && sources.references?.hasReference(node.value) !== true ? [{ at, text: node.value.replaceAll("$${", "${") }] : [];
+  });
+}
 
 /** Shorter secrets are concealed only where they are the whole text: "on" occurs in many words. */
 const LEAST = 4;
