@@ -1,7 +1,7 @@
 /**
  * The interface for embedding: everything that a host program may import.
  */
-import { checkNames, type Names } from "./base/suggest.ts";
+import { checkNames, type Names } from "./base/option_names.ts";
 import type { ConfigInput } from "./gateway/config_input.ts";
 import { Gateway } from "./embed/gateway.ts";
 import type { CompleteOptions } from "./gateway/options.ts";

@@ -2,6 +2,7 @@
  * The warnings about configurations that an operator can accept, and the field that does so.
  */
 import { suggest } from "../base/suggest.ts";
+import type { PartFields } from "./part_fields.ts";
 import * as s from "./schema.ts";
 
 export const ACCEPTABLE_WARNINGS = [
@@ -19,7 +20,7 @@ export const ACCEPTABLE_WARNINGS = [
 
 export type AcceptableWarning = (typeof ACCEPTABLE_WARNINGS)[number];
 
-const ACCEPTED = s.string({
+export const ACCEPTED_WARNING = s.string({
   references: "none",
   hint: 'a code and a path, like "guard_bypassed:services.shop.routes.items"',
   check(text) {
@@ -32,4 +33,4 @@ const ACCEPTED = s.string({
   },
 });
 
-export const ACCEPT_WARNINGS = s.array(ACCEPTED, { describe: "Warnings that are not reported: a code, a colon, and the path that the warning names." });
+export const fields: PartFields = { schemas: { accepted_warning: ACCEPTED_WARNING } };

@@ -1,7 +1,7 @@
 /**
  * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their defaults.
  */
-import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
+import type { ACCEPTED_WARNING } from "./accepted_warnings.ts";
 import type { ADDRESS_RANGE } from "./address_range.ts";
 import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { Conditions, CONDITIONS } from "./conditions.ts";
@@ -71,6 +71,8 @@ export interface PartSchemas {
   readonly counters: typeof COUNTERS;
   /** An item of `trusted_proxies`. */
   readonly address_range: typeof ADDRESS_RANGE;
+  /** An item of `accept_warnings`. */
+  readonly accepted_warning: typeof ACCEPTED_WARNING;
   /** An item of `plugin_modules`. */
   readonly plugin_module: typeof PLUGIN_MODULE;
   /** An item of `certificates`. */
@@ -124,7 +126,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
       limits: s.withDefault(LIMITS, {}),
       counters: s.optional(field("counters")),
-      accept_warnings: s.withDefault(ACCEPT_WARNINGS, []),
+      accept_warnings: s.withDefault(s.array(field("accepted_warning"), { describe: ACCEPTED }), []),
       underscore_headers: choice(["drop", "allow"], "What becomes of request headers with an underscore in their names."),
     },
     {
@@ -171,6 +173,8 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readon
     { refine: (service, report) => parts.forEach((part) => part.checkService?.(service, report)) },
   );
 }
+
+const ACCEPTED = "Warnings that are not reported: a code, a colon, and the path that the warning names.";
 
 /** For editors: the whole configuration as one JSON Schema document. */
 export function configJsonSchema(kinds: readonly PluginKind[], parts: readonly PartFields[]): s.JsonSchema {
@@ -277,19 +281,8 @@ function pluginSchema<P extends PluginInput>(kinds: readonly PluginKind[]): s.Sc
     describe: undefined,
     kinds: ["object"],
     check(node, at, context) {
-      const { placeholders } = context.sources;
-      if (placeholders === undefined) return shapeOf(node).check(node, at, context);
-      const [replaced, wrong] = [placeholders.count, context.issues.length];
-      const checked = shapeOf(node).check(node, at, context);
-      // Nobody can tell whether its configuration is valid: all but that is known of it.
-      // A kind may also report what it finds wrong with a text in place of a value.
-      const certain = context.issues.splice(wrong).filter((issue) => !placeholders.isAt(issue.at));
-      context.issues.push(...certain);
-      const isOpen = checked === s.INVALID && certain.length === 0;
-      if (isOpen) placeholders.unknown.push([...at, "config"]);
-      const instance = isOpen ? unknown.check(node, at, context) : checked;
-      if (instance !== s.INVALID && placeholders.count > replaced && Object(instance.config) === instance.config) placeholders.unsure.add(instance.config as object);
-      return instance;
+      const shape = shapeOf(node);
+      return context.sources.placeholders?.checkInstance(shape, unknown, node, at, context) ?? shape.check(node, at, context);
     },
     show: (node) => shapeOf(node).show(node),
     jsonSchema: (definitions) => ({

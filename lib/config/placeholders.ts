@@ -4,7 +4,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { nodeAt, type JsonNode, type Path } from "./json.ts";
 import { referencesIn } from "./references.ts";
-import type { PlaceholderSource, ReferenceUse, Sources } from "./schema_core.ts";
+import { INVALID, type CheckContext, type Invalid, type PlaceholderSource, type ReferenceUse, type Schema, type Sources } from "./schema_core.ts";
 
 /**
  * Of one reading of a configuration. A text with references is known where the configuration in force has the same text at the same place (by
@@ -17,6 +17,8 @@ export class Placeholders implements PlaceholderSource {
   readonly unknown: Path[] = [];
   /** The places of random texts that stand for a known reference. */
   readonly random: Path[] = [];
+  /** Objects of the configuration that were made with any of these texts. */
+  /** Objects of the configuration that were made with any of these texts. */
   readonly unsure = new WeakSet<object>();
   readonly #values: ReadonlyMap<string, string>;
   /** Null: this is the configuration in force, and everything is known. */
@@ -56,7 +58,22 @@ export class Placeholders implements PlaceholderSource {
     return [...this.unknown, ...this.random].some((each) => at.every((step, i) => each[i] === step));
   }
 
-  get count(): number {
+  checkInstance<T extends { readonly config: unknown }>(shape: Schema<T>, unknown: Schema<T>, node: JsonNode, at: Path, context: CheckContext): T | Invalid {
+    const [replaced, wrong] = [this.#count, context.issues.length];
+    const checked = shape.check(node, at, context);
+    // A kind may also report what it finds wrong with a text in place of a value.
+    const certain = context.issues.splice(wrong).filter((issue) => !this.isAt(issue.at));
+    context.issues.push(...certain);
+    const isOpen = checked === INVALID && certain.length === 0;
+    if (isOpen) this.unknown.push([...at, "config"]);
+    // Nobody can tell whether its configuration is valid: all but that is known of it.
+    const instance = isOpen ? unknown.check(node, at, context) : checked;
+    if (instance !== INVALID && this.#count > replaced && Object(instance.config) === instance.config) this.unsure.add(instance.config as object);
+    return instance;
+  }
+
+  /** How many texts have been replaced, or could not be. */
+  get #count(): number {
     return this.unknown.length + this.random.length;
   }
 

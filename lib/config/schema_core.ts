@@ -70,10 +70,8 @@ export interface PlaceholderSource {
   readonly unknown: Path[];
   /** Whether one of the texts is at this place, or below it. */
   isAt(at: Path): boolean;
-  /** How many texts have been replaced, or could not be. */
-  readonly count: number;
-  /** Objects of the configuration that were made with any of these texts. */
-  readonly unsure: WeakSet<object>;
+  /** Checks a plugin instance by the schema of its kind; where that cannot be told, by `unknown`, which takes any configuration. */
+  checkInstance<T extends { readonly config: unknown }>(shape: Schema<T>, unknown: Schema<T>, node: JsonNode, at: Path, context: CheckContext): T | Invalid;
 }
 
 /** What reads texts that have `${`, once the part `references` has been loaded. */

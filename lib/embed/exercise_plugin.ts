@@ -8,7 +8,7 @@ import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import { verifyPassword } from "../base/password.ts";
 import { SharedCount } from "../base/shared_counts.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
-import type { Names } from "../base/suggest.ts";
+import type { Names } from "../base/option_names.ts";
 import { ALONE } from "../base/threads.ts";
 import { loadConfig } from "../config/load.ts";
 import * as references from "../config/references.ts";

@@ -3,6 +3,7 @@
  */
 import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
+import * as acceptedWarnings from "../config/accepted_warnings.ts";
 import * as addressRanges from "../config/address_range.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
 import * as references from "../config/references.ts";
@@ -101,7 +102,7 @@ const ALL: LoadedParts = {
   adminCookie,
   signatures,
   references,
-  warnings,
+  warnings: { ...acceptedWarnings, ...warnings },
 };
 
 /** What all parts add to the schema of a configuration. */

@@ -135,7 +135,7 @@ export const PARTS = {
     load: async () => ({ ...(await import("../gateway/shared_counters.ts")), ...(await import("../config/counters.ts")) }),
   },
   /** The prover, and what else finds warnings about a configuration. */
-  warnings: { named: canHaveWarnings, load: () => import("../proof/config_warnings.ts") },
+  warnings: { named: canHaveWarnings, load: async () => ({ ...(await import("../config/accepted_warnings.ts")), ...(await import("../proof/config_warnings.ts")) }) },
   /** HTTP/2 for clients. */
   http2Server: { named: ["global.h2c"], load: () => import("../server/http2.ts") },
   /** HTTP/1.1 for clients by Node's server. */

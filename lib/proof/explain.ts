@@ -3,7 +3,7 @@
  * The answer comes from the data path itself (`serve.ts`), run with a handler that sends nothing; only the sentences are written here.
  */
 import { METHODS } from "node:http";
-import type { Names } from "../base/suggest.ts";
+import type { Names } from "../base/option_names.ts";
 import type { Json } from "../config/json.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
