@@ -110,6 +110,11 @@ export const PARTS = {
     named: ["global.certificates[]"],
     load: async () => ({ ...(await import("../gateway/misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
   },
+  /** What trusted proxies say about requests. */
+  trustedProxies: {
+    named: ["global.trusted_proxies"],
+    load: async () => ({ ...(await import("../config/address_range.ts")), ...(await import("../server/trusted_proxies.ts")) }),
+  },
   /** The fields of certificates and TLS. */
   tls: {
     named: ["global.certificates[]", "services[].tls"],
@@ -130,10 +135,10 @@ export const PARTS = {
     named: KIND_PLACES.map((place) => place.replace(".name", "")),
     load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
   },
-  /** Evaluates plugin modules. */
+  /** Plugin modules: their fields, and their evaluation. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: () => import("../gateway/module_loader.ts"),
+    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
   },
   /** How plugins ask other servers. */
   client: {
@@ -152,8 +157,13 @@ export const PARTS = {
   /** HTTP/1.1 for clients by Node's server. */
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("../report/https_facts.ts")) }) },
-  /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("../report/reporting.ts") },
+  /** The status; also what of the configuration causes a warning at the start because of the settings. */
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: async () => ({ ...(await import("../report/reports.ts")), ...(await import("../embed/gateway.ts")) }) },
+  /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
+  metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
+  /** The format of the access log that is not JSON. */
+  combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
+  serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
     named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],
@@ -164,7 +174,11 @@ export const PARTS = {
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
-  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
+  tracing: {
+    load: async () => ({ ...(await import("../config/tracing.ts")), ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }),
+  },
+  /** Signed configurations. */
+  signatures: { load: () => import("../config/signed.ts") },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 

@@ -1,9 +1,13 @@
 /** Which modules of the program a start loads, as Node's loader reports them: those that the configuration and the settings need, and no more. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { accepted } from "../../lib/cli/failure.ts";
+import { partsNamedBy } from "../../lib/cli/named_parts.ts";
+import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
-import { fileWith, program, runningProgram } from "../support/process.ts";
+import { fileWith, program, runningFile, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
+import { signed, signingKeys } from "../support/signing_keys.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as { readonly services: readonly [Record<string, unknown>] };
@@ -36,6 +40,7 @@ const PARTS = {
   conditions: /^lib\/(?:config|http|route)\/conditions$/,
   split: /^lib\/(?:upstream|config)\/split$/,
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
+  trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr|config\/address_range)$/,
   tls: /^lib\/config\/tls_fields$/,
   certificates: /^lib\/(?:gateway\/misdirected|server\/certificates)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
@@ -46,13 +51,19 @@ const PARTS = {
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
-  tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
-  reporting: /^lib\/(?:report\/(?:reporting|reports|families|warnings)|observe\/(?:stats|exposition))$/,
+  modules: /^lib\/(?:config\/plugin_modules|gateway\/module_loader)$/,
+  signatures: /^lib\/(?:config\/signed|base\/signature)$/,
+  tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|config\/tracing)$/,
+  reporting: /^lib\/report\/(?:reports|warnings)$/,
+  metrics: /^lib\/(?:report\/(?:reporting|families)|observe\/(?:metrics|metrics_plan|plugin_meter|time_buckets|stats|exposition|process))$/,
+  combinedLog: /^lib\/observe\/combined_line$/,
+  serverTiming: /^lib\/observe\/server_timing$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
-  embedding: /^lib\/embed\//,
-  workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
+  embedding: /^lib\/embed\/(?!gateway$)/,
+  workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,
   admin: /^lib\/admin\//,
-  manager: /^lib\/(?:manager\/|cli\/manager$)/,
+  manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/manager$)/,
+  managerProxy: /^lib\/manager\/(?:proxy|backend)$/,
   cluster: /^lib\/cluster\//,
   warnings: /^lib\/(?:proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|plugin_warnings$|route_warnings$|written$)/,
@@ -93,15 +104,19 @@ describe("the program loads what is named, and only that,", () => {
     ["with retries", withService({ retries: {} }), [], {}, ["retries"]],
     ["with Node's parser of responses", withService({ upstream_client: "node" }), [], {}, ["nodeParser"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
+    ["with trusted proxies", { ...quickstart, global: { trusted_proxies: ["10.0.0.0/8"] } }, [], {}, ["trustedProxies"]],
     ["with HTTP/2 for clients", { ...quickstart, global: { h2c: true } }, [], {}, ["http2Server"]],
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
     ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["upstreamTls", "tls", "counters", "redis", "shared", "warnings"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "admin"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "admin", "manager"]],
+    ["with the combined log", { ...quickstart, global: { access_log: { format: "combined" } } }, [], {}, ["combinedLog"]],
+    ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "admin"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "admin"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "admin", "manager"]],
+    ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["manager", "managerProxy"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
@@ -117,12 +132,30 @@ describe("the program loads what is named, and only that,", () => {
     expect(modules.filter((path) => PARTS.kinds.test(path))).toEqual(["lib/plugins/request_size_limit"]);
   });
 
+  it("with a signed configuration", async () => {
+    const [recording, keys] = [recorder(), signingKeys()];
+    await runningFile(signed(fileWith(quickstart), keys), [], { ...recording.environment, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
+    expect(partsOf(recording.modules())).toEqual(["signatures"]);
+  });
+
   it("for a command that starts nothing", async () => {
     const { environment, modules } = recorder();
     expect(await program(["hash-password"], { environment, input: "a long password\n" }).ended).toMatchObject({ code: 0 });
     expect(modules()).toContain("lib/cli/hash_password");
     expect(modules().filter((path) => /^lib\/(?:server|upstream|observe)\/|^lib\/cli\/run$/.test(path))).toEqual([]);
     expect(partsOf(modules())).toEqual(["commands"]);
+  });
+});
+
+describe("the settings", () => {
+  it("name what counts requests, in all threads, where somebody can ask for it, and only there", () => {
+    const counting = (workers: number, environment: Record<string, string>) => {
+      const read = readSettings({}, { WORKERS: String(workers), ...environment });
+      return partsNamedBy(accepted(read)).filter((name) => name === "metrics" || name === "workerReports");
+    };
+    expect([1, 2].map((workers) => counting(workers, {}))).toEqual([[], []]);
+    expect([1, 2].map((workers) => counting(workers, { PROBE_PORT: "0" }))).toEqual([["metrics"], ["metrics", "workerReports"]]);
+    expect([1, 2].map((workers) => counting(workers, ADMIN))).toEqual([["metrics"], ["metrics", "workerReports"]]);
   });
 });
 
