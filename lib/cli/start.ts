@@ -212,7 +212,7 @@ async function openAdmin(settings: Settings, { gateway, tls, part, reload, log }
 }
 
 async function metricsOf(gateway: Gateway): Promise<Readable> {
-  await Gateway.partsOf(gateway).runtime.parts.loadPart("exposition");
+  await GatewayCore.partsOf(gateway).runtime.parts.loadPart("exposition");
   return gateway.metricsStream();
 }
 

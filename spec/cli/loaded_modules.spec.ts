@@ -108,7 +108,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
     ["with the combined log", { ...quickstart, global: { access_log: { format: "combined" } } }, [], {}, ["combinedLog"]],
     ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["metrics", "admin"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "admin"]],
     ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "admin"]],
     ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "admin", "manager"]],
     ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["manager", "managerProxy"]],
