@@ -94,7 +94,7 @@ export const PARTS = {
   /** What trusted proxies say about requests. */
   trustedProxies: {
     named: ["global.trusted_proxies"],
-    load: () => import("../server/trusted_proxies.ts"),
+    load: async () => ({ ...(await import("../config/address_range.ts")), ...(await import("../server/trusted_proxies.ts")) }),
   },
   /** The fields of certificates and TLS. */
   tls: {
@@ -116,10 +116,10 @@ export const PARTS = {
     named: KIND_PLACES.map((place) => place.replace(".name", "")),
     load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
   },
-  /** Evaluates plugin modules. */
+  /** Plugin modules: their fields, and their evaluation. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: () => import("../gateway/module_loader.ts"),
+    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
   },
   /** How plugins ask other servers. */
   client: {
@@ -139,9 +139,11 @@ export const PARTS = {
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("../report/https_facts.ts")) }) },
   /** The status; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("../report/reports.ts") },
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: async () => ({ ...(await import("../report/reports.ts")), ...(await import("../embed/gateway.ts")) }) },
   /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
   metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
+  /** The text of metrics. Settings that let somebody ask for it name it, and the first who asks has it loaded. */
+  exposition: { load: async () => ({ ...(await import("../observe/exposition.ts")), ...(await import("../report/families.ts")) }) },
   /** The format of the access log that is not JSON. */
   combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
   serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
@@ -155,7 +157,11 @@ export const PARTS = {
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
-  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
+  tracing: {
+    load: async () => ({ ...(await import("../config/tracing.ts")), ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }),
+  },
+  /** Signed configurations. */
+  signatures: { load: () => import("../config/signed.ts") },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 
