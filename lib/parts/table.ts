@@ -161,6 +161,8 @@ export const PARTS = {
   reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: async () => ({ ...(await import("../report/reports.ts")), ...(await import("../embed/gateway.ts")) }) },
   /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
   metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
+  /** The text of metrics. Settings that let somebody ask for it name it, and the first who asks has it loaded. */
+  exposition: { load: async () => ({ ...(await import("../observe/exposition.ts")), ...(await import("../report/families.ts")) }) },
   /** The format of the access log that is not JSON. */
   combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
   serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
