@@ -5,7 +5,6 @@
 import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
-import type { ReportReader, ReportWriter } from "./report.ts";
 
 /** Other methods are counted together: clients can invent them. */
 const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
@@ -66,33 +65,24 @@ export class RouteMeter implements Meter {
   }
 
   /** Moves all counts into a report. */
-  take(report: ReportWriter): void {
-    this.recent.take(report);
-    report.add([this.rateLimited, this.receivedBytes, this.sentBytes]);
-    for (const [key, { requests }] of this.#requests ?? []) report.item().add([key, requests]);
-    report.end();
-    for (const counts of [this.cached, this.refusals]) {
-      for (const [name, count] of counts ?? []) report.item(name).add([count]);
-      report.end();
-    }
+  take() {
+    const { inFlight, rateLimited, receivedBytes, sentBytes, cached, refusals } = this;
+    const report = { recent: this.recent.take(), inFlight, rateLimited, receivedBytes, sentBytes, requests: this.#requests, cached, refusals };
     this.receivedBytes = this.sentBytes = this.rateLimited = 0;
     this.#requests = this.cached = this.refusals = null;
+    return report;
   }
 
   /** Adds the counts of a report, as if these requests ended now. */
-  add(report: ReportReader): void {
-    const counts = readCounts(report);
-    this.recent.addCounts(counts);
-    this.#total.addCounts(counts);
-    this.rateLimited += report.number();
-    this.receivedBytes += report.number();
-    this.sentBytes += report.number();
-    while (report.item()) {
-      const key = report.number();
-      this.#counter(key).requests += report.number();
-    }
-    while (report.item()) increase((this.cached ??= new Map<CacheResult, number>()), report.name() as CacheResult, report.number());
-    while (report.item()) this.#refused(report.name(), report.number());
+  add({ recent, rateLimited, receivedBytes, sentBytes, requests, cached, refusals }: RouteReport): void {
+    this.recent.addCounts(recent);
+    this.#total.addCounts(recent);
+    this.rateLimited += rateLimited;
+    this.receivedBytes += receivedBytes;
+    this.sentBytes += sentBytes;
+    for (const [key, counter] of requests ?? []) this.#counter(key).requests += counter.requests;
+    for (const [result, count] of cached ?? []) increase((this.cached ??= new Map<CacheResult, number>()), result, count);
+    for (const [code, count] of refusals ?? []) this.#refused(code, count);
   }
 
   #counter(key: number): { requests: number } {
@@ -112,6 +102,8 @@ export class RouteMeter implements Meter {
     increase(refusals, refusals.has(code) || refusals.size < MAX_CODES ? code : "other", count);
   }
 }
+
+export type RouteReport = ReturnType<RouteMeter["take"]>;
 
 export function increase<Key>(counts: Map<Key, number>, key: Key, by: number): void {
   counts.set(key, (counts.get(key) ?? 0) + by);
@@ -193,7 +185,7 @@ const TIME = STATUS + STATUSES.length;
 const COUNTERS = TIME + LOWER.length;
 
 /** Indexes and counts in turn, without the zeros: a route's times seldom lie far apart. */
-type Counted = ArrayLike<number>;
+type Counted = readonly number[];
 
 /** Counts and times of requests or tries. */
 export class Counts {
@@ -239,6 +231,11 @@ export class Counts {
   }
 }
 
+export interface ReportedCounts {
+  readonly sumMs: number;
+  readonly counted: Counted;
+}
+
 /** The counts of one route or upstream: in the current step (as `Counts`), in the earlier steps of the window, and since the start. */
 export class Recent extends Counts {
   /** Sum of all times since the start, in milliseconds. */
@@ -271,14 +268,13 @@ export class Recent extends Counts {
   }
 
   /** Moves the counts into a report: those of the current step, since a thread that reports does not end steps. */
-  take(report: ReportWriter): void {
-    const counted = this.#counted();
-    report.add([this.sumMs, counted.length]);
-    report.add(counted);
+  take(): ReportedCounts {
+    const report = { sumMs: this.sumMs, counted: this.#counted() };
     // Without a request since the last report it may be quiet for long.
-    if (counted.length === 0) this.counters = null;
+    if (this.requests === 0) this.counters = null;
     this.clear();
     this.sumMs = 0;
+    return report;
   }
 
   /** Adds the counts of a report to the current step. */
@@ -325,15 +321,6 @@ export class Recent extends Counts {
     if (this.#past.length === 0) this.counters = null;
     this.#step = this.#steps.current;
   }
-}
-
-interface ReportedCounts {
-  readonly sumMs: number;
-  readonly counted: Counted;
-}
-
-export function readCounts(report: ReportReader): ReportedCounts {
-  return { sumMs: report.number(), counted: report.numbers(report.number()) };
 }
 
 /** `counts`, Prometheus' buckets, with these times added to them. Null where there is nothing. */

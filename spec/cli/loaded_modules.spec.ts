@@ -53,7 +53,7 @@ const PARTS = {
   serverTiming: /^lib\/observe\/server_timing$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
   embedding: /^lib\/embed\//,
-  workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,
+  workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
   admin: /^lib\/admin\//,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
   cluster: /^lib\/cluster\//,
