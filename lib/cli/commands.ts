@@ -2,8 +2,7 @@
  * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is loaded.
  */
 import type { OnRequest } from "../admin/endpoints.ts";
-import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE } from "../config/settings.ts";
-import { SETTINGS } from "../config/settings_table.ts";
+import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "../config/settings_table.ts";
 import type { Command } from "./arguments.ts";
 
 const { configPath, configKey, ...withoutFile } = SETTINGS;
@@ -173,6 +172,7 @@ export const ON_DEMAND = {
   admin: () => import("../admin/server.ts"),
   probes: () => import("../admin/probes.ts"),
   manager: () => import("./manager.ts"),
+  managerProxy: () => import("../manager/proxy.ts"),
   workers: () => import("../cluster/supervisor.ts"),
   help: () => import("./help.ts"),
   buildNames: () => import("./build_names.ts"),

@@ -3,10 +3,10 @@
  */
 import { messageOf } from "../base/errors.ts";
 import { formatPath, parseJson, positionAt } from "../config/json.ts";
-import { readConfigFile, type ConfigIssue } from "../config/load.ts";
+import { readConfigFile, type ConfigIssue } from "../config/source.ts";
 import { readValues, SETTINGS } from "../config/settings_table.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import type { Gateway } from "../gateway/gateway.ts";
+import type { GatewayCore } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
@@ -14,6 +14,7 @@ import type { ConfigWarning, TestReport } from "../gateway/status.ts";
 import { refuseOtherFlags, type Arguments, type OwnFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
+import { refuseLacking } from "./named_parts.ts";
 import { printable } from "./terminal.ts";
 import { warningLines, type ShownWarning } from "./warning_text.ts";
 
@@ -36,7 +37,7 @@ export const validate: RunCommand = async (given, own) => {
 };
 
 interface Validated {
-  readonly counts: Gateway["counts"] | null;
+  readonly counts: GatewayCore["counts"] | null;
   readonly digest: string | null;
   /** See `Configuration.signer`. */
   readonly signer: string | undefined;
@@ -109,6 +110,7 @@ export function configKeyFile(given: Arguments): string | undefined {
   const issues: string[] = [];
   const { configKey } = readValues({ configKey: SETTINGS.configKey }, given.flags, process.env, issues);
   if (issues.length > 0) throw Failure.ofUsage(issues);
+  if (configKey !== null) refuseLacking(["signatures"]);
   return configKey ?? undefined;
 }
 

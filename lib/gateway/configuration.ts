@@ -3,7 +3,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { readRegularFile } from "../base/regular_file.ts";
-import type { ConfigSource } from "../config/load.ts";
+import type { ConfigSource } from "../config/source.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
@@ -38,6 +38,7 @@ export class Configuration {
   /** About the snapshot; computed when they are needed first. */
   #warnings: readonly ConfigWarning[] | null = null;
   /** Null: no configuration so far can have warnings, see `canHaveWarnings`. */
+  readonly #proxies = () => this.#tools.runtime.parts.part("trustedProxies");
   readonly #finder = () => this.#tools.runtime.parts.partIfLoaded("warnings");
   /** How requests are received; made once for all requests of the snapshot. */
   receiving: ReceiveOptions;
@@ -86,7 +87,7 @@ export class Configuration {
     this.#read = { ...read, version: this.#lastVersion };
     this.snapshot = this.#enforceable(loaded);
     this.#adopt(this.snapshot);
-    this.receiving = receivingBy(this.snapshot.global, tools.clock);
+    this.receiving = receivingBy(this.snapshot.global, tools.clock, this.#proxies);
   }
 
   /** For another `Configuration` of the same plugin kinds, modules and environment. */
@@ -340,7 +341,7 @@ export class Configuration {
     this.#read = read;
     this.#warnings = null;
     this.snapshot = next;
-    this.receiving = receivingBy(next.global, this.#tools.clock);
+    this.receiving = receivingBy(next.global, this.#tools.clock, this.#proxies);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
     this.onReplaced(before, next);
   }

@@ -2,7 +2,7 @@
  * The data path, top to bottom: a received request is admitted and logged (`Requests`), then read, matched, and sent through its route's
  * plugins to an upstream, which returns a Reply (`serve`). `server/` has the sockets before and after it.
  */
-import { callerAddress } from "../base/cidr.ts";
+import { callerAddress } from "../base/ip_address.ts";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -100,7 +100,7 @@ export class Requests {
   /** Whether there is room for one more request in all, and for one of this client. */
   #admit({ call, clientAddress }: Inbound, { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"]): boolean {
     const { configuration, runtime } = this.#tools;
-    const isProxy = call.trustedRemote && configuration.receiving.isTrusted?.(clientAddress) === true;
+    const isProxy = call.trustedRemote && configuration.receiving.proxies?.has(clientAddress) === true;
     const client = isProxy ? "" : clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress;
     const held = this.#held.get(client) ?? 0;
     if (this.#state === "closed" || (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))) return false;

@@ -1,7 +1,6 @@
 /**
  * Compiles a valid configuration into a snapshot: a route table with one handler for each route. A request keeps its snapshot to its end.
  */
-import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
 import type { LoadResult } from "../config/load.ts";
@@ -14,6 +13,7 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
+import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOf } from "./destinations.ts";
@@ -150,9 +150,9 @@ export function entryOf<T>(service: Service, { path, methods, match: written }: 
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock): ReceiveOptions {
-  const isTrusted = trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
-  return { clock, isTrusted, limits, underscores: underscoreHeaders };
+export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock, part: () => typeof proxiesPart): ReceiveOptions {
+  const proxies = trustedProxies.length === 0 ? null : part().trustedProxies(trustedProxies);
+  return { clock, proxies, limits, underscores: underscoreHeaders };
 }
 
 /** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as clients ask for it. */

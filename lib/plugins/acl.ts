@@ -5,7 +5,7 @@
  * refused by both kinds of list.
  */
 import { cidrSet } from "../base/cidr.ts";
-import { ADDRESS_RANGE } from "../config/fields.ts";
+import { ADDRESS_RANGE } from "../config/address_range.ts";
 import { array, object, optional } from "../config/schema.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
