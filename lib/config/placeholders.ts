@@ -18,7 +18,6 @@ export class Placeholders implements PlaceholderSource {
   /** The places of random texts that stand for a known reference. */
   readonly random: Path[] = [];
   /** Objects of the configuration that were made with any of these texts. */
-  /** Objects of the configuration that were made with any of these texts. */
   readonly unsure = new WeakSet<object>();
   readonly #values: ReadonlyMap<string, string>;
   /** Null: this is the configuration in force, and everything is known. */
