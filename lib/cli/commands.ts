@@ -110,6 +110,8 @@ export const COMMANDS = {
     },
     remedy: "name the configuration with --config FILE",
     exits: "0 built, 1 the folder cannot be written",
+    ifRefused: "no package was made",
+    further: async (all) => `For --with: ${(await import("./build_names.ts")).namesOf(all).join(", ")}.`,
     load: async () => (await import("./build.ts")).build,
   },
   schema: {
@@ -166,14 +168,3 @@ export const COMMANDS = {
     load: async () => (await import("./help.ts")).help,
   },
 } satisfies Readonly<Record<string, Command>>;
-
-/** What only some settings of `run` and `demo` need. */
-export const ON_DEMAND = {
-  admin: () => import("../admin/server.ts"),
-  probes: () => import("../admin/probes.ts"),
-  manager: () => import("./manager.ts"),
-  workers: () => import("../cluster/supervisor.ts"),
-  help: () => import("./help.ts"),
-  buildNames: () => import("./build_names.ts"),
-  main: () => import("./main.ts"),
-};

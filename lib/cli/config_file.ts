@@ -4,7 +4,7 @@
 import { messageOf } from "../base/errors.ts";
 import { formatPath, parseJson, positionAt } from "../config/json.ts";
 import { readConfigFile, type ConfigIssue } from "../config/load.ts";
-import { readValues, SETTINGS } from "../config/settings_table.ts";
+import { readValues, START_SETTINGS } from "../config/start_settings.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
@@ -107,7 +107,7 @@ export function configFlag(given: Arguments, own: OwnFlags): string | undefined 
 /** The value of --config-key or CONFIG_PUBLIC_KEY, for the option of the same name. Throws a `Failure`. */
 export function configKeyFile(given: Arguments): string | undefined {
   const issues: string[] = [];
-  const { configKey } = readValues({ configKey: SETTINGS.configKey }, given.flags, process.env, issues);
+  const { configKey } = readValues({ configKey: START_SETTINGS.configKey }, given.flags, process.env, issues);
   if (issues.length > 0) throw Failure.ofUsage(issues);
   return configKey ?? undefined;
 }

@@ -12,11 +12,12 @@ import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "../parts/table.ts";
 import { createManager, type Manager } from "../manager/server.ts";
 import type { OperatorTls } from "../server/operator_server.ts";
-import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
+import { isLoopback, reachable } from "./addresses.ts";
 import type { RunCommand } from "./arguments.ts";
-import { accepted, Failure, listenFailure } from "./failure.ts";
+import { accepted, Failure } from "./failure.ts";
+import { refuseLacking, TLS_PARTS } from "./on_demand.ts";
+import { opened, type Opened } from "./operators.ts";
 import { untilStopped } from "./shutdown.ts";
-import { refuseLacking, TLS_PARTS } from "./named_parts.ts";
 import { createTlsRenewal, readAuthorities, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
 export const manager: RunCommand = async (given) => {
@@ -27,16 +28,16 @@ export const manager: RunCommand = async (given) => {
   if (tls !== null) refuseLacking(TLS_PARTS);
   const parts = new Parts(TABLE);
   if (tls !== null) for (const name of TLS_PARTS) await parts.loadPart(name);
-  const opened = openManager(settings.manager, null, tls && { ...tls, part: (name) => parts.part(name) }, log);
-  const url = await listenManager(opened, settings.manager, log);
+  const { server, listen } = openManager(settings.manager, null, tls && { ...tls, part: (name) => parts.part(name) }, log);
+  const url = await listen();
   const renew = createTlsRenewal(tlsSettings, log);
   const renewNow = () => {
-    if (tls !== null) renew({ manager: opened, tls });
+    if (tls !== null) renew({ manager: server, tls });
   };
   const tlsFiles = watchFiles(renewNow);
   if (tls !== null) tlsFiles.follow(tlsPaths(tlsSettings));
   process.on("SIGHUP", renewNow); // without TLS too: SIGHUP must not end the process
-  const stopped = untilStopped(() => opened.close(), log); // finishes the requests in flight
+  const stopped = untilStopped(() => server.close(), log); // finishes the requests in flight
   announce(url, settings, log);
   try {
     return await stopped;
@@ -53,28 +54,26 @@ function announce(url: string, { manager: { backendUrl }, logFormat, logLevel }:
   }
 }
 
-/** `admin` is the admin interface of this process, which is used unless the settings name another. */
-export function openManager(settings: ManagerSettings, admin: Admin | null, tls: OperatorTls | null, log: Log): Manager {
-  const { backendUrl, backendCaPath, hosts } = settings;
+/**
+ * `admin` is the admin interface of this process, which is used unless the settings name another. The URL is for a browser on this machine, which
+ * stores the session cookie for https and localhost only.
+ */
+export function openManager(settings: ManagerSettings, admin: Admin | null, tls: OperatorTls | null, log: Log): Opened<Manager> {
+  const { backendUrl, backendCaPath, hosts, host } = settings;
   const ca = backendCaPath === null ? null : readAuthorities(backendCaPath, "MANAGER_BACKEND_CA_PATH");
   const backend = backendUrl === null ? admin!.answer : { url: new URL(backendUrl), ca };
   try {
-    return createManager({ backend, tls: settings.tls ? tls : null, hosts, clock: systemClock, log });
+    const { server, listen } = opened(createManager({ backend, tls: settings.tls ? tls : null, hosts, clock: systemClock, log }), settings, "MANAGER");
+    const listenReachably = async () => {
+      const url = reachable(await listen());
+      if (!settings.tls && !isLoopback(host)) log.warn(BEYOND_THIS_MACHINE);
+      return url;
+    };
+    return { server, listen: listenReachably };
   } catch (error) {
     throw new Failure((error as Error).message, 1);
   }
 }
 
-/** Resolves with the URL for a browser on this machine, which stores the session cookie for https and localhost only. */
-export async function listenManager(opened: Manager, { host, port, tls }: ManagerSettings, log: Log): Promise<string> {
-  try {
-    const url = reachable(urlOf(tls ? "https" : "http", await opened.listen({ host, port })));
-    if (!tls && !isLoopback(host)) {
-      const remedy = "to log in from other machines, set MANAGER_TLS=true or put an HTTPS proxy in front of it";
-      log.warn(`the management UI listens on plain HTTP beyond this machine: browsers store its cookie on http://localhost only; ${remedy}`);
-    }
-    return url;
-  } catch (error) {
-    throw listenFailure(error as NodeJS.ErrnoException, where(host, port), "MANAGER_PORT", "MANAGER_HOST");
-  }
-}
+const BEYOND_THIS_MACHINE =
+  "the management UI listens on plain HTTP beyond this machine: browsers store its cookie on http://localhost only; to log in from other machines, set MANAGER_TLS=true or put an HTTPS proxy in front of it";

@@ -6,7 +6,8 @@ import type { Log } from "../base/log.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import type { Settings } from "../config/settings.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import { Failure, readNamedFile } from "./failure.ts";
+import { Failure } from "./failure.ts";
+import { readNamedFile } from "./named_files.ts";
 
 export type TlsSettings = Pick<Settings, "serverCertPath" | "serverKeyPath" | "caCertPath" | "clientAuth">;
 

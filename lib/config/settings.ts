@@ -1,23 +1,13 @@
 /**
- * The runtime settings of each command, read from its flags and the environment by `settings_table.ts` and checked together.
+ * The runtime settings of each command, read from its flags and the environment, and checked together.
  */
 import { isHashed } from "../base/password.ts";
-import type { LogFormat } from "../base/log.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import { whyUnreadable, withoutFinalNewline } from "./references.ts";
-import { CLIENT_SETTINGS, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
-import type { Environment, Flags, ReadOf, Setting, ValuesOf } from "./settings_table.ts";
+import { CLIENT_SETTINGS, SETTINGS, unknownFlags } from "./settings_table.ts";
+import { certificateRules, logFormatOf, messagesOf, portProblems, portsOf, readValues, rulesOfStart, startOf, WITHOUT_TLS } from "./start_settings.ts";
+import type { Environment, Flags, Host, ReadOf, Rule, Setting, SettingsRead, ValuesOf } from "./start_settings.ts";
 import { readTracing } from "./tracing.ts";
-
-export interface Host {
-  /** Reads ADMIN_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
-  readonly readFile?: (path: string) => Buffer | string;
-  /** Whether standard error is a terminal. Default false. */
-  readonly terminal?: boolean;
-}
-
-/** The settings, or all errors, one sentence each. */
-export type SettingsRead<T> = { readonly ok: true; readonly settings: T } | { readonly ok: false; readonly issues: readonly string[] };
 
 /** All flags of the commands that ask a running gateway. */
 export const CLIENT_TABLE = {
@@ -107,36 +97,17 @@ interface Secrets {
 }
 
 function settingsOf(values: Values, { password, metricsToken }: Secrets, tracing: ReturnType<typeof readTracing>, host: Host) {
-  const { adminUser: user, caCertPath, clientAuth } = values;
+  const { adminUser: user, adminHosts, probePort: port, probeHost } = values;
   return {
-    configPath: values.configPath,
-    /** Null: the configuration needs no signature. */
-    configKeyPath: values.configKey,
-    tests: values.noTests ? ("skip" as const) : ("run" as const),
-    serverCertPath: values.serverCertPath,
-    serverKeyPath: values.serverKeyPath,
-    caCertPath,
-    /** Whether HTTPS clients are asked for a certificate, and whether a client without one is refused. */
-    clientAuth: caCertPath === null ? ("none" as const) : (clientAuth ?? ("request" as const)),
-    persistence: values.persistence,
-    /** 0 means any free port, for the other ports too. */
-    httpPort: values.httpPort,
-    httpsPort: values.httpsPort,
-    adminPort: values.adminPort,
-    listenHosts: values.listenHosts,
+    ...startOf(values, host),
     /** Null when the admin interface is off. */
     admin: user === null || password === null ? null : adminOf(values, user, password),
     /** Null when there is no listener for probes. `hosts`: names, besides localhost, by which its /metrics may be asked without a token. */
-    probe: values.probePort === null ? null : { host: values.probeHost, port: values.probePort, hosts: [...(values.adminHosts ?? []), values.probeHost] },
+    probe: port === null ? null : { host: probeHost, port, hosts: [...(adminHosts ?? []), probeHost] },
     /** Null: metrics have no token of their own. */
     metricsToken,
     /** Null when the management UI is off. */
     manager: values.manager ? managerOf(values) : null,
-    shutdownGraceS: values.shutdownGraceS,
-    preStopDelayS: values.preStopDelayS,
-    workers: values.workers,
-    logLevel: values.logLevel,
-    logFormat: logFormat(values, host),
     /** Null: requests are not traced. */
     tracing,
   };
@@ -148,6 +119,7 @@ function adminOf(values: Values, user: string, password: string) {
     /** Plain, or a hash made by `edge-gateway hash-password`. */
     password,
     host: values.adminHost,
+    port: values.adminPort,
     tls: values.adminTls,
     /** Null: a random key for this process. */
     jwtSecret: values.adminJwtSecret,
@@ -176,7 +148,7 @@ function managerOf(values: ManagerValues) {
 
 function loneManagerOf(values: ManagerValues, backendUrl: string, host: Host) {
   const { serverCertPath, serverKeyPath, logLevel } = values;
-  return { manager: { ...managerOf(values), backendUrl }, serverCertPath, serverKeyPath, logLevel, logFormat: logFormat(values, host) };
+  return { manager: { ...managerOf(values), backendUrl }, serverCertPath, serverKeyPath, logLevel, logFormat: logFormatOf(values, host) };
 }
 
 /** `url` is the admin interface, by default of a gateway with these settings on the same machine: "http://127.0.0.1:8081". */
@@ -193,10 +165,6 @@ function near(host: string): string {
 
 function authority(host: string, port: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
-}
-
-function logFormat(values: ManagerValues, host: Host): LogFormat {
-  return values.logFormat ?? (host.terminal === true ? "text" : "json");
 }
 
 const ADMIN_PASSWORD: SecretRow = ["ADMIN_PASSWORD", SETTINGS.adminPassword];
@@ -225,23 +193,16 @@ function secret([variable, row]: SecretRow, given: string | null, file: string |
   return null;
 }
 
-/** Whether the rule is violated, and the message. */
-type Rule = readonly [isBroken: boolean, message: string];
-
-const messagesOf = (rules: readonly Rule[]) => rules.flatMap(([isBroken, message]) => (isBroken ? message : []));
-
 /** Conflicts between settings that are valid by themselves. */
 function problemsTogether(values: Read, password: string | null): string[] {
-  const { serverCertPath: cert, serverKeyPath: key, caCertPath: ca, adminUser: user, manager } = values;
+  const { serverCertPath: cert, serverKeyPath: key, adminUser: user, manager } = values;
   const isProtected = password !== null || values.adminPasswordFile !== null;
   const hasToken = values.metricsToken !== null || values.metricsTokenFile !== null;
   const hasAdmin = user !== null && isProtected;
   const noAdmin = "set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL";
   const rules: Rule[] = [
-    ...certificateRules(values),
-    [ca !== null && cert === null && key === null, `CA_CERT_PATH needs ${WITHOUT_TLS}`],
+    ...rulesOfStart(values),
     [values.adminTls === true && cert === null && key === null, `ADMIN_TLS needs ${WITHOUT_TLS}`],
-    [values.clientAuth !== null && ca === null, "CLIENT_AUTH needs CA_CERT_PATH, which verifies client certificates"],
     [hasToken && user === null && values.probePort === null, "METRICS_TOKEN opens nothing: set PROBE_PORT, or ADMIN_USER and ADMIN_PASSWORD"],
     [user?.includes(":") === true, "ADMIN_USER: expected a name without a colon, which ends the name in Basic credentials (RFC 7617 §2)"],
     [user !== null && !isProtected, `ADMIN_USER is set without ADMIN_PASSWORD or ADMIN_PASSWORD_FILE: ${BOTH_OR_NONE}`],
@@ -250,28 +211,15 @@ function problemsTogether(values: Read, password: string | null): string[] {
     [manager === true && values.managerBackendUrl === null && !hasAdmin, `MANAGER needs an admin interface to talk to: ${noAdmin}`],
   ];
   const ports = [
-    ["HTTP_PORT", values.httpPort],
-    ["HTTPS_PORT", cert === null || key === null ? null : values.httpsPort],
+    ...portsOf(values),
     ["ADMIN_PORT", user === null ? null : values.adminPort],
     ["PROBE_PORT", values.probePort],
     ["MANAGER_PORT", manager === true ? values.managerPort : null],
   ] as const;
-  ports.forEach(([name, port], i) => {
-    const other = ports.slice(0, i).find(([, earlier]) => earlier === port);
-    if (other !== undefined && port !== 0 && port !== null) rules.push([true, `${name}: port ${port} is already used by ${other[0]}`]);
-  });
-  return messagesOf(rules);
+  return [...messagesOf(rules), ...portProblems(ports)];
 }
 
 const BOTH_OR_NONE = "set both, or none to leave the admin interface off";
-const WITHOUT_TLS = "SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS";
-
-function certificateRules({ serverCertPath: cert, serverKeyPath: key }: Pick<Read, "serverCertPath" | "serverKeyPath">): Rule[] {
-  return [
-    [cert !== null && key === null, "SERVER_CERT_PATH needs SERVER_KEY_PATH"],
-    [key !== null && cert === null, "SERVER_KEY_PATH needs SERVER_CERT_PATH"],
-  ];
-}
 
 function managerRules(values: ReadOf<typeof MANAGER_TABLE>): Rule[] {
   const { managerTls, managerBackendUrl: url, managerBackendCaPath: ca, serverCertPath, serverKeyPath } = values;

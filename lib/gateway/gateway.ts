@@ -8,7 +8,7 @@ import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, isWorker, type Threads } from "../base/threads.ts";
 import type { Json } from "../config/json.ts";
 import { NOT_LOADED } from "../config/part_fields.ts";
-import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
+import type { TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
@@ -74,7 +74,7 @@ export class Gateway {
    */
   constructor(options: CompleteOptions, threads: Threads = ALONE, following: Following | null = null) {
     const { log = silentLog, clock = systemClock, tracing, lookup, modules } = options;
-    const problem = tracing === undefined ? undefined : tracingProblem(tracing);
+    const problem = tracing === undefined ? undefined : modules.parts.part("tracing").tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
     const metrics = new Metrics();
     this.#log = log;

@@ -4,6 +4,7 @@
 import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
 import * as tests from "../config/read_tests.ts";
+import * as tracingSettings from "../config/tracing.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
@@ -80,7 +81,7 @@ const ALL: LoadedParts = {
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,
   workerReports,
-  tracing: { ...tracer, ...sampling, ...exporter },
+  tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
   adminCookie,
   warnings,
 };

@@ -143,7 +143,9 @@ export const PARTS = {
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
-  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
+  tracing: {
+    load: async () => ({ ...(await import("../config/tracing.ts")), ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }),
+  },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 

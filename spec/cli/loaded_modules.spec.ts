@@ -40,19 +40,22 @@ const PARTS = {
   client: /^lib\/http\/client$/,
   http2Server: /^lib\/server\/h(?:ttp2|2_)/,
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
-  tlsServer: /^lib\/server\/tls$/,
+  tlsServer: /^lib\/(?:server\/tls|cli\/tls_files)$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
   reporting: /^lib\/(?:report\/(?:reporting|reports|families|warnings)|observe\/(?:stats|exposition))$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
   embedding: /^lib\/embed\//,
   workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
-  admin: /^lib\/admin\//,
+  admin: /^lib\/(?:admin\/|cli\/(?:admin_interface|operators|own_folder)$)/,
   manager: /^lib\/(?:manager\/|cli\/manager$)/,
-  cluster: /^lib\/cluster\//,
+  cluster: /^lib\/(?:cluster\/|cli\/workers$)/,
+  settings: /^lib\/(?:config\/(?:settings(?:_table)?|tracing)|base\/password)$/,
+  commandLine: /^lib\/cli\/(?:command_line|commands|arguments)$/,
   warnings: /^lib\/(?:proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|plugin_warnings$|route_warnings$|written$)/,
   changes: /^lib\/proof\/config_diff$/,
+  sockets: /^lib\/cli\/socket_activation$/,
   commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|diff|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
 
@@ -92,10 +95,11 @@ describe("the program loads what is named, and only that,", () => {
     ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "shared", "warnings"]],
-    ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "admin", "warnings", "proof", "changes"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "admin", "manager", "warnings", "proof", "changes"]],
+    ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing", "settings"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin", "settings"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "admin", "settings", "warnings", "proof", "changes"]],
+    ["with a flag that is true or false", quickstart, ["--no-tests"], {}, ["settings", "commandLine"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "admin", "manager", "settings", "commandLine", "warnings", "proof", "changes"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
@@ -111,7 +115,7 @@ describe("the program loads what is named, and only that,", () => {
     expect(await program(["hash-password"], { environment, input: "a long password\n" }).ended).toMatchObject({ code: 0 });
     expect(modules()).toContain("lib/cli/hash_password");
     expect(modules().filter((path) => /^lib\/(?:server|upstream|observe)\/|^lib\/cli\/run$/.test(path))).toEqual([]);
-    expect(partsOf(modules())).toEqual(["commands"]);
+    expect(partsOf(modules())).toEqual(["settings", "commandLine", "commands"]);
   });
 });
 

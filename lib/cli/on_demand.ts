@@ -1,0 +1,66 @@
+/**
+ * What only some settings need of the program around a gateway: how each is loaded, and what names it.
+ */
+import { isInBuild } from "../base/version.ts";
+import type { Settings } from "../config/settings.ts";
+import { areOfStart, type Environment, type Flags } from "../config/start_settings.ts";
+import type { PartName } from "../gateway/parts.ts";
+import { Failure } from "./failure.ts";
+
+export const ON_DEMAND = {
+  /** The settings that not every start has. */
+  settings: () => import("../config/settings.ts"),
+  /** Sockets that a service manager passes. */
+  sockets: () => import("./socket_activation.ts"),
+  /** The server's certificate; the part of this name belongs to it. */
+  tlsServer: () => import("./tls_files.ts"),
+  workers: () => import("./workers.ts"),
+  ownFolder: () => import("./own_folder.ts"),
+  admin: () => import("./admin_interface.ts"),
+  probes: () => import("./probes.ts"),
+  manager: () => import("./manager.ts"),
+};
+
+type Named = readonly (keyof typeof ON_DEMAND)[];
+
+/** What the flags and variables of a start name before its settings are known. */
+export function namedByEnvironment(flags: Flags, environment: Environment): Named {
+  return [...(areOfStart(flags, environment) ? [] : (["settings"] as const)), ...(environment.LISTEN_FDS ? (["sockets"] as const) : [])];
+}
+
+/** What of `ON_DEMAND` settings name. */
+export function onDemandOf({ admin, probe, manager, workers, serverCertPath }: Settings): Named {
+  return [
+    ...(serverCertPath === null ? [] : (["tlsServer"] as const)),
+    ...(admin === null ? [] : (["admin"] as const)),
+    ...(probe === null ? [] : (["probes"] as const)),
+    ...(manager === null ? [] : (["manager"] as const)),
+    ...(workers === 1 ? [] : (["workers"] as const)),
+    ...(workers === 1 && admin === null ? [] : (["ownFolder"] as const)),
+  ];
+}
+
+export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
+
+/** The parts of a gateway that settings name. */
+export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath }: Settings): readonly PartName[] {
+  return [
+    ...(tracing === null ? [] : (["tracing"] as const)),
+    ...(admin === null ? [] : (["adminCookie"] as const)),
+    ...(admin === null && probe === null ? [] : (["reporting"] as const)),
+    ...(workers === 1 ? [] : (["workerReports", "sharedHealth", "shared"] as const)),
+    ...(serverCertPath === null ? [] : TLS_PARTS),
+  ];
+}
+
+/** All that settings name. */
+export function allNamedBy(settings: Settings): readonly string[] {
+  return [...onDemandOf(settings), ...partsNamedBy(settings)];
+}
+
+/** Throws a `Failure` where settings name what this build does not have. */
+export function refuseLacking(names: readonly string[]): void {
+  const [lacking] = names.filter((name) => !isInBuild(name));
+  if (lacking === undefined) return;
+  throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
+}

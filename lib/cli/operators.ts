@@ -1,0 +1,37 @@
+/**
+ * What the servers for operators, beside a gateway, have in common: admin interface, probes and management UI.
+ */
+import type { AddressInfo } from "node:net";
+import { Gateway } from "../gateway/gateway.ts";
+import { urlOf, where } from "./addresses.ts";
+import { listenFailure } from "./failure.ts";
+
+/** A server that does not listen yet. */
+export interface Opened<T> {
+  readonly server: T;
+  /** Resolves with its URL. Rejects with a `Failure`. */
+  listen(): Promise<string>;
+}
+
+interface Place {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+}
+
+/** `name` begins the names of its settings. */
+export function opened<T extends { listen(at: { host: string; port: number }): Promise<AddressInfo> }>(server: T, { host, port, tls }: Place, name: "ADMIN" | "PROBE" | "MANAGER"): Opened<T> {
+  const listen = async () => {
+    try {
+      return urlOf(tls ? "https" : "http", await server.listen({ host, port }));
+    } catch (error) {
+      throw listenFailure(error as NodeJS.ErrnoException, where(host, port), `${name}_PORT`, `${name}_HOST`);
+    }
+  };
+  return { server, listen };
+}
+
+/** Asks the workers, if there are any, for their figures. */
+export function refresh(gateway: Gateway, extent: "counts" | "all"): Promise<void> | null {
+  return Gateway.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
+}
