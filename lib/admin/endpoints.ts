@@ -2,8 +2,9 @@
  * The endpoints of the admin interface: paths, methods, replies and access control.
  */
 import type { Clock } from "../base/clock.ts";
-import { Fault, messageOf } from "../base/errors.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { loaded } from "../gateway/parts.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
 import { compressed } from "../http/content_coding.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
@@ -11,14 +12,14 @@ import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { METRICS_TYPE } from "../observe/exposition.ts";
 import type { Inbound } from "../server/receive.ts";
-import { EventStreams } from "./events.ts";
+import type * as streams from "./events.ts";
+import type * as explaining from "./explain_request.ts";
 import { Login } from "./login.ts";
-import { readExplainRequest } from "./explain_request.ts";
 import { nowView, readNowQuestion } from "./now.ts";
+import type * as reloading from "./reload_request.ts";
 import { Sessions } from "./session.ts";
-import { readReloadRequest } from "./reload_request.ts";
-import { hasMetricsToken, json, NO_STORE, queryOf, readiness, targetOf } from "./replies.ts";
-import { configView, dryRunView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource, type Secrets } from "./views.ts";
+import { hasMetricsToken, json, NO_STORE, queryOf, readiness, retryAfter, targetOf } from "./replies.ts";
+import { configView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource, type Secrets } from "./views.ts";
 
 export interface EndpointsOptions {
   readonly user: string;
@@ -42,6 +43,14 @@ export interface EndpointsOptions {
   /** Shown to logged-in clients only. */
   readonly version: string;
   readonly source: AdminSource;
+  readonly onRequest: OnRequest;
+}
+
+/** What only some requests need: it is loaded when the first of them comes. */
+export interface OnRequest {
+  readonly explain: () => Promise<typeof explaining>;
+  readonly reload: () => Promise<typeof reloading>;
+  readonly events: () => Promise<typeof streams>;
 }
 
 interface Endpoint {
@@ -57,7 +66,9 @@ export class Endpoints {
   readonly #options: EndpointsOptions;
   readonly #login: Login;
   readonly #sessions: Sessions;
-  readonly #events: EventStreams;
+  /** Null: nobody has opened a stream yet. */
+  #events: streams.EventStreams | null = null;
+  #hasEnded = false;
   readonly #secrets: "masked" | "shown";
   readonly #isKnownHost: (authority: string) => boolean;
   readonly #origins: ReadonlySet<string>;
@@ -67,7 +78,6 @@ export class Endpoints {
     this.#options = options;
     this.#login = new Login(options);
     this.#sessions = new Sessions(options);
-    this.#events = new EventStreams(options);
     this.#secrets = options.redactSecrets ? "masked" : "shown";
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
@@ -104,7 +114,8 @@ export class Endpoints {
 
   /** Ends all event streams and refuses new ones. */
   endStreams(): void {
-    this.#events.close();
+    this.#hasEnded = true;
+    this.#events?.close();
   }
 
   /** Answers one request. Never rejects. */
@@ -211,7 +222,7 @@ export class Endpoints {
 
   #logOut({ headers }: Inbound): Reply {
     this.#sessions.revoke(headers);
-    this.#events.review();
+    this.#events?.review();
     return { status: 204, headers: ["Set-Cookie", this.#sessions.clearing], body: null };
   }
 
@@ -226,51 +237,34 @@ export class Endpoints {
   }
 
   async #streamEvents({ call, headers, method }: Inbound): Promise<Reply> {
+    const { EventStreams } = await loaded(this.#options.onRequest.events);
     await this.#options.source.refresh("counts");
-    const { state } = this.#events;
+    const events = (this.#events ??= new EventStreams(this.#options));
+    if (this.#hasEnded) events.close();
+    const { state } = events;
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
     if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
-    const body = method === "HEAD" ? null : this.#events.open(() => this.#sessions.hasCookie(headers));
+    const body = method === "HEAD" ? null : events.open(() => this.#sessions.hasCookie(headers));
     // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
+  }
+
+  async #explain(inbound: Inbound): Promise<Reply> {
+    const { explainRequest } = await loaded(this.#options.onRequest.explain);
+    return explainRequest(inbound, this.#options.source, this.#secretsFor(inbound.target));
+  }
+
+  async #reload(inbound: Inbound): Promise<Reply> {
+    const { reloadRequest } = await loaded(this.#options.onRequest.reload);
+    return reloadRequest(inbound, this.#options.source, this.#options.log);
   }
 
   #health({ headers }: Inbound): Reply {
     const { version } = this.#options;
     return json(200, this.#sessions.hasCookie(headers) ? { status: "ok", version } : { status: "ok" });
   }
-
-  async #explain(inbound: Inbound): Promise<Reply> {
-    const request = await readExplainRequest(inbound);
-    if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
-    await this.#options.source.refresh("counts");
-    return json(200, explanationView(await this.#options.source.explain(request, this.#secretsFor(inbound.target))));
-  }
-
-  async #reload(inbound: Inbound): Promise<Reply> {
-    const { call, clientAddress } = inbound;
-    const request = await readReloadRequest(inbound);
-    if ("code" in request) return problem(call, request.code, { detail: request.detail });
-    if (request.isDryRun) {
-      this.#options.log.info("dry run of a reload requested by an administrator", { address: clientAddress, request_id: call.id });
-      try {
-        return json(200, dryRunView(await this.#options.source.dryRun(request.text)));
-      } catch (error) {
-        if (!(error instanceof Fault)) throw error;
-        return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });
-      }
-    }
-    this.#options.log.info("reload requested by an administrator", { address: clientAddress, request_id: call.id });
-    const reloaded = await this.#options.source.reload();
-    const { digest } = reloaded;
-    if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
-    const detail = `Configuration ${digest} stays in force.`;
-    return problem(call, "configuration_refused", { detail, members: { digest, issues: reloaded.issues } });
-  }
 }
 
-/** Of a dry run that finds too many waiting. */
-const DRY_RUN_RETRY_MS = 5000;
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 const COMMON: HeaderList = [...NO_STORE, "Vary", "Origin"];
 const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];
@@ -297,7 +291,3 @@ const TOO_MANY_FAILED = {
   address: "Too many failed logins from this address.",
   all: "Too many failed logins from all addresses together. Networks from which somebody has logged in do not wait.",
 };
-
-function retryAfter(ms: number): HeaderList {
-  return ["Retry-After", String(Math.ceil(ms / 1000))];
-}

@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import type { Clock, Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { healthView, statsView, statusView, type AdminSource } from "./views.ts";
+import { healthView, statsView, statusView, steady, type AdminSource } from "./views.ts";
 
 export interface EventsOptions {
   readonly source: Pick<AdminSource, "refresh" | "status" | "health" | "stats">;
@@ -165,13 +165,6 @@ export class EventStreams {
 function event(name: string, value: object): string {
   return `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 }
-
-/** The JSON text of a status or a health without the fields that always change. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
-export function steady(text: string): string {
-  return text.replace(CHANGING, "");
-}
-
-const CHANGING = /"(?:in_flight|uptime_s)":\d+/g;
 
 function isEnding(state: string): boolean {
   return state === "draining" || state === "closed";

@@ -1,14 +1,24 @@
 /**
- * Reads the request to explain from the body of `POST /gateway/explain`, or reports the error.
+ * Answers `POST /gateway/explain`, whose body is the request to explain.
  */
 import { isIP } from "node:net";
+import { problem, type Reply } from "../http/reply.ts";
 import type { Question } from "../proof/explain.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
+import { json } from "./replies.ts";
+import { explanationView, type AdminSource, type Secrets } from "./views.ts";
 
 const MAX_BYTES = 64 * 1024;
 
-export async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {
+export async function explainRequest(inbound: Inbound, source: Pick<AdminSource, "refresh" | "explain">, secrets: Secrets): Promise<Reply> {
+  const request = await readExplainRequest(inbound);
+  if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
+  await source.refresh("counts");
+  return json(200, explanationView(await source.explain(request, secrets)));
+}
+
+async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {
   const body = await readJsonBody(inbound, MAX_BYTES, "the request to explain");
   if ("code" in body) return body;
   try {

@@ -3,9 +3,8 @@
  * request. A page that asks each second holds no connection, as it does with an event stream, and a browser has few of them.
  */
 import { hash } from "node:crypto";
-import { steady } from "./events.ts";
 import { queryOf } from "./replies.ts";
-import { healthView, statsView, statsWithHistoryView, statusView, type AdminSource } from "./views.ts";
+import { healthView, statsView, statsWithHistoryView, statusView, steady, type AdminSource } from "./views.ts";
 
 /** `known`: the tags of what the client has; without it the reply has everything, the history included. */
 export interface NowQuestion {

@@ -1,20 +1,68 @@
 /**
- * Reads what `POST /gateway/reload` asks for: a reload, or the dry run of the file or of the text in the body.
+ * Answers `POST /gateway/reload`, which asks for a reload, or for the dry run of the file or of the text in the body.
  */
+import { Fault } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { DryRun } from "../proof/dry_run.ts";
+import { routeDiffView } from "../proof/route_diff.ts";
+import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
+import { json, retryAfter } from "./replies.ts";
+import { warningView, type AdminSource } from "./views.ts";
 
 /** Of a configuration in the body. Its dry run also has to fit into the memory of its thread, see `gateway/dry_runs.ts`. */
 export const MAX_POSTED_BYTES = 16 * 1024 * 1024;
 
 /** `text` is that of the body; null: there is none. */
-export type ReloadRequest = { readonly isDryRun: false } | { readonly isDryRun: true; readonly text: Buffer | null };
+type ReloadRequest = { readonly isDryRun: false } | { readonly isDryRun: true; readonly text: Buffer | null };
 
 /** Somebody expects that it becomes the configuration. */
 const UNUSED_BODY: Unreadable = { code: "request_invalid", detail: "A reload reads the file of the gateway, and takes no body; dry_run=true tries one." };
 
-export async function readReloadRequest(inbound: Inbound): Promise<ReloadRequest | Unreadable> {
+export async function reloadRequest(inbound: Inbound, source: Pick<AdminSource, "reload" | "dryRun">, log: Log): Promise<Reply> {
+  const { call, clientAddress } = inbound;
+  const request = await readReloadRequest(inbound);
+  if ("code" in request) return problem(call, request.code, { detail: request.detail });
+  const fields = { address: clientAddress, request_id: call.id };
+  if (request.isDryRun) {
+    log.info("dry run of a reload requested by an administrator", fields);
+    try {
+      return json(200, dryRunView(await source.dryRun(request.text)));
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      return problem(call, error.code, { detail: error.message, headers: retryAfter(DRY_RUN_RETRY_MS) });
+    }
+  }
+  log.info("reload requested by an administrator", fields);
+  const reloaded = await source.reload();
+  const { digest } = reloaded;
+  if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
+  const detail = `Configuration ${digest} stays in force.`;
+  return problem(call, "configuration_refused", { detail, members: { digest, issues: reloaded.issues } });
+}
+
+/** Of a dry run that finds too many waiting. */
+const DRY_RUN_RETRY_MS = 5000;
+
+export function dryRunView({ outcome, issues, warnings, tests, untested, diff, requests }: DryRun) {
+  return {
+    outcome,
+    issues,
+    warnings: warnings.map(warningView),
+    tests: tests === null ? null : { passed: tests.passed, failed: tests.failed, not_run: tests.notRun },
+    untested,
+    diff: diff === null ? null : routeDiffView(diff),
+    requests: requests === null ? null : requestsView(requests),
+  };
+}
+
+function requestsView({ checked, otherRoute, noRoute, undecided, examples }: NonNullable<DryRun["requests"]>) {
+  return { checked, other_route: otherRoute, no_route: noRoute, undecided, examples };
+}
+
+async function readReloadRequest(inbound: Inbound): Promise<ReloadRequest | Unreadable> {
   const { target, body } = inbound;
   const mark = target.indexOf("?");
   const query = mark < 0 ? "" : target.slice(mark + 1);

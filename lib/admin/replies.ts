@@ -19,6 +19,10 @@ export function json(status: number, value: unknown, headers: HeaderList = []): 
   return { status, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), ...headers], body };
 }
 
+export function retryAfter(ms: number): HeaderList {
+  return ["Retry-After", String(Math.ceil(ms / 1000))];
+}
+
 /** The query of a target; empty without one. */
 export function queryOf(target: string): URLSearchParams {
   return new URLSearchParams(target.slice(target.indexOf("?") + 1 || target.length));

@@ -4,10 +4,9 @@
 import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, StatusCounts, TryFigures } from "../observe/stats.ts";
-import type { ExplainedPlugin, Explanation, Question } from "../proof/explain.ts";
+import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
 import type { DryRun } from "../proof/dry_run.ts";
-import { routeDiffView } from "../proof/route_diff.ts";
 import type { Warning } from "../gateway/status.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
@@ -27,7 +26,7 @@ export interface AdminSource {
   tests(): LastTests | null;
   explain(question: Question, secrets: Secrets): Promise<Explanation>;
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
-  routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null>;
+  routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null>;
   metrics(): Readable;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;
@@ -98,22 +97,6 @@ export function testsView(last: LastTests | null) {
   return { at: moment(at), digest, passed: report.passed, failed: report.failed, tests };
 }
 
-export function dryRunView({ outcome, issues, warnings, tests, untested, diff, requests }: DryRun) {
-  return {
-    outcome,
-    issues,
-    warnings: warnings.map(warningView),
-    tests: tests === null ? null : { passed: tests.passed, failed: tests.failed, not_run: tests.notRun },
-    untested,
-    diff: diff === null ? null : routeDiffView(diff),
-    requests: requests === null ? null : requestsView(requests),
-  };
-}
-
-function requestsView({ checked, otherRoute, noRoute, undecided, examples }: NonNullable<DryRun["requests"]>) {
-  return { checked, other_route: otherRoute, no_route: noRoute, undecided, examples };
-}
-
 function countersView({ store, state, onError, since, servers }: NonNullable<GatewayStatus["counters"]>) {
   return { store, state, on_error: onError, since: moment(since), servers: servers.map(({ address, state, reason }) => ({ address, state, reason })) };
 }
@@ -182,6 +165,13 @@ function rounded(value: number): number {
 export function explanationView({ hashOn, sticky, upstreams, ...explanation }: Explanation) {
   return { ...explanation, hash_on: hashOn, sticky, upstreams: upstreams.map(({ share, ...upstream }) => ({ ...upstreamView(upstream), share })) };
 }
+
+/** The JSON text of a status or a health without the fields that always change. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
+export function steady(text: string): string {
+  return text.replace(CHANGING, "");
+}
+
+const CHANGING = /"(?:in_flight|uptime_s)":\d+/g;
 
 function moment<T extends number | null>(ms: T): T extends null ? null : string {
   return (ms === null ? null : new Date(ms).toISOString()) as T extends null ? null : string;

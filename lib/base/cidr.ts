@@ -1,5 +1,5 @@
 /**
- * Reads IP addresses and CIDR blocks, and reports whether a set of blocks contains an address.
+ * Reads IP addresses and CIDR blocks.
  *
  * An IPv4-mapped IPv6 address (::ffff:192.0.2.1, RFC 4291 §2.5.5.2) is its IPv4 address everywhere: a dual-stack listener reports
  * IPv4 clients in that form.
@@ -15,11 +15,6 @@ export interface IpAddress {
 export interface Cidr {
   readonly first: IpAddress;
   readonly bits: number;
-}
-
-export interface CidrSet {
-  /** Whether the address lies in one of the blocks; false for a text that is not an address. */
-  has(address: string): boolean;
 }
 
 /** The address, or null when the text is not an address. A zone id (`fe80::1%eth0`) is dropped. */
@@ -50,38 +45,6 @@ export function parseCidr(text: string): Cidr | string {
   if (first.version === 4 && bits < 96) return `the prefix length of an IPv4 address in IPv6 form is 96–128; for all of IPv4 write 0.0.0.0/0, for IPv6 ::/${prefix}`;
   const word = (i: number) => (first.words[i]! & mask(bits, i)) >>> 0;
   return { first: { version: first.version, words: [word(0), word(1), word(2), word(3)] }, bits };
-}
-
-/**
- * The set of these blocks. Throws for a block that `parseCidr` refuses: configurations are checked with it first. The blocks are sorted,
- * and blocks inside others left out, so that a binary search finds the only block that can contain an address.
- */
-export function cidrSet(list: readonly string[]): CidrSet {
-  const blocks = list.map((text) => {
-    const block = parseCidr(text);
-    if (typeof block === "string") throw new TypeError(`${JSON.stringify(text)}: ${block}`);
-    return block;
-  });
-  const sorted: Cidr[] = [];
-  for (const block of blocks.sort((a, b) => compare(a.first, b.first) || a.bits - b.bits)) {
-    // Blocks nest or are disjoint, so a nested block comes right behind the block that contains it.
-    const last = sorted.at(-1);
-    if (last === undefined || !contains(last, block.first)) sorted.push(block);
-  }
-  return {
-    has(text) {
-      const address = parseAddress(text);
-      if (address === null) return false;
-      let low = 0;
-      let high = sorted.length;
-      while (low < high) {
-        const middle = (low + high) >>> 1;
-        if (compare(sorted[middle]!.first, address) <= 0) low = middle + 1;
-        else high = middle;
-      }
-      return low > 0 && contains(sorted[low - 1]!, address);
-    },
-  };
 }
 
 /**
@@ -171,7 +134,7 @@ function hexDigit(code: number): number {
 }
 
 /** The part of a prefix of `bits` bits that falls into word `i`. */
-function mask(bits: number, i: number): number {
+export function mask(bits: number, i: number): number {
   const inWord = bits - i * 32;
   return inWord <= 0 ? 0 : inWord >= 32 ? -1 : -1 << (32 - inWord);
 }
@@ -179,22 +142,4 @@ function mask(bits: number, i: number): number {
 /** "10.0.0.8:6379", "[fd00::8]:6379" */
 export function addressOf({ host, port }: { readonly host: string; readonly port: number }): string {
   return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
-/** ::/0 does not contain IPv4. */
-function contains(block: Cidr, address: IpAddress): boolean {
-  if (block.first.version !== address.version) return false;
-  for (let i = 0; i < 4; i++) {
-    if (((block.first.words[i]! ^ address.words[i]!) & mask(block.bits, i)) !== 0) return false;
-  }
-  return true;
-}
-
-/** IPv4 before IPv6, then by value. */
-function compare(a: IpAddress, b: IpAddress): number {
-  if (a.version !== b.version) return a.version - b.version;
-  for (let i = 0; i < 4; i++) {
-    if (a.words[i] !== b.words[i]) return a.words[i]! - b.words[i]!;
-  }
-  return 0;
 }

@@ -21,3 +21,6 @@ export const FORWARDING = [
   ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => `x-forwarded-${end}`),
   ...["forwarded", "x-real-ip"],
 ];
+
+/** The methods of RFC 9110 §9 and RFC 5789. */
+export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];

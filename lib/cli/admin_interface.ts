@@ -1,34 +1,38 @@
 /**
  * Opens the admin interface of a gateway.
  */
+import type { OnRequest } from "../admin/endpoints.ts";
 import { createAdmin, type Admin, type ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Gateway, LastReload } from "../gateway/gateway.ts";
+import type { Gateway } from "../embed/gateway.ts";
+import type { LastReload } from "../gateway/gateway.ts";
 import type { OperatorTls } from "../server/operator_server.ts";
 import { Failure } from "./failure.ts";
 import { opened, refresh, type Opened } from "./operators.ts";
 
 interface AdminParts {
   readonly gateway: Gateway;
-  /** Null: it has no TLS. */
+  /** Null: there is no certificate. */
   readonly tls: OperatorTls | null;
+  readonly onRequest: OnRequest;
   readonly reload: () => Promise<LastReload>;
   readonly log: Log;
 }
 
 /** Throws a `Failure`. */
-export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Settings, { gateway, tls, reload, log }: AdminParts): Opened<Admin> {
+export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Settings, { gateway, tls, onRequest, reload, log }: AdminParts): Opened<Admin> {
   try {
     const server = createAdmin({
       ...admin,
-      tls,
+      tls: admin.tls ? tls : null,
       clock: systemClock,
       log,
       version,
       metricsToken: settings.metricsToken,
+      onRequest,
       source: {
         proxyConfig: (secrets) => proxyConfig(secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig),
         settings: () => ({
@@ -52,7 +56,7 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
         dryRun: (text) => gateway.dryRun(text),
       },
     });
-    return opened(server, { ...admin, tls: tls !== null }, "ADMIN");
+    return opened(server, admin, "ADMIN");
   } catch (error) {
     throw new Failure((error as Error).message, 2);
   }

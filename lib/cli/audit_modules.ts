@@ -9,7 +9,7 @@ import type { Settings } from "../config/settings.ts";
 import type { PartName, Parts } from "../gateway/parts.ts";
 import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS } from "../parts/table.ts";
 import type { Commands } from "./arguments.ts";
-import { ON_DEMAND as OF_RUN, onDemandOf } from "./on_demand.ts";
+import { OF_ADMIN, ON_DEMAND as OF_RUN, onDemandOf } from "./on_demand.ts";
 
 export interface AuditedModule {
   /** Below the folder of the package; absolute: a plugin module. */
@@ -44,10 +44,11 @@ export interface Row {
 const inFolder = (folder: URL, table: Readonly<Record<string, Load>>): Row[] => Object.entries(table).map(([name, load]) => ({ name, load, folder }));
 const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) => Object.fromEntries(Object.entries(table).map(([name, { load }]) => [name, load]));
 const [CLI, TABLE] = [new URL("cli/", LIB), new URL("parts/", LIB)];
+const ADMIN_ROWS: readonly Row[] = Object.values(OF_ADMIN).map((load: Load) => ({ name: "admin", load, folder: CLI }));
 
 /** Of all tables, with that of the commands. What has one name belongs together. */
 export const rowsOf = (commands: Commands): readonly Row[] => [...inFolder(CLI, loadsOf(commands)), ...ROWS];
-export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY)];
+export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS];
 
 /** The first modules of threads, which no import leads to. */
 const THREADS = new Map<Load, string>([[OF_GATEWAY.dryRuns, "parts/dry_run_thread"], [OF_RUN.workers, "cluster/worker"]]);
@@ -64,7 +65,7 @@ export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes"];
 /** What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
 export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Row[] {
   const reloads = inFolder(TABLE, Object.fromEntries(FOR_RELOADS.map((name) => [name, PARTS[name].load])));
-  return [...reloads, ...(admin === null ? [] : inFolder(TABLE, OF_GATEWAY))];
+  return [...reloads, ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS])];
 }
 
 /** What `main` can load: a start without a command's name, and with flags of every start alone, needs no table of commands. */

@@ -2,6 +2,8 @@
  * Reads and writes files that a setting or the command line names.
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { certificatesProblem } from "../base/pem.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { whyUnreadable } from "../config/references.ts";
 import { Failure } from "./failure.ts";
 
@@ -12,6 +14,18 @@ export function readNamedFile(path: string, setting: string, what: string, read:
   } catch (error) {
     throw new Failure(`cannot read the ${what} ${path} (${setting}): ${whyUnreadable(error)}`, 2);
   }
+}
+
+/** CA certificates that verify the certificate of another server. */
+export function readAuthorities(path: string, setting: string): Buffer {
+  const content = readNamedFile(path, setting, "CA certificate of the admin interface", readRegularFile);
+  refuse(`${path} (${setting})`, certificatesProblem(content));
+  return content;
+}
+
+/** Throws a `Failure` where there is a problem, which completes "the file …". */
+export function refuse(file: string, problem: string | undefined): void {
+  if (problem !== undefined) throw new Failure(`${file} ${problem}`, 2);
 }
 
 /** Writes a file beside `path` and renames it, so that a running gateway never reads half of it. `prepare` gets its path before. */

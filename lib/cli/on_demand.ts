@@ -1,6 +1,7 @@
 /**
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
+import type { OnRequest } from "../admin/endpoints.ts";
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { areOfStart, type Environment, type Flags } from "../config/start_settings.ts";
@@ -18,7 +19,15 @@ export const ON_DEMAND = {
   ownFolder: () => import("./own_folder.ts"),
   admin: () => import("./admin_interface.ts"),
   probes: () => import("./probes.ts"),
-  manager: () => import("./manager.ts"),
+  manager: () => import("./management_ui.ts"),
+  managerProxy: () => import("../manager/proxy.ts"),
+};
+
+/** What only some requests of the admin interface need. */
+export const OF_ADMIN: OnRequest = {
+  explain: () => import("../admin/explain_request.ts"),
+  reload: () => import("../admin/reload_request.ts"),
+  events: () => import("../admin/events.ts"),
 };
 
 type Named = readonly (keyof typeof ON_DEMAND)[];
@@ -35,6 +44,7 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath }: S
     ...(admin === null ? [] : (["admin"] as const)),
     ...(probe === null ? [] : (["probes"] as const)),
     ...(manager === null ? [] : (["manager"] as const)),
+    ...(manager === null || manager.backendUrl === null ? [] : (["managerProxy"] as const)),
     ...(workers === 1 ? [] : (["workers"] as const)),
     ...(workers === 1 && admin === null ? [] : (["ownFolder"] as const)),
   ];
@@ -44,11 +54,13 @@ export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
 
 /** The parts of a gateway that settings name. */
 export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath }: Settings): readonly PartName[] {
+  const isAsked = admin !== null || probe !== null;
   return [
     ...(tracing === null ? [] : (["tracing"] as const)),
     ...(admin === null ? [] : (["adminCookie"] as const)),
-    ...(admin === null && probe === null ? [] : (["reporting"] as const)),
-    ...(workers === 1 ? [] : (["workerReports", "sharedHealth", "shared"] as const)),
+    ...(isAsked ? (["reporting", "metrics"] as const) : []),
+    ...(workers === 1 ? [] : (["sharedHealth", "sharedCallers", "shared"] as const)),
+    ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),
     ...(serverCertPath === null ? [] : TLS_PARTS),
   ];
 }

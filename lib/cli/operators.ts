@@ -2,7 +2,7 @@
  * What the servers for operators, beside a gateway, have in common: admin interface, probes and management UI.
  */
 import type { AddressInfo } from "node:net";
-import { Gateway } from "../gateway/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
 import { urlOf, where } from "./addresses.ts";
 import { listenFailure } from "./failure.ts";
 
@@ -32,6 +32,6 @@ export function opened<T extends { listen(at: { host: string; port: number }): P
 }
 
 /** Asks the workers, if there are any, for their figures. */
-export function refresh(gateway: Gateway, extent: "counts" | "all"): Promise<void> | null {
-  return Gateway.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
+export function refresh(gateway: GatewayCore, extent: "counts" | "all"): Promise<void> | null {
+  return GatewayCore.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
 }

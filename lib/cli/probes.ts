@@ -5,7 +5,7 @@ import { createProbes } from "../admin/probes.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Gateway } from "../gateway/gateway.ts";
+import type { Gateway } from "../embed/gateway.ts";
 import type { OperatorServer } from "../server/operator_server.ts";
 import { opened, refresh, type Opened } from "./operators.ts";
 

@@ -1,8 +1,7 @@
 /**
  * `edge-gateway reload`: asks a running gateway to reload its configuration, or only to try it, and prints the changes or the errors.
  */
-import { MAX_POSTED_BYTES } from "../admin/reload_request.ts";
-import type { dryRunView } from "../admin/views.ts";
+import { MAX_POSTED_BYTES, type dryRunView } from "../admin/reload_request.ts";
 import { readClientSettings } from "../config/settings.ts";
 import { changeLine, type Change } from "../proof/config_diff.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
@@ -11,9 +10,8 @@ import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { diffLines } from "./diff.ts";
 import { accepted, Failure, type ExitCode } from "./failure.ts";
-import { readNamedFile } from "./named_files.ts";
+import { readAuthorities, readNamedFile } from "./named_files.ts";
 import { printable, withoutControls } from "./terminal.ts";
-import { readAuthorities } from "./tls_files.ts";
 import { warningLines } from "./warning_text.ts";
 
 /** 0: reloaded. 2: refused, the old configuration stays in force. 1: the gateway cannot be asked, or the dry run was refused. */

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Environment } from "../config/start_settings.ts";
-import { ConfigError, type Gateway, type ListenOptions } from "../gateway/gateway.ts";
+import { ConfigError, type GatewayCore, type ListenOptions } from "../gateway/gateway.ts";
 import { Failure } from "./failure.ts";
 
 /** File descriptors of listening sockets. */
@@ -55,7 +55,7 @@ export function passedSockets(environment: Environment, pid: number, settings: P
 }
 
 /** Throws a `Failure` for a descriptor that is no listening socket. */
-export async function listenOnPassed(gateway: Gateway, fds: readonly number[], secure: ListenOptions): Promise<AddressInfo[]> {
+export async function listenOnPassed(gateway: GatewayCore, fds: readonly number[], secure: ListenOptions): Promise<AddressInfo[]> {
   const addresses: AddressInfo[] = [];
   for (const fd of fds) {
     try {

@@ -8,19 +8,22 @@ import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
-import { ConfigError, Gateway, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
+import type { Gateway } from "../embed/gateway.ts";
+import { ConfigError, GatewayCore, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../server/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { allNamedBy, ON_DEMAND, partsNamedBy, refuseLacking } from "./on_demand.ts";
+import { allNamedBy, OF_ADMIN, ON_DEMAND, partsNamedBy, refuseLacking } from "./on_demand.ts";
 import type { Opened } from "./operators.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 
 export interface Started {
-  readonly gateway: Gateway;
+  readonly gateway: GatewayCore;
+  /** The same; null: nobody asks for reports. */
+  readonly reported: Gateway | null;
   readonly admin: Admin | null;
   readonly manager: Manager | null;
   readonly probes: OperatorServer | null;
@@ -56,15 +59,18 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const adminCookie = settings.admin?.cookie;
   for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
   const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, log);
-  const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) }, supervisor?.threads);
-  const { configuration } = Gateway.partsOf(gateway);
+  const made = { ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
+  const reporting = modules.parts.partIfLoaded("reporting");
+  const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
+  const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
+  const { configuration } = GatewayCore.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
   const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.tlsServer()).readTlsFiles(settings, log);
   configuration.setHttps(tls !== null);
   const operatorTls = tls && { ...tls, part: ((name) => modules.parts.part(name)) satisfies OperatorTls["part"] };
-  const admin = settings.admin === null ? null : (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway, tls: settings.admin.tls ? operatorTls : null, reload, log });
-  const probes = settings.probe === null ? null : (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, gateway, log);
+  const admin = settings.admin && reported && (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway: reported, tls: operatorTls, onRequest: OF_ADMIN, reload, log });
+  const probes = settings.probe && reported && (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
   let manager: Opened<Manager> | null = null;
   try {
     const plain = await listenFor({ gateway, settings, name: "HTTP_PORT", port: settings.httpPort, fds: sockets?.http, tls: null });
@@ -76,12 +82,15 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     });
     const [http, https] = [urlsOf(plain), urlsOf(secure)];
     const adminUrl = (await admin?.listen()) ?? null;
-    manager = settings.manager === null ? null : (await ON_DEMAND.manager()).openManager(settings.manager, admin?.server ?? null, operatorTls, log);
+    if (settings.manager !== null) {
+      const proxy = settings.manager.backendUrl === null ? null : await ON_DEMAND.managerProxy();
+      manager = (await ON_DEMAND.manager()).openManager(settings.manager, { admin: admin?.server ?? null, proxy, tls: operatorTls, log });
+    }
     const managerUrl = (await manager?.listen()) ?? null;
     // After the traffic, which is what "ready" is about.
     const probeUrl = (await probes?.listen()) ?? null;
     const servers = { admin: admin?.server ?? null, manager: manager?.server ?? null, probes: probes?.server ?? null };
-    return { gateway, ...servers, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
+    return { gateway, reported, ...servers, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
   } catch (error) {
     await Promise.all([gateway.close(0), ...[admin, manager, probes].map((opened) => opened?.server.close())]);
     throw error;
@@ -89,16 +98,16 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
 }
 
 /** Throws a `ConfigError`, or a `Failure` when a plugin cannot be created or names no servers that it could ask. */
-function open(options: CompleteOptions, threads: Threads | undefined): Gateway {
+function open<G extends GatewayCore>(Kind: new (options: CompleteOptions, threads?: Threads) => G, options: CompleteOptions, threads: Threads | undefined): G {
   try {
-    return new Gateway(options, threads);
+    return new Kind(options, threads);
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${options.configFile === undefined ? "" : `${options.configFile}: `}${messageOf(error)}`, 1);
   }
 }
 
 interface Listening {
-  readonly gateway: Gateway;
+  readonly gateway: GatewayCore;
   readonly settings: Settings;
   readonly name: "HTTP_PORT" | "HTTPS_PORT";
   readonly port: number;

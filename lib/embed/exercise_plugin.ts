@@ -115,7 +115,7 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
     async send(request = {}) {
       const asked = { ...request, url: request.url ?? "/" };
       checkRequest("send", asked, SENT_NAMES);
-      const inbound = injected(asked, { clock, isTrusted: null, limits });
+      const inbound = injected(asked, { clock, proxies: null, limits });
       const { call } = inbound;
       const track: Track = { forwarded: null, forwardedBody: Buffer.alloc(0) };
       tracks.set(call, track);

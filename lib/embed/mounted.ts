@@ -6,9 +6,11 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ignore } from "../base/errors.ts";
 import { readTarget } from "../route/path.ts";
+import { connectionOf } from "../server/client_certificate.ts";
 import { readFraming } from "../server/framing.ts";
 import type { Listener } from "../server/listener.ts";
-import { connectionOf, receiveHead, targetOf } from "../server/receive.ts";
+import { targetOf } from "../server/node_request.ts";
+import { receiveHead } from "../server/receive.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import { findRoute } from "../gateway/serve.ts";
 

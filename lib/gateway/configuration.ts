@@ -13,7 +13,6 @@ import type { Bundle, Followers, Following } from "./bundle.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { ConfigReader, fileOf, readNoFile, refuseHttpsRedirect, type ConfigurationOptions, type ReadConfig } from "./config_reader.ts";
-import { countFault } from "./faults.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import { logFault } from "./serve.ts";
 import { compile, receivingBy, redirectOf, type Loaded, type Snapshot } from "./snapshot.ts";
@@ -39,6 +38,7 @@ export class Configuration {
   /** About the snapshot; computed when they are needed first. */
   #warnings: readonly ConfigWarning[] | null = null;
   /** Null: no configuration so far can have warnings, see `canHaveWarnings`. */
+  readonly #proxies = () => this.#tools.runtime.parts.part("trustedProxies");
   readonly #finder = () => this.#tools.runtime.parts.partIfLoaded("warnings");
   /** How requests are received; made once for all requests of the snapshot. */
   receiving: ReceiveOptions;
@@ -87,7 +87,7 @@ export class Configuration {
     this.#read = { ...read, version: this.#lastVersion };
     this.snapshot = this.#enforceable(loaded);
     this.#adopt(this.snapshot);
-    this.receiving = receivingBy(this.snapshot.global, tools.clock);
+    this.receiving = receivingBy(this.snapshot.global, tools.clock, this.#proxies);
   }
 
   /** For another `Configuration` of the same plugin kinds, modules and environment. */
@@ -341,7 +341,7 @@ export class Configuration {
     this.#read = read;
     this.#warnings = null;
     this.snapshot = next;
-    this.receiving = receivingBy(next.global, this.#tools.clock);
+    this.receiving = receivingBy(next.global, this.#tools.clock, this.#proxies);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
     this.onReplaced(before, next);
   }
@@ -378,7 +378,7 @@ export class Configuration {
 
   #adopt(next: Snapshot): void {
     this.#tools.runtime.adopt(next.inUse);
-    this.#tools.metrics.adopt(next.metrics);
+    next.metrics?.adopt();
   }
 
   /** For the system's error when the access log's file cannot be opened. */
@@ -390,7 +390,7 @@ export class Configuration {
   readonly #onFault = (link: Link, call: Call, error: unknown): void => {
     logFault(this.#tools.log, call, error, link);
     const { name, scope: { key, id, level, service, route } } = link;
-    countFault(this.#tools.metrics, name);
+    this.#tools.metrics?.pluginFailed(name);
     // A request may outlive the configuration under which it arrived.
     if (!this.snapshot.instances.has(key)) return;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count: (this.pluginFaults.get(key)?.count ?? 0) + 1 });

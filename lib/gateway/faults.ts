@@ -5,7 +5,6 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { ENTRY_FAULTS, type EntryFault } from "../base/event_loop.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Metrics } from "../observe/metrics.ts";
 
 /** Called with the name of a plugin module for each of its faults. */
 type CountFault = (module: string) => void;
@@ -49,11 +48,6 @@ export function answerForThread(log: Log, count: CountFault, end: (error: unknow
 function logModule(module: string, error: unknown, log: Log, count: CountFault): void {
   log.error("a plugin module failed outside of a request", { module, error: messageOf(error, "stack") });
   count(module.slice(module.lastIndexOf("/") + 1));
-}
-
-/** `plugin`: the name of a kind, or of a module. */
-export function countFault({ pluginFaults }: Metrics, plugin: string): void {
-  pluginFaults.set(plugin, (pluginFaults.get(plugin) ?? 0) + 1);
 }
 
 /** Of each frame of a stack: the URL of a plugin module, "gateway" or "other". */

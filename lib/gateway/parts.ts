@@ -13,11 +13,11 @@ export type { Mounted } from "../embed/mounted.ts";
 export type { Change } from "../proof/config_diff.ts";
 export type { DryRun } from "../proof/dry_run.ts";
 export type { DryRuns } from "../proof/dry_runs.ts";
-export type { ExplainedPlugin, Explanation, Question } from "../proof/explain.ts";
+export type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 export type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 export type { HttpsFacts } from "../report/https_facts.ts";
 export type { Reporting } from "../report/reporting.ts";
-export type { Listening, ReportSource } from "../report/reports.ts";
+export type { Listening, StatusSource } from "../report/reports.ts";
 
 /** The places of plugin kinds. */
 export const KIND_PLACES = ["global.plugins[].name", "services[].plugins[].name", "services[].routes[].plugins[].name"];
@@ -100,14 +100,9 @@ export class Parts {
     return Object.hasOwn(this.#table.kinds, name);
   }
 
-  async #call<T>(load: () => Promise<T>): Promise<T> {
+  #call<T>(load: () => Promise<T>): Promise<T> {
     this.called.add(load);
-    try {
-      return await load();
-    } catch (error) {
-      const { message } = error as Error;
-      throw new Error(`a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`, { cause: error });
-    }
+    return loaded(load);
   }
 
   /** Takes over parts that are there already. */
@@ -166,4 +161,14 @@ function notLoaded(name: string): AnyPlugin {
     throw new Error(`${what} ${NOT_LOADED}`);
   };
   return { name, schema: unloaded(what), create };
+}
+
+/** `load` imports a part. Rejects with what to do when the files of the program have been replaced since it started. */
+export async function loaded<T>(load: () => Promise<T>): Promise<T> {
+  try {
+    return await load();
+  } catch (error) {
+    const { message } = error as Error;
+    throw new Error(`a part of the program cannot be loaded; if its files were replaced since it started, restart it: ${message}`, { cause: error });
+  }
 }

@@ -10,7 +10,7 @@ import type { PluginInstance } from "../config/model.ts";
 import type { Client } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
-import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
+import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
 import { sendingValid } from "../plugins/sending_valid.ts";
@@ -24,7 +24,8 @@ import type { InUse, Runtime } from "./runtime.ts";
 
 /** The parts of a gateway that a configuration is compiled with. */
 export interface CompileTools {
-  readonly metrics: Metrics;
+  /** Null: nobody can ask for them. */
+  readonly metrics: Metrics | null;
   readonly runtime: Runtime;
   readonly log: Log;
   /** Null: requests are not traced. */
@@ -59,7 +60,7 @@ export interface PluginContext extends CompileTools {
   readonly kinds: readonly AnyPlugin[];
   readonly egress: Egress;
   readonly inUse: InUse;
-  readonly plan: MetricsPlan;
+  readonly plan: MetricsPlan | null;
   /** Gets the keys of all instances that are created. */
   readonly instances: Set<string>;
 }
@@ -99,7 +100,7 @@ function handlerBy(middleware: Middleware, next: Handler): Handler {
 }
 
 function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
-  const { runtime, metrics, tracer, inUse, standIns } = context;
+  const { runtime, plan, tracer, inUse, standIns } = context;
   const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
   const scope: Scope = { ...place, key, id: id ?? null };
   const kind = context.kinds.find((each) => each.name === name)!;
@@ -115,7 +116,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const keep: Tools["keep"] = (what, settings, make) =>
     // Compared by digest: settings may hold whole files. A client that is kept may ask the servers of its own configuration only.
     runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify([settings, urls])), make, inUse);
-  const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
+  const meter = plan?.plugin({ ...scope, name, id: id ?? String(nth + 1) }) ?? null;
   const { clock, secretParameters } = runtime;
   for (const parameter of kind.secretParameters?.(config) ?? []) secretParameters.add(parameter.toLowerCase());
   const tools: Tools = {
@@ -131,7 +132,7 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     verifyPassword: standIns?.verifyPassword ?? verifyPassword,
     isTrial: standIns !== undefined,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
-    tally: (result) => meter.tally(String(result)),
+    tally: (result) => meter?.tally(String(result)),
   };
   const created = kind.create(config, tools);
   if (typeof created !== "function") throw new TypeError('"create" gave no function');

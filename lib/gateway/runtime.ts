@@ -165,7 +165,8 @@ export class Runtime {
 
   /** Rate counters in the memory of this program. */
   get counters(): MemoryCounters {
-    return (this.#counters ??= this.parts.part("counters").memoryCounters(this.clock, undefined, this.threads));
+    const share = () => (this.threads.count === 1 ? null : this.parts.part("sharedCallers").sharedTables(this.threads));
+    return (this.#counters ??= this.parts.part("counters").memoryCounters(this.clock, undefined, share()));
   }
 
   /** What the limits that count in memory hold, by their keys; nothing where there are none. */

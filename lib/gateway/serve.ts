@@ -9,12 +9,11 @@ import type { Log } from "../base/log.ts";
 import type { SharedCount } from "../base/shared_counts.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
 import { countBytes } from "../http/body.ts";
-import { Exchange, type Call, stopPluginTime } from "../http/exchange.ts";
+import { Exchange, stopPluginTime, type Call } from "../http/exchange.ts";
 import { headersAskedFor, headerValue, headerValues, withHeader, type HeaderList } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { AccessLog } from "../observe/access_log.ts";
-import type { Metrics } from "../observe/metrics.ts";
-import { withServerTiming } from "../observe/server_timing.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
 import type { Link } from "../plugins/chain.ts";
 import { readTarget, type Target } from "../route/path.ts";
@@ -39,7 +38,8 @@ interface RequestsTools extends ServeTools {
   /** Called once, before the first request. */
   readonly activate: () => void;
   readonly accessLog: AccessLog;
-  readonly metrics: Metrics;
+  /** Null: nobody can ask for them. */
+  readonly metrics: Metrics | null;
   /** Null: requests are not traced. */
   readonly tracer: Tracer | null;
 }
@@ -84,8 +84,9 @@ export class Requests {
     }
     tracer?.begin(inbound);
     const reply = this.#admit(inbound, snapshot.global.limits) ? serve(inbound, snapshot, this.#tools) : this.#refuse(inbound);
-    if (!snapshot.global.serverTiming) return reply;
-    const timed = (given: Reply) => withServerTiming(given, call, clock.now());
+    const { serverTiming } = snapshot;
+    if (serverTiming === null) return reply;
+    const timed = (given: Reply) => serverTiming.withServerTiming(given, call, clock.now());
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
   };
 
@@ -99,7 +100,7 @@ export class Requests {
   /** Whether there is room for one more request in all, and for one of this client. */
   #admit({ call, clientAddress }: Inbound, { maxRequestsInFlight: most, maxClientShare: share }: Snapshot["global"]["limits"]): boolean {
     const { configuration, runtime } = this.#tools;
-    const isProxy = call.trustedRemote && configuration.receiving.isTrusted?.(clientAddress) === true;
+    const isProxy = call.trustedRemote && configuration.receiving.proxies?.has(clientAddress) === true;
     const client = isProxy ? "" : clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress;
     const held = this.#held.get(client) ?? 0;
     if (this.#state === "closed" || (most > 0 && client !== "" && held >= mostOfClient(most / runtime.threads.count, share))) return false;
@@ -119,8 +120,10 @@ export class Requests {
     const { clock, accessLog, metrics, tracer } = this.#tools;
     const { call, method } = inbound;
     const now = clock.now();
-    stopPluginTime(call.notes, call.notes.answeredAt ?? now);
-    (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
+    if (metrics !== null) {
+      stopPluginTime(call.notes, call.notes.answeredAt ?? now);
+      (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
+    }
     if (call.notes.logged) accessLog.write(inbound, now);
     tracer?.end(call.notes);
     if (this.#shed.size === 0 || !this.#shed.delete(inbound)) {
@@ -238,7 +241,7 @@ export function serve(inbound: Inbound, snapshot: Pick<Snapshot, "table"> & Part
   // 3. Note the route for logs and metrics.
   const { notes } = call;
   notes.meter = meter;
-  meter.inFlight++;
+  if (meter !== null) meter.inFlight++;
   notes.service = service.name;
   notes.route = route.name;
   notes.pattern = pattern;

@@ -6,11 +6,11 @@ import { LONGEST_TIMER_MS, waitAtMost } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { AccessLog } from "../observe/access_log.ts";
-import type { Metrics } from "../observe/metrics.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
 import type { Listener } from "../server/listener.ts";
 import type { Configuration } from "./configuration.ts";
-import { answerForEntries, countFault } from "./faults.ts";
+import { answerForEntries } from "./faults.ts";
 import type { Runtime } from "./runtime.ts";
 import type { Requests } from "./serve.ts";
 import type { State } from "./status.ts";
@@ -31,7 +31,8 @@ interface Parts {
   readonly spans: OtlpExporter | null;
   readonly closeReports: () => void;
   readonly log: Log;
-  readonly metrics: Metrics;
+  /** Null: nobody can ask for them. */
+  readonly metrics: Metrics | null;
 }
 
 export class Shutdown {
@@ -55,7 +56,7 @@ export class Shutdown {
 
   /** From now to its end the gateway answers for faults at the entries into its code. */
   answerForEntries(): void {
-    this.#stopAnswering ??= answerForEntries(this.#parts.log, (module) => countFault(this.#parts.metrics, module));
+    this.#stopAnswering ??= answerForEntries(this.#parts.log, (module) => this.#parts.metrics?.pluginFailed(module));
   }
 
   /** To be closed at the end. */

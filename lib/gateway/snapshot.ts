@@ -1,18 +1,19 @@
 /**
  * Compiles a valid configuration into a snapshot: a route table with one handler for each route. A request keeps its snapshot to its end.
  */
-import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config, PluginInstance, Route, Service } from "../config/model.ts";
-import type { RouteName, ServiceName } from "../http/exchange.ts";
+import type { Meter, RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import type { MetricsPlan, RouteMeter } from "../observe/metrics.ts";
+import type { MetricsPlan } from "../observe/metrics_plan.ts";
+import type * as serverTimingPart from "../observe/server_timing.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type * as conditionsPart from "../route/conditions.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
+import type * as proxiesPart from "../server/trusted_proxies.ts";
 import type { HostCertificates } from "../server/certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOf } from "./destinations.ts";
@@ -44,7 +45,9 @@ export interface Snapshot extends Loaded {
   readonly instances: ReadonlySet<string>;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
-  readonly metrics: MetricsPlan;
+  readonly metrics: MetricsPlan | null;
+  /** Null: replies have no Server-Timing. */
+  readonly serverTiming: typeof serverTimingPart | null;
 }
 
 export interface RouteTarget {
@@ -53,7 +56,7 @@ export interface RouteTarget {
   /** The service's base_path and the route's path together. */
   readonly pattern: string;
   readonly handler: Handler;
-  readonly meter: RouteMeter;
+  readonly meter: Meter | null;
   /** Whether a plugin of the route handles CORS preflights. */
   readonly takesPreflights: boolean;
 }
@@ -74,7 +77,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
   const { runtime, log } = tools;
   const egress = new Egress(destinationsOf(loaded.config, loaded.kinds, runtime.parts));
   if (global.counters !== undefined) inUse.shared = runtime.parts.part("redis").sharedCounters(global.counters, inUse, tools);
-  const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
+  const plan = tools.metrics?.plan() ?? null;
   const instances = new Set<string>();
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, egress, inUse, plan, instances };
   const globals = linksOf(global.plugins, { level: "global", service: null, route: null }, context);
@@ -96,6 +99,7 @@ function compileInto(inUse: InUse, loaded: Loaded, tools: CompileTools): Snapsho
     counts: { services: services.length, routes: entries.length, upstreams: services.reduce((sum, { upstreams }) => sum + upstreams.length, 0) },
     inUse,
     metrics: plan,
+    serverTiming: global.serverTiming ? runtime.parts.part("serverTiming") : null,
   });
 }
 
@@ -111,14 +115,14 @@ function earlyOf(redirect: HttpsRedirect | null, misdirected: HttpsRedirect): Ht
 }
 
 function compileService(service: Service, globals: readonly PluginLink[], conditions: Loaded["conditions"], context: PluginContext): TableEntry<RouteTarget>[] {
-  const { meter, routes } = context.metrics.plan(service, context.plan);
-  const upstreams = compileUpstreams(service, meter, context);
+  const planned = context.plan?.service(service);
+  const upstreams = compileUpstreams(service, planned?.meter ?? null, context);
   const outer = [...globals, ...linksOf(service.plugins, { level: "service", service: service.name, route: null }, context)];
   const name = serviceName(service);
   return service.routes.map((route) => {
     const own = linksOf(route.plugins, { level: "route", service: service.name, route: route.name }, context);
     const chained = chainOf([...outer, ...own], upstreams, { service: service.name, route: route.name }, context);
-    return entryOf(service, route, targetOf(name, route, chained, routes.get(route.name)!), conditions);
+    return entryOf(service, route, targetOf(name, route, chained, planned?.routes.get(route.name) ?? null), conditions);
   });
 }
 
@@ -135,7 +139,7 @@ export function serviceName({ name, basePath }: Service): ServiceName {
   return { name, basePath: withoutFinalSlash(basePath) };
 }
 
-export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights }: RouteChain, meter: RouteMeter): RouteTarget {
+export function targetOf(service: ServiceName, { name, path }: Route, { handler, audience, ownHeaders, takesPreflights }: RouteChain, meter: Meter | null): RouteTarget {
   return { service, route: { name, path, audience, ownHeaders }, pattern: patternOf(service.basePath, path), handler, meter, takesPreflights };
 }
 
@@ -146,9 +150,9 @@ export function entryOf<T>(service: Service, { path, methods, match: written }: 
 }
 
 /** How requests are received under a configuration. */
-export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock): ReceiveOptions {
-  const isTrusted = trustedProxies.length === 0 ? null : cidrSet(trustedProxies).has;
-  return { clock, isTrusted, limits, underscores: underscoreHeaders };
+export function receivingBy({ trustedProxies, limits, underscoreHeaders }: Config["global"], clock: Clock, part: () => typeof proxiesPart): ReceiveOptions {
+  const proxies = trustedProxies.length === 0 ? null : part().trustedProxies(trustedProxies);
+  return { clock, proxies, limits, underscores: underscoreHeaders };
 }
 
 /** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as clients ask for it. */

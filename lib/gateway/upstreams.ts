@@ -4,8 +4,7 @@
 import type { Egress } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
-import type { ServiceMeter } from "../observe/metrics.ts";
-import { attempts, type AttemptsOptions } from "../upstream/attempts.ts";
+import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import { upstreamTls } from "../upstream/connect.ts";
@@ -17,7 +16,7 @@ import type { PluginContext } from "./plugin_instances.ts";
 import type { Checks, InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
-export function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
+export function compileUpstreams(service: Service, meter: AttemptsMeter | null, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
   const { name, protocol, pool } = service;
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });

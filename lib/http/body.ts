@@ -2,7 +2,7 @@
  * Moves bodies from streams to sinks with back-pressure, and checks, limits and counts them on the way.
  */
 import { PassThrough, Readable, type Writable } from "node:stream";
-import { entry, guarded, GuardedReadable } from "../base/event_loop.ts";
+import { entry, guarded } from "../base/event_loop.ts";
 import { Fault, ignore } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 
@@ -82,38 +82,6 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
   return stop;
 }
 
-/**
- * Returns a view of `body` that is destroyed with a `Fault` "body_too_large" at the first byte beyond `most`, and reads on demand only. The
- * connection of `body` stays open, so that the client can get the error reply.
- */
-export function limitedBody(body: Readable, most: number): Readable {
-  let left = most;
-  let stop: (() => void) | null = null;
-  let resume = ignore;
-  const view = new GuardedReadable({
-    read() {
-      if (stop === null) stop = pump(body, sink, end);
-      else resume();
-    },
-    destroy(error, done) {
-      stop?.();
-      done(error);
-    },
-  });
-  const sink: Sink = {
-    write(chunk) {
-      left -= chunk.length;
-      if (left >= 0) return view.push(chunk);
-      view.destroy(new Fault("body_too_large", `the body has more than ${most} bytes`));
-      return true;
-    },
-    onceDrained: (run) => (resume = run),
-  };
-  const end: PumpEnd = { done: () => void view.push(null), broken: (cause) => void view.destroy(cause ?? new Error("the body ended early")) };
-  // The reader may have removed its listeners: an error of a body without a reader must not end the process.
-  return view.on("error", ignore);
-}
-
 /** Writes `chunk` as one chunk (RFC 9112 §7.1); returns the result of the last write. */
 export function writeChunk(to: Writable, chunk: Buffer): boolean {
   // A chunk of no bytes would be the last one.
@@ -149,23 +117,6 @@ export function byteStream(body: Readable): Readable {
   });
   bytes.once("close", () => void body.destroy());
   return bytes;
-}
-
-/**
- * Calls `read` with each chunk that is read from the body, however it is read, and `returned` with the length in bytes of what is put back.
- * Not by a listener for "data": it would begin to read, read on where the reader stops, and get text where the reader asks for text.
- */
-export function tapBody(body: Readable, read: (chunk: Buffer) => void, returned: (bytes: number) => void): void {
-  const { emit, unshift } = body;
-  const bytes = (chunk: unknown, encoding = body.readableEncoding ?? undefined) => (typeof chunk === "string" ? Buffer.from(chunk, encoding) : (chunk as Buffer));
-  body.emit = (event: string | symbol, ...values: unknown[]) => {
-    if (event === "data") read(bytes(values[0]));
-    return emit.call(body, event, ...values);
-  };
-  body.unshift = (chunk: Buffer | string | null, encoding?: BufferEncoding) => {
-    if (chunk !== null) returned(bytes(chunk, encoding).length);
-    return unshift.call(body, chunk, encoding);
-  };
 }
 
 /** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */

@@ -89,12 +89,13 @@ export class Exchange {
     own.upgrade = parts.upgrade;
   }
 
-  /** A copy with some parts replaced: `next(exchange.with({ headers }))`. Throws a `TypeError` for headers that cannot be sent. */
+  /** A copy with some parts replaced: `next(exchange.with({ headers }))`. An `identity` is noted for the log. Throws a `TypeError` for headers that cannot be sent. */
   with(changes: Partial<Omit<ExchangeParts, "call" | "target">>): Exchange {
     const problem = changes.headers === undefined ? null : headerProblem(changes.headers, this.headers);
     if (problem !== null) throw new TypeError(problem);
     // Assigned over a copy: spread into one, the parts are gathered twice, which takes three times as long.
     const copy = Object.assign(new Exchange(this), changes);
+    if (typeof changes.identity === "string") this.call.notes.identity = changes.identity;
     // A body made by a plugin: all its readers expect bytes.
     if (changes.body instanceof Readable) (copy as { body: Readable | null }).body = byteStream(changes.body);
     return copy;
@@ -113,6 +114,8 @@ export class Exchange {
 
 /** Counts requests; chosen once the route is known. */
 export interface Meter {
+  /** Requests that are not over. */
+  inFlight: number;
   /** A request is over, `ms` after its head had arrived. */
   ended(method: string, notes: Notes, ms: number): void;
 }
@@ -220,9 +223,15 @@ export interface ClientCertificate {
   readonly keyUses: readonly string[];
 }
 
+export type CertificateReader = () => ClientCertificate | null;
+
+export function noCertificate(): null {
+  return null;
+}
+
 export interface CallOptions extends Pick<Call, "id" | "remoteAddress" | "trustedRemote" | "startedAt"> {
   /** Reads the certificate of the client's connection; default: there is none. */
-  readonly certificate?: () => ClientCertificate | null;
+  readonly certificate?: CertificateReader;
   /** Default null. */
   readonly tlsVersion?: string | null;
   readonly inform: (status: number, headers: HeaderList) => void;
@@ -259,7 +268,7 @@ export class Call {
   /** The value returned by the innermost handler so far: a plugin that returns the same value only passed it on (`plugins/chain.ts`). */
   passed: unknown = NOTHING;
   /** The client's certificate on this connection (not through a proxy), or null when it has presented none. */
-  readonly certificate: () => ClientCertificate | null;
+  readonly certificate: CertificateReader;
   /** Of this connection (not of one through a proxy): "TLSv1.3"; null without TLS. */
   readonly tlsVersion: string | null;
   readonly #inform: (status: number, headers: HeaderList) => void;
@@ -375,4 +384,3 @@ function isFramed(headers: HeaderList): boolean {
 
 /** A value that no handler can return. */
 const NOTHING = Object.freeze({});
-const noCertificate = () => null;

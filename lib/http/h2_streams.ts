@@ -4,6 +4,7 @@
 import type { ClientHttp2Stream, Http2Session, Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { entry } from "../base/event_loop.ts";
+import { isClosed } from "./h2_reset.ts";
 
 /**
  * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if it were complete (probed with Node
@@ -28,16 +29,6 @@ export function detectTruncatedBody(stream: Http2Stream): void {
 }
 
 /**
- * Resets a stream. Node's `close` ends the body before that, as if it were whole (END_STREAM, then RST_STREAM; probed with Node 20), and
- * the peer would act on the half that it has.
- */
-export function resetStream(stream: Http2Stream, code: number): void {
-  if (isClosed(stream) || stream.destroyed) return;
-  if (!stream.writableEnded) stream.end = () => stream;
-  stream.close(code);
-}
-
-/**
  * Lets a response's body be read after all of it has arrived. To node a stream is `closed` as soon as nothing more will pass either way,
  * read or not, and `for await`, `finished`, pipelines and the adapters to web streams (most of them since Node 24) then treat what has not
  * been read as lost.
@@ -52,11 +43,6 @@ const CLOSED_WHEN_READ: PropertyDescriptor & ThisType<ClientHttp2Stream> = {
     return (this.readableEnded || this.destroyed) && isClosed(this);
   },
 };
-
-/** Node's own `closed`. */
-export function isClosed(stream: Http2Stream): boolean {
-  return Reflect.get(Object.getPrototypeOf(stream) as object, "closed", stream) as boolean;
-}
 
 /**
  * Whether nghttp2 holds output back although the socket is empty: such output is never sent, because a violation of the protocol has ended

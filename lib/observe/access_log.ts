@@ -7,7 +7,7 @@ import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import type { Notes } from "../http/exchange.ts";
-import { combinedLines, jsonLines, pathOf, type LineFormat } from "./access_line.ts";
+import { jsonLines, pathOf, type LineFormat } from "./access_line.ts";
 import { checkWritable, LineWriter } from "./line_writer.ts";
 
 /** `global.access_log`. */
@@ -27,6 +27,8 @@ interface AccessLogOptions {
   readonly sink: ((lines: string) => void) | null;
   readonly clock: Clock;
   readonly log: Log;
+  /** Gives the format "combined". */
+  readonly combined: () => LineFormat;
   /** Whether lines for the file go to the sink, too: another thread writes it. Default false. */
   readonly isRemote?: boolean;
   /** Numbers from 0 to below 1. Default `Math.random`. */
@@ -58,7 +60,7 @@ export class AccessLog {
     if (!this.#isStarted) {
       if (path !== undefined) checkWritable(path);
     } else if (path !== this.#fileOf(this.#settings) || (this.#file === null && path !== undefined)) this.#open(path);
-    if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : combinedLines();
+    if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : this.#options.combined();
     this.#excluded = matcher(settings.exclude);
     this.#settings = settings;
     this.#update();

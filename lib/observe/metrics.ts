@@ -2,15 +2,13 @@
  * Counts and times requests and tries under the names of the configuration, of the last minute and since the start: a few additions per
  * request, without an allocation once its kind of request has been seen.
  */
+import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
-import { PluginMeter, pluginLabels, type PluginPlace } from "./plugin_meter.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
-import { BUCKETS, COARSE, FIRST, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
+import { BUCKETS, COARSE, FIRST_PLACE, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
 
 /** Other methods are counted together: clients can invent them. */
-export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
-
 const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
 /** Above every status. */
 const SPAN = 1_000;
@@ -113,7 +111,7 @@ export class RouteMeter implements Meter {
   }
 }
 
-function increase<Key>(counts: Map<Key, number>, key: Key, by: number): void {
+export function increase<Key>(counts: Map<Key, number>, key: Key, by: number): void {
   counts.set(key, (counts.get(key) ?? 0) + by);
 }
 
@@ -132,83 +130,8 @@ export class ServiceMeter {
   }
 }
 
-/** The meters of one configuration, filled in while it is compiled. */
-export interface MetricsPlan {
-  readonly services: Map<string, ServicePlan>;
-  /** Keyed by their labels as JSON. */
-  readonly plugins: Map<string, PluginMeter>;
-}
-
-interface ServicePlan {
-  readonly meter: ServiceMeter;
-  /** Their groups, by id. */
-  readonly upstreams: ReadonlyMap<string, string | null>;
-  readonly routes: ReadonlyMap<string, RouteMeter>;
-}
-
-interface Names {
-  readonly name: string;
-  readonly upstreams: readonly { readonly id: string; readonly group?: string | undefined }[];
-  readonly routes: readonly { readonly name: string }[];
-}
-
-export class Metrics {
-  readonly steps: StepCounter = { current: 0 };
-  /** All requests. */
-  readonly total = new Recent(this.steps);
-  /** Requests for which no route was found, or looked for. */
-  readonly unrouted = new RouteMeter(this.steps, this.total);
-  /** Faults of plugins, by kind; outside of requests by the name of their module. */
-  readonly pluginFaults = new Map<string, number>();
-  #services: MetricsPlan["services"] = new Map();
-  #plugins: MetricsPlan["plugins"] = new Map();
-
-  get services(): ReadonlyMap<string, ServicePlan> {
-    return this.#services;
-  }
-
-  /** Keyed by their labels as JSON. */
-  get plugins(): ReadonlyMap<string, PluginMeter> {
-    return this.#plugins;
-  }
-
-  /** Adds a plugin instance to the plan. Two with the same labels are counted together. */
-  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginMeter {
-    const key = JSON.stringify(pluginLabels(place));
-    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? new PluginMeter();
-    plugins.set(key, meter);
-    return meter;
-  }
-
-  /** Adds a service to the plan. Meters are kept for names that are known. */
-  plan(service: Names, { services }: MetricsPlan): ServicePlan {
-    const known = this.#services.get(service.name);
-    const planned: ServicePlan = {
-      meter: known?.meter ?? new ServiceMeter(),
-      upstreams: new Map(service.upstreams.map(({ id, group = null }) => [id, group])),
-      routes: new Map(service.routes.map(({ name }) => [name, known?.routes.get(name) ?? new RouteMeter(this.steps, this.total)])),
-    };
-    services.set(service.name, planned);
-    return planned;
-  }
-
-  /** A configuration takes effect: meters for names that it does not have are dropped. */
-  adopt({ services, plugins }: MetricsPlan): void {
-    this.#services = services;
-    this.#plugins = plugins;
-    for (const { meter, upstreams } of services.values()) {
-      for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams.keys()) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.steps));
-    }
-  }
-}
-
 /** Steps in the window, the current one included. */
 export const WINDOW_STEPS = 12;
-
-/** The same four bytes as a number and as its bits. */
-const float = new Float32Array(1);
-const bits = new Uint32Array(float.buffer);
 
 /** The number of the current step; shared by all counters. */
 export interface StepCounter {
@@ -223,7 +146,7 @@ const STATUS_PLACES = Uint8Array.from({ length: SPAN }, (_, status) => {
 });
 
 /** Counts of one step, or of a report. */
-interface Counts {
+export interface Counts {
   readonly requests: number;
   readonly errors: number;
   readonly limited: number;
@@ -239,7 +162,7 @@ interface Step extends Counts {
   readonly times: readonly number[];
 }
 
-interface TimedCounts extends Counts {
+export interface TimedCounts extends Counts {
   readonly sumMs: number;
 }
 
@@ -382,9 +305,14 @@ function withTimes(counts: readonly number[] | null, times: Counts["times"]): nu
   return sums;
 }
 
+/** The same four bytes as a number and as its bits. */
+const float = new Float32Array(1);
+const bits = new Uint32Array(float.buffer);
+
+/** The bucket of a time in milliseconds. */
 function bucketOf(ms: number): number {
   float[0] = ms;
-  const place = (bits[0]! >>> SHIFT) - FIRST;
+  const place = (bits[0]! >>> SHIFT) - FIRST_PLACE;
   const unsplit = place < 0 ? 0 : place < UNSPLIT ? place : UNSPLIT - 1;
   return ms > SPLITS[unsplit]! ? PLACES[unsplit]! + 1 : PLACES[unsplit]!;
 }

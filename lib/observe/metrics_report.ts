@@ -1,7 +1,8 @@
 /**
  * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
  */
-import { readCounts, RouteMeter, type Metrics } from "./metrics.ts";
+import { readCounts, RouteMeter } from "./metrics.ts";
+import { type Metrics } from "./metrics_plan.ts";
 import { PluginMeter } from "./plugin_meter.ts";
 import type { ReportReader, ReportWriter } from "./report.ts";
 

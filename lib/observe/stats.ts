@@ -3,7 +3,8 @@
  * steps of five seconds (`metrics.ts`), and added up on each read.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import { STATUSES, Tally, WINDOW_STEPS, type Metrics, type Recent } from "./metrics.ts";
+import { STATUSES, Tally, WINDOW_STEPS, type Recent } from "./metrics.ts";
+import { type Metrics } from "./metrics_plan.ts";
 
 const STEP_MS = 5_000;
 /** 15 minutes. */

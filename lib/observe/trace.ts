@@ -4,6 +4,7 @@
  *
  * A trace that is not recorded costs its id, and a span id for each `traceparent` that is sent.
  */
+import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
@@ -13,7 +14,6 @@ import { headerValue } from "../http/headers.ts";
 import { redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
 import { pathOf } from "./access_line.ts";
-import { METHODS } from "./metrics.ts";
 import type { Sampler } from "./sampling.ts";
 import { attributesText, spanText, type FinishedSpan } from "./span_json.ts";
 import { createIds, parentOf, tracestateOf, type Ids, type RemoteParent } from "./trace_context.ts";

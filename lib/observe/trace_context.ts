@@ -1,8 +1,9 @@
 /**
- * W3C Trace Context (level 1): reads `traceparent` and `tracestate` of a request, and makes ids of traces and spans.
+ * W3C Trace Context (level 1): the parent of a request's trace, its `tracestate`, and ids of traces and spans.
  */
 import { randomFillSync } from "node:crypto";
-import { headerValues, sameName, type HeaderList } from "../http/headers.ts";
+import { headerValues, type HeaderList } from "../http/headers.ts";
+import { traceparentOf } from "./traceparent.ts";
 
 /** The span of the sender. */
 export interface RemoteParent {
@@ -12,12 +13,6 @@ export interface RemoteParent {
   readonly spanId: string;
   /** Whether the sender records the trace. */
   readonly sampled: boolean;
-}
-
-/** 32 hexadecimal digits; null without a valid `traceparent`, or with more than one. */
-export function traceIdOf(headers: HeaderList): string | null {
-  const found = traceparentOf(headers);
-  return found === null ? null : found.slice(3, 35);
 }
 
 /** Null where `traceIdOf` is. */
@@ -34,37 +29,23 @@ export function parentOf(headers: HeaderList): RemoteParent | null {
  */
 export function tracestateOf(headers: HeaderList): string | null {
   const text = headerValues(headers, "tracestate").join(",");
-  if (text.length > MOST_READ) return null;
+  if (text.length > MAX_READ) return null;
   let entries = text.split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
-  if (entries.length > MOST_ENTRIES || !entries.every((entry) => ENTRY.test(entry))) return null;
+  if (entries.length > MAX_ENTRIES || !entries.every((entry) => ENTRY.test(entry))) return null;
   if (new Set(entries.map((entry) => entry.slice(0, entry.indexOf("=")))).size < entries.length) return null;
   const length = () => entries.reduce((sum, entry) => sum + entry.length + 1, -1);
-  if (length() > MOST_CHARACTERS) entries = entries.filter((entry) => entry.length <= LONG_ENTRY);
-  while (length() > MOST_CHARACTERS) entries.pop();
+  if (length() > MAX_CHARACTERS) entries = entries.filter((entry) => entry.length <= LONG_ENTRY);
+  while (length() > MAX_CHARACTERS) entries.pop();
   return entries.length === 0 ? null : entries.join(",");
 }
 
-const MOST_ENTRIES = 32;
-const MOST_CHARACTERS = 512;
+const MAX_ENTRIES = 32;
+const MAX_CHARACTERS = 512;
 const LONG_ENTRY = 128;
 /** Room for the most and longest entries that are valid, and blanks around them. */
-const MOST_READ = 20_000;
+const MAX_READ = 20_000;
 /** §3.3.1.3: a key of up to 256 characters, perhaps with a system's name after "@", and a value without comma, "=" and final blank. */
 const ENTRY = /^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
-
-function traceparentOf(headers: HeaderList): string | null {
-  let found: string | null = null;
-  for (let i = 0; i < headers.length; i += 2) {
-    if (!sameName(headers[i]!, "traceparent")) continue;
-    if (found !== null) return null;
-    found = headers[i + 1]!;
-  }
-  if (found === null || !VALID.test(found)) return null;
-  // Later versions may append fields; version 00 has none, and ff is not a version.
-  return found.length > 55 && found.startsWith("00") ? null : found;
-}
-
-const VALID = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|-)/;
 
 export interface Ids {
   /** 32 hexadecimal digits, not all of them 0. */

@@ -8,23 +8,29 @@ import * as tracingSettings from "../config/tracing.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
+import * as gateway from "../embed/gateway.ts";
 import * as inject from "../embed/inject.ts";
 import * as mounted from "../embed/mounted.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
+import * as combinedLog from "../observe/combined_line.ts";
+import * as metrics from "../observe/metrics_plan.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
+import * as serverTiming from "../observe/server_timing.ts";
 import * as tracer from "../observe/trace.ts";
 import * as kindProblem from "../plugins/kind_problem.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import * as conditions from "../route/conditions.ts";
 import * as memory from "../store/memory.ts";
+import * as sharedCallers from "../store/shared_callers.ts";
 import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
+import * as trustedProxies from "../server/trusted_proxies.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
 import * as hash from "../upstream/hash.ts";
@@ -48,6 +54,7 @@ import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
 import * as reporting from "../report/reporting.ts";
+import * as reports from "../report/reports.ts";
 import * as workerReports from "../report/worker_reports.ts";
 import { freshModules } from "./load.ts";
 
@@ -61,11 +68,13 @@ const ALL: LoadedParts = {
   retries,
   healthChecks,
   sharedHealth,
+  sharedCallers,
   conditions,
   split: { ...split, ...compiledConditions },
   sticky,
   httpsRedirect,
   misdirected: { ...misdirected, ...certificates, ...pem },
+  trustedProxies,
   tls,
   tests,
   counters: memory,
@@ -76,7 +85,10 @@ const ALL: LoadedParts = {
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting,
+  reporting: { ...reports, ...gateway },
+  combinedLog,
+  serverTiming,
+  metrics: { ...metrics, ...reporting },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,

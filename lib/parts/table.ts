@@ -65,6 +65,8 @@ export const PARTS = {
   healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
+  /** How they share the counts of rate limits. */
+  sharedCallers: { load: () => import("../store/shared_callers.ts") },
   /** Conditions of routes. */
   conditions: {
     named: ["services[].routes[].match"],
@@ -88,6 +90,11 @@ export const PARTS = {
   misdirected: {
     named: ["global.certificates[]"],
     load: async () => ({ ...(await import("../gateway/misdirected.ts")), ...(await import("../server/certificates.ts")), ...(await import("../base/pem.ts")) }),
+  },
+  /** What trusted proxies say about requests. */
+  trustedProxies: {
+    named: ["global.trusted_proxies"],
+    load: () => import("../server/trusted_proxies.ts"),
   },
   /** The fields of certificates and TLS. */
   tls: {
@@ -131,8 +138,13 @@ export const PARTS = {
   /** HTTP/1.1 for clients by Node's server. */
   nodeHttp1: { named: ["global.http1=node"], load: () => import("../server/http1_node.ts") },
   tlsServer: { load: async () => ({ ...(await import("../server/tls.ts")), ...(await import("../report/https_facts.ts")) }) },
-  /** Status, statistics and metrics; also what of the configuration causes a warning at the start because of the settings. */
-  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: () => import("../report/reporting.ts") },
+  /** The status; also what of the configuration causes a warning at the start because of the settings. */
+  reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: async () => ({ ...(await import("../report/reports.ts")), ...(await import("../embed/gateway.ts")) }) },
+  /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
+  metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
+  /** The format of the access log that is not JSON. */
+  combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
+  serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
   /** What threads of one program share, and memory for what plugins remember. */
   shared: {
     named: [...namedByKinds("jwt", "basic_auth", "introspection", "request_validation"), "global.counters", "global.plugin_modules[]"],

@@ -1,10 +1,10 @@
 /**
- * Composes the plugins of a route into one handler, which measures the time of each plugin. A plugin's fault ends its own request only, and
+ * Composes the plugins of a route into one handler, which measures the time of each plugin where it is asked for. A plugin's fault ends its own request only, and
  * is reported with the plugin's name.
  */
 import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
-import { stopPluginTime, type Call, type Exchange, type PluginTime } from "../http/exchange.ts";
+import { stopPluginTime, type Call, type Exchange, type Notes, type PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { discard, faultReply, isForeignFault, type Reply, type Tunnel } from "../http/reply.ts";
 import type { Scope } from "./plugin.ts";
@@ -17,9 +17,9 @@ export interface Link {
   readonly middleware: Middleware;
   /**
    * Counts its requests, and its time: from when it gets a request until the next plugin or the upstream gets it, or until it answers. Time
-   * spent on replies is not included; spans (`observe/trace.ts`) have it.
+   * spent on replies is not included; spans (`observe/trace.ts`) have it. Null: nobody can ask for them.
    */
-  readonly meter: PluginTime;
+  readonly meter: PluginTime | null;
 }
 
 /** Called for every fault of a plugin, with the value that it threw. */
@@ -34,12 +34,20 @@ export function composeChain(links: readonly Link[], innermost: Handler, clock: 
   if (links.length === 0) return innermost;
   const last: Handler = (exchange) => {
     const { call } = exchange;
-    stopPluginTime(call.notes, clock.now());
+    if (call.notes.plugin !== null) stopPluginTime(call.notes, clock.now());
     const returned = innermost(exchange);
     call.passed = returned;
     return returned;
   };
   return links.reduceRight((next, link) => linkHandler(link, next, clock, onFault), last);
+}
+
+/** The plugin gets the request: the time of the one before ends. */
+function startPluginTime(notes: Notes, meter: PluginTime, now: number): void {
+  stopPluginTime(notes, now);
+  meter.requests++;
+  notes.plugin = meter;
+  notes.pluginFrom = now;
 }
 
 function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault): Handler {
@@ -62,12 +70,7 @@ function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault):
   };
   return (exchange) => {
     const { call } = exchange;
-    const { notes } = call;
-    const now = clock.now();
-    stopPluginTime(notes, now);
-    meter.requests++;
-    notes.plugin = meter;
-    notes.pluginFrom = now;
+    if (meter !== null) startPluginTime(call.notes, meter, clock.now());
     let returned: Reply | Promise<Reply>;
     try {
       returned = handler(exchange);

@@ -5,7 +5,7 @@
  * unknown length streams on until it passes the limit; then the request to the upstream is cancelled.
  */
 import { integer, object } from "../config/schema.ts";
-import { limitedBody } from "../http/body.ts";
+import { limitedBody } from "../http/limited_body.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";

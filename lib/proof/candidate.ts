@@ -5,7 +5,6 @@ import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog } from "../base/log.ts";
 import { ClientFailure } from "../http/client.ts";
 import { AccessLog } from "../observe/access_log.ts";
-import { Metrics } from "../observe/metrics.ts";
 import type { ConfigurationOptions } from "../gateway/config_reader.ts";
 import { Configuration } from "../gateway/configuration.ts";
 import type { Explanation, Question } from "./explain.ts";
@@ -25,8 +24,8 @@ export class Candidate {
   constructor(options: ConfigurationOptions, clock: Clock = systemClock) {
     this.#clock = clock;
     this.#runtime = new Runtime(clock, silentLog, undefined, undefined, options.modules.parts);
-    const accessLog = new AccessLog({ sink: null, clock, log: silentLog });
-    const tools = { clock, log: silentLog, metrics: new Metrics(), runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
+    const accessLog = new AccessLog({ sink: null, clock, log: silentLog, combined: () => options.modules.parts.part("combinedLog").combinedLines() });
+    const tools = { clock, log: silentLog, metrics: null, runtime: this.#runtime, accessLog, tracer: null, standIns: OFFLINE };
     try {
       this.configuration = new Configuration(options, tools);
     } catch (error) {
@@ -54,7 +53,7 @@ export class Candidate {
 export async function compileApart(loaded: Loaded, parts: Parts): Promise<void> {
   const runtime = new Runtime(systemClock, silentLog, undefined, undefined, parts);
   try {
-    const { inUse } = compile(loaded, { metrics: new Metrics(), runtime, log: silentLog, tracer: null, onFault() {}, standIns: OFFLINE });
+    const { inUse } = compile(loaded, { metrics: null, runtime, log: silentLog, tracer: null, onFault() {}, standIns: OFFLINE });
     runtime.abandon(inUse);
   } finally {
     runtime.destroy();

@@ -10,9 +10,9 @@ import { checkNames, type Names } from "../base/suggest.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { replyHeaders } from "../server/client_reply.ts";
-import { withoutDropped, type Refusal } from "../server/framing.ts";
-import { receiveParts, refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import { readFraming, withoutDropped, type Refusal } from "../server/framing.ts";
+import { receiveParts, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import { replyHeaders } from "../server/reply_headers.ts";
 
 /** A request, by the names that the tests of a configuration use. */
 export interface InjectRequest {
@@ -157,7 +157,7 @@ function refuseMalformed({ method, target }: Pick<Inbound, "method" | "target">,
   }
   if (!TOKEN.test(method)) return malformed("The method is not a token.");
   if (target.includes(" ")) return malformed("The request target has a space that is not percent-encoded.");
-  const framing = refuseFramingOf(method, headers);
+  const framing = readFraming(method, headers, "1.1").refusal;
   if (framing !== null) return framing;
   if (hasHeader(headers, "transfer-encoding")) return malformed("An injected body has no Transfer-Encoding.");
   const length = headerValue(headers, "content-length");

@@ -13,6 +13,7 @@ import type { Handler } from "../http/handler.ts";
 import { discard } from "../http/reply.ts";
 import type { RouteTable } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/receive.ts";
+import * as proxiesPart from "../server/trusted_proxies.ts";
 import { collected } from "./made_request.ts";
 import type { HttpsRedirect } from "../gateway/https_redirect.ts";
 import { receivingBy, type Loaded, type RouteTarget } from "../gateway/snapshot.ts";
@@ -61,7 +62,7 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
-  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock()), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock(), () => proxiesPart), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
   let [next, notRun] = [0, 0];

@@ -8,7 +8,6 @@ import type { Route, Service } from "../config/model.ts";
 import type { ClientAnswer, ClientRequestOptions } from "../http/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
-import { Metrics, RouteMeter } from "../observe/metrics.ts";
 import type { Tools } from "../plugins/plugin.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
@@ -45,13 +44,12 @@ type Tried = Pick<Loaded, "config" | "kinds" | "conditions">;
 export function matchingTable({ config: { global, services }, kinds, conditions }: Tried): RouteTable<RouteTarget> {
   const takers = new Set(kinds.filter(({ takes }) => takes === "preflights").map(({ name }) => name));
   const takes = ({ plugins }: Pick<Service, "plugins">) => plugins.some(({ name, enabled }) => enabled && takers.has(name));
-  const meter = new RouteMeter();
   const entries = services.flatMap((service) => {
     const name = serviceName(service);
     const outer = takes(global) || takes(service);
     return service.routes.map((route) => {
       const chained = { handler: uncalled, audience: "", ownHeaders: undefined, takesPreflights: outer || takes(route) };
-      return entryOf(service, route, targetOf(name, route, chained, meter), conditions);
+      return entryOf(service, route, targetOf(name, route, chained, null), conditions);
     });
   });
   return compileTable(entries);
@@ -86,8 +84,8 @@ export class Scratch {
     this.#context = {
       runtime: this.#runtime,
       inUse: this.#inUse,
-      metrics: new Metrics(),
-      plan: { services: new Map(), plugins: new Map() },
+      metrics: null,
+      plan: null,
       instances: new Set(),
       log: silentLog,
       tracer: null,
@@ -135,7 +133,7 @@ export class Scratch {
       ...createLinks(route.plugins, { level: "route", service: name, route: routeName }, this.#context),
     ];
     const chained = chain(links, this.#options.upstream(service), { service: name, route: routeName }, this.#context);
-    const target = targetOf(serviceName(service), route, chained, new RouteMeter());
+    const target = targetOf(serviceName(service), route, chained, null);
     this.#targets.set(route, target);
     return target;
   }

@@ -1,14 +1,13 @@
 /**
- * Reports on a gateway for whoever asks: its status, statistics and metrics. A part: nobody asks a gateway without an admin interface and
- * probes, unless a program embeds it.
+ * Statistics and metrics of a gateway. A part: nobody asks a gateway without an admin interface and probes for them, unless a program
+ * embeds it.
  */
 import type { Readable } from "node:stream";
 import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
 import { families } from "./families.ts";
-import { statsOf, statusOf, type Listening, type ReportSource } from "./reports.ts";
-import type { GatewayStatus } from "../gateway/status.ts";
+import type { Listening, ReportSource } from "./reports.ts";
 
 export class Reporting {
   readonly #source: ReportSource;
@@ -27,12 +26,11 @@ export class Reporting {
     this.#stats.start();
   }
 
-  status(listening: Listening): GatewayStatus {
-    return statusOf(this.#source, listening);
-  }
-
   stats(extent: StatsExtent): GatewayStats {
-    return statsOf(this.#stats, extent, this.#source);
+    const { requests, runtime } = this.#source;
+    const loads = new Map<string, Map<string, number>>();
+    for (const { service, peers } of runtime.upstreamSets) loads.set(service, new Map(peers.map(({ id, inFlight }) => [id, inFlight])));
+    return this.#stats.read(extent, { total: requests.inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
   }
 
   metrics({ https }: Listening): string {

@@ -1,11 +1,10 @@
 /**
- * Reports on a gateway at one moment: its status, and the load of its upstreams for the statistics.
+ * The status of a gateway at one moment.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
-import type { Metrics } from "../observe/metrics.ts";
-import type { GatewayStats, Stats, StatsExtent } from "../observe/stats.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import type { Listener } from "../server/listener.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { Configuration } from "../gateway/configuration.ts";
@@ -18,13 +17,12 @@ import type { GatewayStatus, State } from "../gateway/status.ts";
 import { warningsOf } from "./warnings.ts";
 
 /** The parts of a gateway that reports are read from. */
-export interface ReportSource {
+export interface StatusSource {
   readonly clock: Clock;
   readonly log: Log;
   readonly configuration: Configuration;
   readonly requests: Requests;
   readonly runtime: Runtime;
-  readonly metrics: Metrics;
   readonly listener: Listener;
   /** What workers have reported; null: there are none. */
   readonly reports: WorkerReports | null;
@@ -32,6 +30,11 @@ export interface ReportSource {
   readonly spans: { readonly exported: number; readonly dropped: number } | null;
   /** `clock.now()` when the gateway was made. */
   readonly startedAt: number;
+}
+
+/** The same, with what statistics and metrics are made of. */
+export interface ReportSource extends StatusSource {
+  readonly metrics: Metrics;
 }
 
 /** The current listeners of a gateway. */
@@ -42,7 +45,7 @@ export interface Listening {
   readonly https: HttpsFacts | null;
 }
 
-export function statusOf(source: ReportSource, { state, hasPlain, https }: Listening): GatewayStatus {
+export function statusOf(source: StatusSource, { state, hasPlain, https }: Listening): GatewayStatus {
   const { clock, configuration, requests, runtime, startedAt } = source;
   const { snapshot, loadedAt, lastReload, lastChange, lastTests, pluginFaults, followers } = configuration;
   const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
@@ -70,12 +73,6 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
 }
 
 /** The state of the counters that gateways share; null: there are none. */
-export function countersOf({ runtime, reports }: ReportSource): CountersReport | null {
+export function countersOf({ runtime, reports }: StatusSource): CountersReport | null {
   return runtime.shared === null ? null : (reports?.counters ?? runtime.shared.report);
-}
-
-export function statsOf(stats: Stats, extent: StatsExtent, { requests, runtime }: ReportSource): GatewayStats {
-  const loads = new Map<string, Map<string, number>>();
-  for (const { service, peers } of runtime.upstreamSets) loads.set(service, new Map(peers.map(({ id, inFlight }) => [id, inFlight])));
-  return stats.read(extent, { total: requests.inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
 }

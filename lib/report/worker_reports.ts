@@ -3,7 +3,7 @@
  * workers, also of those that have ended.
  */
 import type { Clock } from "../base/clock.ts";
-import type { Metrics } from "../observe/metrics.ts";
+import type { Metrics } from "../observe/metrics_plan.ts";
 import { addMetrics, takeMetrics } from "../observe/metrics_report.ts";
 import { createProcessFigures, type ProcessFigures, type ThreadFigures } from "../observe/process.ts";
 import { ReportReader, ReportWriter, type Report } from "../observe/report.ts";

@@ -2,11 +2,11 @@
  * Reads the facts of a client's TLS connection: its version, the host name of the handshake, and the certificate that the client has presented.
  */
 import type { X509Certificate } from "node:crypto";
+import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { alternativeNames } from "../base/pem.ts";
-import type { ClientCertificate } from "../http/exchange.ts";
-
-export type CertificateReader = () => ClientCertificate | null;
+import type { CertificateReader, ClientCertificate } from "../http/exchange.ts";
+import { isEncrypted, connectionWithoutTls, type ConnectionFacts } from "./receive.ts";
 
 export interface TlsFacts {
   /** "TLSv1.3"; null when the connection has closed. */
@@ -36,13 +36,16 @@ export function tlsFactsOf(socket: TLSSocket): TlsFacts {
   return facts;
 }
 
+/** The facts about a connection, with TLS or without it. */
+export function connectionOf(socket: Socket): ConnectionFacts {
+  if (!isEncrypted(socket)) return connectionWithoutTls(socket);
+  const { certificate, version } = tlsFactsOf(socket);
+  return { remoteAddress: socket.remoteAddress, encrypted: true, certificate, tlsVersion: version };
+}
+
 /** Of the connection whose client certificate `reader` reads; undefined without TLS, and for requests without a connection. */
 export function tlsFactsBehind(reader: CertificateReader): TlsFacts | undefined {
   return behind.get(reader);
-}
-
-export function noCertificate(): null {
-  return null;
 }
 
 /** Null for a closed connection: the socket of an HTTP/2 session throws at every use then. */

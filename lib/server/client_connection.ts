@@ -22,7 +22,7 @@ import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply 
 import { clientErrorDetail, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_PER_S, MAX_QUIET_MS } from "./linger.ts";
-import { connectionOf, receiveHead, type ConnectionFacts, type Inbound, type RequestHead } from "./receive.ts";
+import { receiveHead, type ConnectionFacts, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
 
@@ -72,7 +72,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#writer = new ReplyWriter(socket, server, this.#onSent);
     this.#since = server.clock.now();
     this.#limits = server.receiving().limits;
-    this.#connection = connectionOf(socket);
+    this.#connection = server.connectionOf(socket);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
   }
 

@@ -10,7 +10,7 @@ import { writeChunk } from "../http/body.ts";
 import { Delivery } from "../http/delivery.ts";
 import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
-import { headerValue, isWritable, NameMap, nameSet, sameName, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import { isWritable, NameMap, sameName, type HeaderList } from "../http/headers.ts";
 import { LentBody, ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { head, type Http1Options } from "./http1.ts";
@@ -85,30 +85,6 @@ export function statedLength(headers: HeaderList): number {
 }
 
 const DIGITS = /^[0-9]+$/;
-
-/** End-to-end headers of a reply with one request id, without a framing that a plugin has left in them. The caller may append to the list. */
-export function replyHeaders({ headers, requestId }: Reply, callId: string): string[] {
-  const kept = withoutHeaders(headers, REPLACED);
-  kept.push("X-Request-Id", requestId ?? callId);
-  return kept;
-}
-
-const REPLACED = nameSet(["x-request-id", "transfer-encoding"]);
-
-/**
- * A body in memory has a known length, whatever its headers say: bytes beyond a stated length would be read as the next reply. Where there
- * is no body, a client must not wait for one; HEAD and 304 say how long it would be.
- */
-export function withLength(headers: string[], method: string | undefined, { status, body }: Reply): string[] {
-  let length: string;
-  if (status === 204) return withoutHeader(headers, "content-length") as string[];
-  if (Buffer.isBuffer(body) || body instanceof LentBody) length = status === 205 ? "0" : String(body.byteLength);
-  else if (status === 205 || (body === null && method !== "HEAD" && status !== 304)) length = "0";
-  else return headers;
-  const stated = headerValue(headers, "content-length");
-  if (stated === length || (stated === undefined && body === null)) return headers;
-  return withHeader(headers, "Content-Length", length) as string[];
-}
 
 /** The reply's trailers. A plugin's function that fails gives none: the body is whole without them. */
 export function replyTrailers(call: Call, { trailers }: Reply): HeaderList {

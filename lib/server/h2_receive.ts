@@ -7,16 +7,16 @@
  */
 import { METHODS } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import type { Socket } from "node:net";
 import { detectTruncatedBody } from "../http/h2_streams.ts";
+import { boundBody } from "../http/limited_body.ts";
 import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { BAD_LENGTH, isDropped, isHost, malformed, NO_TUNNEL, PLAIN_LENGTH, UPGRADE_WITH_BODY, withoutDropped, type Refusal } from "./framing.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
-import { boundBody, connectionOf, receiveParts, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
+import { receiveParts, refuseSize, UNKNOWN_EXPECTATION, type ConnectionFacts, type Inbound, type ReceiveOptions } from "./receive.ts";
 
 /** `block` is node's flat header list with the pseudo-headers first. */
-export function receiveStream(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, options: ReceiveOptions): Inbound {
+export function receiveStream(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, connection: ConnectionFacts, options: ReceiveOptions): Inbound {
   const pseudo: Pseudo = { ":method": "", ":path": "", ":scheme": "", ":authority": undefined, ":protocol": undefined };
   const headers: string[] = [];
   let cookies: string | undefined;
@@ -40,7 +40,6 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
       trailers = withoutDropped(raw, options.underscores);
     });
   }
-  const connection = connectionOf(stream.session!.socket as Socket);
   const { call, scheme, clientAddress, headers: kept } = receiveParts(headers, connection, options, informStream(stream));
   // In the order of `receive.ts`, so that all requests have one hidden class.
   return {
@@ -53,7 +52,7 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
     target: pseudo[":path"],
     httpVersion: "2.0",
     headers: kept,
-    body: endOfStream || upgrade !== null ? null : boundBody(stream, headers, options.limits),
+    body: endOfStream || upgrade !== null ? null : boundBody(stream, headers, options.limits.maxBodyBytes),
     trailers: () => trailers,
     upgrade,
     refusal:

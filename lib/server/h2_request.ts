@@ -2,7 +2,8 @@
  * Serves one request over HTTP/2: receives it, has it answered, and gives it up when it arrives too slowly or its client resets it.
  */
 import http2, { type ServerHttp2Stream } from "node:http2";
-import { resetStream } from "../http/h2_streams.ts";
+import type { Socket } from "node:net";
+import { resetStream } from "../http/h2_reset.ts";
 import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { receiveStream } from "./h2_receive.ts";
@@ -14,7 +15,7 @@ import type { Inbound } from "./receive.ts";
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
 /** The objects shared by all requests of a listener. */
-export type H2Server = Pick<Http1Options, "clock" | "deadlines" | "receiving" | "answer" | "ended" | "delivery" | "join">;
+export type H2Server = Pick<Http1Options, "connectionOf" | "clock" | "deadlines" | "receiving" | "answer" | "ended" | "delivery" | "join">;
 
 export class H2Request implements Responder {
   readonly #stream: ServerHttp2Stream;
@@ -27,7 +28,7 @@ export class H2Request implements Responder {
   constructor(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void, server: H2Server) {
     const rules = server.receiving();
     this.#stream = stream;
-    this.#inbound = receiveStream(stream, block, endOfStream, rules);
+    this.#inbound = receiveStream(stream, block, endOfStream, server.connectionOf(stream.session!.socket as Socket), rules);
     this.#server = server;
     this.#onReset = onReset;
     // Before the `end` that node emits for the body of a stream that is reset: half a request must not be treated as complete.

@@ -9,9 +9,10 @@ import type { Call } from "../http/exchange.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { bodyToSend, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./client_reply.ts";
+import { bodyToSend, replyTrailers, sendableReply, statedLength } from "./client_reply.ts";
 import { letFlow } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
+import { replyHeaders, withLength } from "./reply_headers.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 

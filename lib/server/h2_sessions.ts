@@ -8,7 +8,8 @@ import { entry, guarded } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { PacedSink, takenBySystem } from "../http/delivery.ts";
-import { holdsOutputBack, isClosed } from "../http/h2_streams.ts";
+import { isClosed } from "../http/h2_reset.ts";
+import { holdsOutputBack } from "../http/h2_streams.ts";
 import * as h2 from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
 

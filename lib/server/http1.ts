@@ -15,7 +15,7 @@ import type { HeaderList } from "../http/headers.ts";
 import { problemDocument, type Reply } from "../http/reply.ts";
 import type { Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
-import type { Inbound, ReceiveOptions } from "./receive.ts";
+import type { ConnectionFacts, Inbound, ReceiveOptions } from "./receive.ts";
 
 /** Sends the reply to one request. */
 export interface Responder {
@@ -26,6 +26,7 @@ export interface Responder {
 }
 
 export interface Http1Options {
+  readonly connectionOf: (socket: Socket) => ConnectionFacts;
   readonly clock: Clock;
   readonly writeBatch: WriteBatch;
   /** The deadlines of all connections, uploads and replies of a listener. */

@@ -17,7 +17,7 @@ import { isLive, watchUpload, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
 import { RequestQueue } from "./node_request_queue.ts";
-import { receive } from "./receive.ts";
+import { receive } from "./node_request.ts";
 
 const CONNECTIONS_CHECK_MS = 1_000;
 /**
@@ -81,7 +81,7 @@ export class NodeHttp1 implements Http1 {
     if (error !== undefined && !request.complete) return this.#refuse(socket, error);
     let isContinued = isContinuedAtFirst;
     const rules = this.#options.receiving();
-    const inbound = receive(request, rules, (status, headers) => {
+    const inbound = receive(request, this.#options.connectionOf(socket), rules, (status, headers) => {
       if (status !== 100) return writeInformation(request, response, status, headers);
       if (!isContinued && !response.headersSent) response.writeContinue();
       isContinued = true;

@@ -1,7 +1,7 @@
 /**
  * Enforces the limits of `global.limits` that do not concern a single head: the number of connections, and the minimum rate of a body.
  */
-import type { Server, Socket } from "node:net";
+import type { Socket } from "node:net";
 import type { Clock, DeadlineTimer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
@@ -13,8 +13,7 @@ export type Limits = Config["global"]["limits"];
 /** The settings in force. */
 export interface Rules {
   readonly limits: Limits;
-  /** Whether the address is a proxy's in `global.trusted_proxies`: many clients come from it. */
-  readonly isTrusted: ((address: string) => boolean) | null;
+  readonly proxies: { has(address: string): boolean } | null;
 }
 
 /** Under attack every surplus connection would be logged. */
@@ -56,11 +55,12 @@ export class ConnectionLimit {
       socket.destroy();
       return false;
     }
-    const { limits, isTrusted } = this.#rules();
+    const { limits, proxies } = this.#rules();
     const { maxConnections, maxConnectionsPerIp } = limits;
     const counts = this.#counts;
     if (!counts.take(maxConnections)) return this.#refuse(socket, `max_connections ${maxConnections} is reached`);
-    const mostOfClient = maxConnectionsPerIp > 0 && isTrusted?.(remote) === true ? 0 : maxConnectionsPerIp;
+    // Many clients come from a proxy.
+    const mostOfClient = maxConnectionsPerIp > 0 && proxies?.has(remote) === true ? 0 : maxConnectionsPerIp;
     const giveOfClient = counts.takeFor(remote, mostOfClient);
     if (giveOfClient === null) {
       counts.give();
@@ -83,17 +83,6 @@ export class ConnectionLimit {
     }
     return false;
   }
-}
-
-/** Puts `admitted` before a server's own listeners, so that a surplus connection costs no parser and no handshake. Throws if it has none. */
-export function guard(server: Server, admitted: (socket: Socket) => boolean): void {
-  const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
-  // Added later, they would serve every connection that is refused here.
-  if (own.length === 0) throw new Error("this version of Node.js is not supported: its servers have no connection listener that limits could be put before");
-  server.removeAllListeners("connection");
-  server.on("connection", (socket: Socket) => {
-    if (admitted(socket)) for (const listener of own) listener.call(server, socket);
-  });
 }
 
 /** A request body on its way in. */

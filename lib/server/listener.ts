@@ -4,7 +4,6 @@
 import { randomUUID } from "node:crypto";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { TLSSocket } from "node:tls";
 import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { guarded } from "../base/event_loop.ts";
 import { ignore, messageOf } from "../base/errors.ts";
@@ -21,8 +20,8 @@ import { CLIENT_IDLE_MS, refuseBare, type Http1, type Http1Options, type Respond
 import type * as nodeHttp1 from "./http1_node.ts";
 import type { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
-import { ConnectionLimit, guard } from "./limits.ts";
-import type { Inbound, ReceiveOptions } from "./receive.ts";
+import { ConnectionLimit } from "./limits.ts";
+import { isEncrypted, connectionWithoutTls, type Inbound, type ReceiveOptions } from "./receive.ts";
 import type * as tlsServer from "./tls.ts";
 import type { TlsFiles, TlsServers } from "./tls.ts";
 
@@ -76,8 +75,6 @@ export class Listener {
   readonly #options: ListenerOptions;
   readonly #servers: Server[] = [];
   readonly #sockets = new Set<Socket>();
-  /** TCP connections whose TLS handshake has not finished, by their addresses. */
-  readonly #handshakes = new Map<string, Socket>();
   readonly #connectionLimit: ConnectionLimit;
   readonly #shared: Http1Options;
   readonly #wire: Http1;
@@ -103,7 +100,7 @@ export class Listener {
     this.connections = this.#connectionLimit;
     const deadlines = new DeadlineTimer(clock);
     const delivery = { clock, watch: deadlines, idleMs: CLIENT_IDLE_MS, leastBytesPerS: () => receiving().limits.minReplyBytesPerS };
-    const parts = { clock, log, writeBatch, deadlines, delivery, receiving, answer: this.#answer, ended };
+    const parts = { clock, log, writeBatch, deadlines, delivery, receiving, connectionOf: this.#connectionOf, answer: this.#answer, ended };
     this.#shared = { ...parts, join: (...joined) => join(...joined, delivery) };
     this.#wire = createWireHttp1(this.#shared);
   }
@@ -129,8 +126,7 @@ export class Listener {
   }
 
   get #tlsServers(): TlsServers {
-    const { part, certificates = () => NO_CERTIFICATES, clock, handshakeMs } = this.#options;
-    return (this.#tls ??= new (part("tlsServer").TlsServers)(certificates, clock, handshakeMs));
+    return (this.#tls ??= new (this.#options.part("tlsServer").TlsServers)(this.#options));
   }
 
   /** Listens for HTTP/1.1, and for HTTP/2 where `h2c` says so; on the socket `fd` if it is given. Rejects with node's listen error. */
@@ -146,26 +142,9 @@ export class Listener {
 
   /** Listens for HTTP/2 and HTTP/1.1 over TLS ≥ 1.2, chosen by ALPN. Rejects with node's listen or certificate error. */
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
-    const server = this.#tlsServers.create(files);
-    guard(server, (socket) => {
-      if (!this.#admit(guarded(socket))) return false;
-      const addresses = addressesOf(socket);
-      this.#handshakes.set(addresses, socket);
-      socket.once("close", () => this.#handshakes.delete(addresses));
-      return true;
-    });
-    server.on("secureConnection", (socket: TLSSocket) => {
-      this.#handshakes.delete(addressesOf(socket));
-      // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must end.
-      socket.allowHalfOpen = true;
-      guarded(socket).on("error", ignore);
-      if (socket.alpnProtocol === "h2") this.#h2Sessions.add(socket);
-      else this.#serveHttp1(socket);
-    });
-    server.on("tlsClientError", (error, socket) => {
-      this.#options.log.debug("TLS handshake failed", { error: error.message });
-      // Node leaves a connection open whose handshake timed out.
-      socket.destroy();
+    const server = this.#tlsServers.create(files, {
+      admit: (socket) => this.#admit(guarded(socket)),
+      serve: (socket) => (socket.alpnProtocol === "h2" ? this.#h2Sessions.add(socket) : this.#serveHttp1(socket)),
     });
     return this.#listen(server, host, port, fd);
   }
@@ -224,6 +203,8 @@ export class Listener {
     for (const codec of this.#codecs) codec.destroy();
     for (const socket of this.#sockets) socket.destroy();
   }
+
+  readonly #connectionOf = (socket: Socket) => (isEncrypted(socket) ? this.#options.part("tlsServer").connectionOf(socket) : connectionWithoutTls(socket));
 
   #serveHttp1(socket: Socket): void {
     if (this.#options.http1?.() === "node") this.#nodeHttp1.serve(socket);
@@ -315,7 +296,7 @@ export class Listener {
   /** Ends connections that have not sent a byte of a request. */
   #endSilent(): void {
     for (const socket of this.#undecided) if (socket.bytesRead === 0) socket.destroy();
-    for (const socket of this.#handshakes.values()) socket.destroy();
+    this.#tls?.endHandshakes();
   }
 
   /**
@@ -344,9 +325,3 @@ export class Listener {
 const PAUSE_MS = 20;
 /** How many connections wait at most to be accepted: node's default. */
 const BACKLOG = 511;
-const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
-
-/** The same for a TLS socket and for its TCP connection, which node does not give with it. */
-function addressesOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
-  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
-}

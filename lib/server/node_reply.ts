@@ -12,7 +12,8 @@ import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { breakOff, discardRest, endSoon, letFlow } from "./linger.ts";
-import { bodyToSend, framingOf, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./client_reply.ts";
+import { bodyToSend, framingOf, replyTrailers, sendableReply, statedLength } from "./client_reply.ts";
+import { replyHeaders, withLength } from "./reply_headers.ts";
 
 export interface NodeRequest {
   readonly request: IncomingMessage;

@@ -37,7 +37,7 @@ export interface OperatorServer {
 export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options }: OperatorServerOptions): OperatorServer {
   if (tls !== null) createSecureContext(tls);
   const { clock } = options;
-  const receiving = { clock, isTrusted: null, limits: { ...LIMITS, maxBodyBytes } };
+  const receiving = { clock, proxies: null, limits: { ...LIMITS, maxBodyBytes } };
   const listener = new Listener({ ...options, receiving: () => receiving, part: tls?.part ?? noPart });
   let closing: Promise<void> | null = null;
 

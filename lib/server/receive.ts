@@ -2,18 +2,15 @@
  * Makes the gateway's own view of a request from its head: who sent it, by which scheme, and why it is refused before it is matched.
  */
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage } from "node:http";
-import { isIP, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import { limitedBody } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
-import { Call } from "../http/exchange.ts";
-import { headerValue, sameName, withoutForwarding, withoutNamed, type HeaderList } from "../http/headers.ts";
-import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
-import { readFraming, tooManyLines, withoutDropped, type Framing, type Refusal, type Underscores } from "./framing.ts";
+import { Call, noCertificate, type CertificateReader } from "../http/exchange.ts";
+import { headerValue, withoutForwarding, withoutNamed, type HeaderList } from "../http/headers.ts";
+import { tooManyLines, withoutDropped, type Framing, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
@@ -28,10 +25,20 @@ export interface Inbound extends RequestFacts {
 /** The rules of the configuration in force. */
 export interface ReceiveOptions {
   readonly clock: Clock;
-  /** Whether an address belongs to a trusted proxy; null: there are none. */
-  readonly isTrusted: ((address: string) => boolean) | null;
+  /** Null: there are none. */
+  readonly proxies: TrustedProxies | null;
   readonly limits: Limits;
   readonly underscores?: Underscores;
+}
+
+/** The proxies in `global.trusted_proxies`, and what their headers say about a request. */
+export interface TrustedProxies {
+  /** Whether the address is one of them. */
+  readonly has: (address: string) => boolean;
+  /** The request id, if it is fit for headers and logs. */
+  readonly givenId: (headers: HeaderList) => string | undefined;
+  readonly givenScheme: (headers: HeaderList, own: "http" | "https") => "http" | "https";
+  readonly clientAddress: (headers: HeaderList, remoteAddress: string) => string;
 }
 
 /** The facts about a client connection, shared by all of its requests. */
@@ -54,33 +61,6 @@ export interface RequestHead {
 
 /** Sends an informational response (RFC 9110 §15.2) on the request's connection. */
 export type Inform = (status: number, headers: HeaderList) => void;
-
-/** An HTTP/1 request that node's parser has read. */
-export function receive(request: IncomingMessage, options: ReceiveOptions, inform: Inform): Inbound {
-  const { httpVersion, rawHeaders } = request;
-  const method = request.method!;
-  const read = readFraming(method, rawHeaders, httpVersion, options.underscores);
-  const hasBody = read.bodyLength !== 0 && read.upgrade === null;
-  const framing = hasBody && request.readableDidRead ? { ...read, refusal: BODY_READ } : read;
-  const body = hasBody ? boundBody(request, rawHeaders, options.limits) : null;
-  const head: RequestHead = { method, target: targetOf(request), httpVersion, headers: rawHeaders, framing };
-  return receiveHead(head, connectionOf(request.socket), body, body === null ? null : () => request.rawTrailers, options, inform);
-}
-
-/**
- * The target as the client sent it: a framework cuts the prefix off `url` where it mounts a handler, and keeps the whole in `originalUrl`
- * (Express, Connect, Polka). A host that rewrites `url` gets what it wrote: `url` is no longer the end of `originalUrl` then.
- */
-export function targetOf({ url = "", originalUrl }: IncomingMessage & { readonly originalUrl?: unknown }): string {
-  // `/gw?x` under `/gw` is `/?x`: the slash is the framework's.
-  return typeof originalUrl === "string" && originalUrl.endsWith(url.slice(1)) ? originalUrl : url;
-}
-
-/** The host's mistake, said to its author, who sees it first. */
-const BODY_READ: Refusal = {
-  code: "bad_request",
-  detail: "The program around the gateway has read the request body before the gateway: a body parser must come after it, or leave its paths alone.",
-};
 
 /** An HTTP/1 request, whichever codec has read it. `trailers` is called when the body has ended; null: there are none. */
 export function receiveHead(
@@ -122,16 +102,17 @@ type Parts = Pick<Inbound, "call" | "scheme" | "clientAddress" | "headers">;
 /** The properties of requests in all protocols: an id, the client, and the headers without those that only a trusted proxy may send. */
 export function receiveParts(headers: HeaderList, connection: ConnectionFacts, options: ReceiveOptions, inform: Inform): Parts {
   const remoteAddress = plainAddress(connection.remoteAddress);
-  const { isTrusted } = options;
-  const trustedRemote = isTrusted !== null && isTrusted(remoteAddress);
+  const { proxies } = options;
+  const by = proxies !== null && proxies.has(remoteAddress) ? proxies : null;
+  const trustedRemote = by !== null;
   const { certificate, tlsVersion } = connection;
   const scheme = connection.encrypted ? "https" : "http";
-  const id = (trustedRemote && givenId(headers)) || randomUUID();
+  const id = by?.givenId(headers) ?? randomUUID();
   return {
     call: new Call({ id, remoteAddress, trustedRemote, startedAt: options.clock.now(), inform, certificate, tlsVersion }),
-    scheme: trustedRemote ? givenScheme(headers, scheme) : scheme,
-    clientAddress: trustedRemote ? clientAddress(headers, remoteAddress, isTrusted) : remoteAddress,
-    headers: trustedRemote ? headers : withoutForwarding(headers),
+    scheme: by === null ? scheme : by.givenScheme(headers, scheme),
+    clientAddress: by === null ? remoteAddress : by.clientAddress(headers, remoteAddress),
+    headers: by === null ? withoutForwarding(headers) : headers,
   };
 }
 
@@ -145,67 +126,21 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
   return null;
 }
 
-/** What `receive` refuses about the method, the framing and the host of an HTTP/1.1 request, for one that has no connection. */
-export function refuseFramingOf(method: string, headers: HeaderList): Refusal | null {
-  return readFraming(method, headers, "1.1").refusal;
-}
-
 /** For an `Expect` other than 100-continue. */
 export const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
 
-/** A body without a Content-Length is measured as it arrives; any other cannot be longer than its Content-Length. */
-export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }: Limits): Readable {
-  return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : limitedBody(body, maxBodyBytes);
+/** Also of a view of a TLS connection, as a session of HTTP/2 has one. */
+export function isEncrypted(socket: Socket): socket is TLSSocket {
+  return (socket as { encrypted?: boolean }).encrypted === true;
 }
 
-export function connectionOf(socket: Socket): ConnectionFacts {
-  const { remoteAddress } = socket;
-  if ((socket as { encrypted?: boolean }).encrypted !== true) return { remoteAddress, encrypted: false, certificate: noCertificate, tlsVersion: null };
-  const { certificate, version } = tlsFactsOf(socket as TLSSocket);
-  return { remoteAddress, encrypted: true, certificate, tlsVersion: version };
+/** Of a connection without TLS; see `client_certificate.ts` for one with it. */
+export function connectionWithoutTls({ remoteAddress }: Socket): ConnectionFacts {
+  return { remoteAddress, encrypted: false, certificate: noCertificate, tlsVersion: null };
 }
 
 /** `::ffff:192.0.2.1`, as a dual-stack socket reports it, is 192.0.2.1. "" when the socket is already closed. */
-function plainAddress(address: string | undefined): string {
+export function plainAddress(address: string | undefined): string {
   if (address === undefined) return "";
   return address.startsWith("::ffff:") && address.includes(".") ? address.slice(7) : address;
-}
-
-/** The request id a trusted proxy gave, if it is fit for headers and logs. */
-function givenId(headers: HeaderList): string | undefined {
-  const id = headerValue(headers, "x-request-id");
-  return id !== undefined && ID.test(id) ? id : undefined;
-}
-
-const ID = /^[\w.:/+=@-]{1,128}$/;
-
-function givenScheme(headers: HeaderList, own: "http" | "https"): "http" | "https" {
-  const given = headerValue(headers, "x-forwarded-proto")?.trim().toLowerCase();
-  return given === "https" || given === "http" ? given : own;
-}
-
-/**
- * Walks X-Forwarded-For from the right, over trusted proxies, to the first address that is not trusted. An entry that is no address ends the
- * walk: nothing to the left of it can be trusted.
- */
-function clientAddress(headers: HeaderList, remoteAddress: string, isTrusted: (address: string) => boolean): string {
-  let client = remoteAddress;
-  for (let i = headers.length - 2; i >= 0; i -= 2) {
-    if (!sameName(headers[i]!, "x-forwarded-for")) continue;
-    const hops = headers[i + 1]!.split(",");
-    for (let hop = hops.length - 1; hop >= 0; hop--) {
-      const address = plainAddress(hopAddress(hops[hop]!.trim()));
-      if (isIP(address) === 0) return client;
-      client = address;
-      if (!isTrusted(address)) return client;
-    }
-  }
-  return client;
-}
-
-/** `[2001:db8::1]:443` and `192.0.2.1:443` come from some proxies: the address without the port. */
-function hopAddress(hop: string): string {
-  if (hop.startsWith("[")) return hop.slice(1, Math.max(hop.indexOf("]"), 1));
-  const colon = hop.indexOf(":");
-  return colon > 0 && colon === hop.lastIndexOf(":") ? hop.slice(0, colon) : hop;
 }

@@ -7,9 +7,15 @@
  * certificate is required now and was not before.
  */
 import { constants, createHash, randomBytes } from "node:crypto";
+import type { Server, Socket } from "node:net";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
+import { ignore } from "../base/errors.ts";
+import { guarded } from "../base/event_loop.ts";
+import type { Log } from "../base/log.ts";
 import type { HostCertificates, Pair } from "./certificates.ts";
+
+export { connectionOf } from "./client_certificate.ts";
 
 export interface TlsFiles extends Pair {
   /** CA certificates for client certificates; null: clients are not asked for one. */
@@ -25,6 +31,22 @@ const HANDSHAKE_MS = 10_000;
 export const TICKET_KEY_MS = 3_600_000;
 export const TICKET_KEY_BYTES = 48;
 
+export interface TlsOptions {
+  /** Those in force, by host name; asked once a handshake. Default: none. */
+  readonly certificates?: () => HostCertificates;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Milliseconds a client has for its handshake. Default 10 000. */
+  readonly handshakeMs?: number;
+}
+
+export interface TlsConnections {
+  /** Whether a new TCP connection is accepted. */
+  readonly admit: (socket: Socket) => boolean;
+  /** Gets each connection whose handshake has finished. */
+  readonly serve: (socket: tls.TLSSocket) => void;
+}
+
 interface Entry {
   readonly server: tls.Server;
   files: TlsFiles;
@@ -35,7 +57,10 @@ interface Entry {
 export class TlsServers {
   readonly #certificates: () => HostCertificates;
   readonly #clock: Clock;
+  readonly #log: Log;
   readonly #handshakeMs: number;
+  /** TCP connections whose handshake has not finished, by their addresses. */
+  readonly #handshakes = new Map<string, Socket>();
   readonly #ticketKey = randomBytes(TICKET_KEY_BYTES);
   /** Whether the ticket key comes from `useTicketKey`. */
   #isKeyGiven = false;
@@ -43,15 +68,15 @@ export class TlsServers {
   #listening = 0;
   #rotation: Timer | null = null;
 
-  /** `certificates` returns those in force; asked once a handshake. `handshakeMs` defaults to 10 000. */
-  constructor(certificates: () => HostCertificates, clock: Clock, handshakeMs = HANDSHAKE_MS) {
+  constructor({ certificates = () => NO_CERTIFICATES, clock, log, handshakeMs = HANDSHAKE_MS }: TlsOptions) {
     this.#certificates = certificates;
     this.#clock = clock;
+    this.#log = log;
     this.#handshakeMs = handshakeMs;
   }
 
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
-  create(files: TlsFiles): tls.Server {
+  create(files: TlsFiles, connections: TlsConnections): tls.Server {
     const server = tls.createServer({
       ...this.#contextOptions(files, files),
       ALPNProtocols: ["h2", "http/1.1"],
@@ -69,7 +94,35 @@ export class TlsServers {
     const entry: Entry = { server, files, contexts: new WeakMap() };
     this.#entries.push(entry);
     server.on("listening", () => this.#rotateWhileListening(server));
+    this.#serve(server, connections);
     return server;
+  }
+
+  #serve(server: tls.Server, { admit, serve }: TlsConnections): void {
+    guard(server, (socket) => {
+      if (!admit(socket)) return false;
+      const addresses = addressesOf(socket);
+      this.#handshakes.set(addresses, socket);
+      socket.once("close", () => this.#handshakes.delete(addresses));
+      return true;
+    });
+    server.on("secureConnection", (socket) => {
+      this.#handshakes.delete(addressesOf(socket));
+      // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must end.
+      socket.allowHalfOpen = true;
+      guarded(socket).on("error", ignore);
+      serve(socket);
+    });
+    server.on("tlsClientError", (error, socket) => {
+      this.#log.debug("TLS handshake failed", { error: error.message });
+      // Node leaves a connection open whose handshake timed out.
+      socket.destroy();
+    });
+  }
+
+  /** Ends the connections whose handshake has not finished. */
+  endHandshakes(): void {
+    for (const socket of this.#handshakes.values()) socket.destroy();
   }
 
   /**
@@ -139,4 +192,22 @@ export class TlsServers {
     }
     return context;
   }
+}
+
+const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
+
+/** Puts `admitted` before a server's own listeners, so that a surplus connection costs no parser and no handshake. Throws if it has none. */
+export function guard(server: Server, admitted: (socket: Socket) => boolean): void {
+  const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
+  // Added later, they would serve every connection that is refused here.
+  if (own.length === 0) throw new Error("this version of Node.js is not supported: its servers have no connection listener that limits could be put before");
+  server.removeAllListeners("connection");
+  server.on("connection", (socket: Socket) => {
+    if (admitted(socket)) for (const listener of own) listener.call(server, socket);
+  });
+}
+
+/** The same for a TLS socket and for its TCP connection, which node does not give with it. */
+function addressesOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }

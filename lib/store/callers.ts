@@ -1,16 +1,13 @@
 /**
- * Remembers the callers of one limiter in memory that threads may share: a table in cells of one size, which the garbage collector does
- * not scan. A thread can die between any two of its writes; `repair` then makes the table whole again.
+ * Remembers the callers of one limiter: a table in cells of one size, which the garbage collector does not scan. Its writes are in such an
+ * order that a thread can die between any two of them where threads share the memory, see `SharedCallers`.
  */
-import { acquire, isLockedBy, release } from "../base/lock.ts";
-import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FREE, FREED, HASH, LAST, LIFE, LOCK, MARKS, MOVED, NAME, NEWER, NEXT, OLDER, OVERFLOW, RESERVED, SHARDS, SIZE, TAKEN, USED, WINDOWS } from "./cells.ts";
+import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FREE, FREED, HASH, LAST, LIFE, MARKS, NAME, NEWER, NEXT, OLDER, OVERFLOW, RESERVED, SIZE, TAKEN, USED, WINDOWS } from "./cells.ts";
 import type { Window } from "./counters.ts";
 import { cellsOf, MARKS_OF_CELL, merged, type History, type Plan } from "./marks.ts";
 
 /** Memory that can grow has so much at first. */
 export const FEWEST_BYTES = 16 * 4 * CELL;
-/** One decision may convert eleven callers, and rewrite the overflow. */
-const SPARE_CALLERS = 16;
 /** Tries to find any caller. */
 const TRIES = 64;
 
@@ -19,30 +16,22 @@ export function bytesOfCaller(windows: readonly Window[]): number {
   return 4 * CELL * cellsOf(windows);
 }
 
-/** Memory for so many callers, in bytes. */
-export function bytesOfCallers(count: number, windows: readonly Window[]): number {
-  return 4 * RESERVED + (count + SPARE_CALLERS) * bytesOfCaller(windows);
-}
-
-/** An independent table, for the thread that has its lock. */
+/** A table in memory that grows. */
 export class Callers {
   words: Int32Array;
   numbers: Float64Array;
-  /** 0: the memory is not shared, and grows. Otherwise a larger copy would admit too much, and its lock would stay taken for the other threads. */
-  readonly #owner: number;
   /** Both halves of the hash of the caller's name. */
   #first = 0;
   #second = 0;
   #dice = 1;
 
-  constructor(words: Int32Array, owner: number) {
+  constructor(words: Int32Array) {
     this.words = words;
     this.numbers = new Float64Array(words.buffer, words.byteOffset, words.length / 2);
-    this.#owner = owner;
   }
 
+  /** Begins a turn, for the caller whose name has this hash. */
   enter(hashed: Int32Array): void {
-    if (this.#owner !== 0) acquire(this.words, LOCK, this.#owner);
     if (this.words[TAKEN] === 0) {
       this.words[BUCKETS] = 1;
       this.words[TAKEN] = RESERVED;
@@ -51,22 +40,8 @@ export class Callers {
     this.#second = hashed[1]!;
   }
 
-  leave(): void {
-    if (this.#owner !== 0) release(this.words, LOCK);
-  }
-
-  /** Copies all to larger memory, which no thread enters before this shard says that it has moved. A thread may die meanwhile: another one copies again. */
-  moveTo({ words: larger }: Callers): void {
-    const { words } = this;
-    acquire(words, LOCK, this.#owner);
-    if (words[MOVED] === 0) {
-      larger.set(words.subarray(0, LOCK));
-      larger.set(words.subarray(TAKEN, SHARDS), TAKEN);
-      larger.set(words.subarray(RESERVED, Math.max(RESERVED, words[TAKEN]!)), RESERVED);
-      Atomics.store(words, MOVED, 1);
-    }
-    release(words, LOCK);
-  }
+  /** Ends the turn. */
+  leave(): void {}
 
   /** Milliseconds until all windows of all callers are empty. */
   restMs(now: number): number {
@@ -93,7 +68,7 @@ export class Callers {
     numbers[caller / 2 + LAST] = numbers[LAST]!;
     if (words[SIZE] === words[BUCKETS]) this.#split();
     words[SIZE]!++;
-    this.#enlist(caller);
+    this.enlist(caller);
     return caller;
   }
 
@@ -101,19 +76,15 @@ export class Callers {
   touch(caller: number): void {
     const { words } = this;
     if (words[OLDER] === caller) return;
-    this.#link(words[caller + OLDER]!, words[caller + NEWER]!);
-    this.#link(words[OLDER]!, caller);
-    this.#link(caller, OVERFLOW);
+    this.link(words[caller + OLDER]!, words[caller + NEWER]!);
+    this.link(words[OLDER]!, caller);
+    this.link(caller, OVERFLOW);
   }
 
   /** Forgets callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground. */
   makeRoom(now: number, plan: Plan): void {
     const { words } = this;
     for (let i = 0; i < 2 && words[NEWER] !== OVERFLOW && this.#isOver(words[NEWER]!, now, plan.life); i++) this.#remove(words[NEWER]!);
-    // Only after a reload, where more callers, or callers with more marks, are allowed than before.
-    while (this.#owner !== 0 && words.length - words[TAKEN]! + words[FREED]! < SPARE_CALLERS * CELL * plan.cells && words[NEWER] !== OVERFLOW) {
-      this.evict(words[NEWER]!, plan);
-    }
   }
 
   /** Forgets a caller who is live: the overflow has used at least what the caller has from now on. */
@@ -177,51 +148,6 @@ export class Callers {
     this.#replaceWindows(caller, this.#merged(plan, [caller]));
   }
 
-  /** Where a dead thread holds the lock: makes the table whole from what its buckets lead to, and frees the lock. */
-  repair(dead: number): void {
-    const { words, numbers } = this;
-    if (!isLockedBy(dead, words, LOCK)) return;
-    const found = new Set([OVERFLOW]);
-    // The dead thread may have been about to double the buckets.
-    const end = Math.min(2 * CELL * words[BUCKETS]!, words[TAKEN]!);
-    for (let bucket = 0; bucket < end; bucket += CELL) {
-      for (let caller = words[bucket]!; caller !== 0 && !found.has(caller); caller = words[caller + CHAIN]!) found.add(caller);
-      words[bucket] = 0;
-    }
-    const callers = [...found].sort((a, b) => numbers[a / 2 + LAST]! - numbers[b / 2 + LAST]!);
-    this.#link(OVERFLOW, OVERFLOW);
-    for (const caller of callers) {
-      if (caller !== OVERFLOW) this.#enlist(caller);
-      for (let window = words[caller + WINDOWS]!; window !== 0; window = words[window + NEXT]!) {
-        found.add(window);
-        this.#repairMarks(window, numbers[caller / 2 + LAST]!, found);
-      }
-    }
-    words[SIZE] = callers.length - 1;
-    words[FREE] = words[FREED] = 0;
-    for (let cell = RESERVED; cell < words[TAKEN]!; cell += CELL) if (!found.has(cell)) this.#give(cell);
-    release(words, LOCK);
-  }
-
-  /** Leaves no more cells than the admissions need, no more admissions than the cells have marks for, and no mark after the last admission. */
-  #repairMarks(window: number, last: number, found: Set<number>): void {
-    const { words, numbers } = this;
-    const batch = numbers[window / 2 + BATCH]!;
-    const needed = words[window + BEGIN]! + Math.ceil(numbers[window / 2 + USED]! / batch);
-    let cell = words[window + FIRST]!;
-    let marks = MARKS_OF_CELL;
-    for (; marks < needed && words[cell + NEXT] !== 0; marks += MARKS_OF_CELL) {
-      found.add(cell);
-      cell = words[cell + NEXT]!;
-    }
-    found.add(cell);
-    words[cell + NEXT] = 0;
-    words[window + END] = cell;
-    // A mark that was never written has what its cell held before: a time far ahead would never expire.
-    for (let i = cell / 2 + MARKS; i < cell / 2 + MARKS + MARKS_OF_CELL; i++) if (!(numbers[i]! <= last)) numbers[i] = last;
-    if (needed > marks) numbers[window / 2 + USED] = (marks - words[window + BEGIN]!) * batch;
-  }
-
   #isOver(caller: number, now: number, life: number): boolean {
     return now - this.numbers[caller / 2 + LAST]! >= 1000 * Math.max(life, this.words[caller + LIFE]!);
   }
@@ -232,7 +158,7 @@ export class Callers {
     return (this.#dice << 16) | (this.#dice >>> 16); // the lower bits of such a sequence are less random
   }
 
-  #link(older: number, newer: number): void {
+  protected link(older: number, newer: number): void {
     this.words[older + NEWER] = newer;
     this.words[newer + OLDER] = older;
   }
@@ -243,11 +169,11 @@ export class Callers {
   }
 
   /** Makes a caller the newest one, and one that can be found. */
-  #enlist(caller: number): void {
+  protected enlist(caller: number): void {
     const { words } = this;
     const bucket = this.#bucket(words[caller + HASH]!);
-    this.#link(words[OLDER]!, caller);
-    this.#link(caller, OVERFLOW);
+    this.link(words[OLDER]!, caller);
+    this.link(caller, OVERFLOW);
     words[caller + CHAIN] = words[bucket]!;
     words[bucket] = caller;
   }
@@ -274,10 +200,10 @@ export class Callers {
     let link = this.#bucket(words[caller + HASH]!);
     while (words[link] !== caller) link = words[link]! + CHAIN;
     words[link] = words[caller + CHAIN]!;
-    this.#link(words[caller + OLDER]!, words[caller + NEWER]!);
+    this.link(words[caller + OLDER]!, words[caller + NEWER]!);
     words[SIZE]!--;
     this.#replaceWindows(caller, 0);
-    this.#give(caller);
+    this.give(caller);
   }
 
   #replaceWindows(caller: number, windows: number): void {
@@ -339,22 +265,21 @@ export class Callers {
       this.words[FREED]! -= CELL;
     } else {
       cell = this.words[TAKEN]!;
-      if (cell === this.words.length) this.#grow();
+      if (cell === this.words.length) this.grow();
       this.words[TAKEN] = cell + CELL;
     }
     this.words[cell + NEXT] = 0;
     return cell;
   }
 
-  #grow(): void {
-    if (this.#owner !== 0) throw new RangeError("the memory of the limiter is too small for its windows");
+  protected grow(): void {
     const before = this.words;
     this.words = new Int32Array(2 * before.length);
     this.words.set(before);
     this.numbers = new Float64Array(this.words.buffer);
   }
 
-  #give(cell: number): void {
+  protected give(cell: number): void {
     this.words[cell + NEXT] = this.words[FREE]!;
     this.words[FREE] = cell;
     this.words[FREED]! += CELL;
@@ -364,7 +289,7 @@ export class Callers {
   #giveAll(from: number, end: number): void {
     for (let cell = from, next; cell !== end; cell = next) {
       next = this.words[cell + NEXT]!;
-      this.#give(cell);
+      this.give(cell);
     }
   }
 }

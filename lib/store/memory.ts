@@ -1,47 +1,32 @@
 /**
- * Counts requests in this program: sliding windows, exact up to 64 requests, in bounded memory, which its threads may share.
+ * Counts requests in this program: sliding windows, exact up to 64 requests, in bounded memory. What its threads share is `shared_callers.ts`.
  */
 import { hash, randomInt } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
-import { ALONE, type Threads } from "../base/threads.ts";
-import { bytesOfCallers, Callers, FEWEST_BYTES } from "./callers.ts";
-import { BATCH, BEGIN, END, FIRST, FOLLOWS, LAST, LIFE, MARKS, MOVED, NAME, NEXT, OVERFLOW, SECRET, SHARDS, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
+import { Callers, FEWEST_BYTES } from "./callers.ts";
+import { BATCH, BEGIN, END, FIRST, LAST, LIFE, MARKS, NAME, NEXT, OVERFLOW, SHARED, SIZE, USED, WINDOWS } from "./cells.ts";
 import type { Decision, GiveMemory, Limiter, LimiterOptions } from "./counters.ts";
 import { MARKS_OF_CELL, Plan } from "./marks.ts";
 
 export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
-export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], threads: Pick<Threads, "id" | "count"> & { readonly place?: number } = ALONE) {
+/** Makes the table of a limiter, whose `known` table it may be, in memory that threads share. */
+export type ShareTable = (known: CallerTable | undefined, name: string, options: LimiterOptions, memory: GiveMemory, secret: Secret) => CallerTable;
+
+/** Without `share` only this thread has the callers. */
+export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0], share: ShareTable | null = null) {
   const all = new Map<string, CallerTable>();
-
-  /** The table of a key in memory that threads share. Where its memory is too small for these options, larger memory takes its place in `adopt`. */
-  function sharedTable(key: string, { windows, maxCallers, callers = maxCallers }: LimiterOptions, memory: GiveMemory): CallerTable {
-    const known = all.get(key);
-    const shards = known?.shards.length ?? Math.min(2 ** Math.ceil(Math.log2(SHARDS_OF_THREAD * threads.count)), 2 ** Math.floor(Math.log2(Math.max(1, maxCallers / FEWEST_OF_SHARD))));
-    const bytes = shards * bytesOfCallers(Math.ceil(Math.max(Math.min(callers, maxCallers), FEWEST_CALLERS) / shards), windows);
-    const isTooSmall = known !== undefined && known.memory.byteLength < bytes;
-    const shared = memory(nameOf(key), bytes, isTooSmall ? null : known?.memory);
-    const table = (buffer: ArrayBufferLike) => new CallerTable(secret, { memory: buffer, shards, owner: threads.id });
-    const isMain = (threads.place ?? -1) < 0;
-    const words = new Int32Array(shared);
-    if (isMain) words[FOLLOWS] = isTooSmall || known?.isSettled === false ? 1 : 0;
-    const before = words[FOLLOWS] === 1 ? memory(`${nameOf(key)}, before`, 0, known?.former) : shared;
-    // Where another thread has forgotten the limiter and made it again, its memory is another one.
-    const now = known?.memory === before || known?.memory === shared ? known : table(before);
-    now.prepared = now.memory === shared ? null : table(shared);
-    return now;
-  }
-
   return {
-    /** Limiters of one key share its callers, whatever their windows. Without `memory`, only this thread has them. */
+    /** Limiters of one key share its callers, whatever their windows. */
     limiter(key: string, options: LimiterOptions, memory?: GiveMemory): MemoryLimiter {
-      const table = memory === undefined ? (all.get(key) ?? new CallerTable(secret, null)) : sharedTable(key, options, memory);
+      const known = all.get(key);
+      const table = share === null || memory === undefined ? (known ?? new CallerTable(secret)) : share(known, nameOf(key), options, memory, secret);
       all.set(key, table);
       return new MemoryLimiter(clock, table, options);
     },
     /** A configuration comes into force with this memory: what was too small for it is replaced. */
     adopt(memory: ReadonlyMap<string, ArrayBufferLike>): void {
-      for (const [key, table] of all) if (table.prepared !== null && table.prepared.memory === memory.get(nameOf(key))) table.replace((threads.place ?? -1) >= 0);
+      for (const [key, table] of all) table.adopt(memory.get(nameOf(key)));
     },
     /** Forgets limiters that no configuration has once their windows have run out. Returns the milliseconds until the next one has, or Infinity. */
     retire(keysInUse: ReadonlySet<string>): number {
@@ -57,7 +42,7 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     },
     /** Frees the locks of a thread that has ended, and repairs what it was about to change. */
     repair(dead: number): void {
-      for (const { shards, successors } of all.values()) for (const callers of [...shards, ...successors]) callers.repair(dead);
+      for (const table of all.values()) table.repair(dead);
     },
     /** How much is remembered now. */
     get size(): { readonly limiters: number; readonly callers: number } {
@@ -76,17 +61,10 @@ function nameOf(key: string): string {
   return `rate limit ${key}`;
 }
 
-/** With fewer callers there are fewer shards. */
-const FEWEST_OF_SHARD = 256;
-/** For each worker: then two of them seldom want the same one. */
-const SHARDS_OF_THREAD = 8;
-/** Shared memory is for at least so many. It takes no room before it is used. */
-const FEWEST_CALLERS = 1_000;
-
 /** How many callers a full limiter checks to forget one. If nine in ten could not be forgotten, it would still find one in most cases. */
 const CANDIDATES = 8;
 /** Share of a limit beyond which a caller is not forgotten. */
-const MOST_EVICTED = 0.5;
+const MAX_EVICTED = 0.5;
 
 export class MemoryLimiter implements Limiter {
   readonly #clock: Clock;
@@ -134,7 +112,7 @@ export class MemoryLimiter implements Limiter {
     // A caller who has used no more than the usage that new callers start with loses nothing: the search ends.
     const enough = this.#share();
     let victim = OVERFLOW;
-    let least = MOST_EVICTED;
+    let least = MAX_EVICTED;
     for (let i = 0; i < CANDIDATES && callers.words[SIZE]! > 0 && (victim === OVERFLOW || least > enough); i++) {
       const caller = callers.any();
       this.#look(callers, caller, now);
@@ -211,53 +189,21 @@ export class MemoryLimiter implements Limiter {
   }
 }
 
-/** The callers of one limiter in shards, independent tables that each have some of them, so that threads seldom wait for each other. */
+/** The callers of one limiter. */
 export class CallerTable {
-  readonly #shards: Callers[];
-  /** In force, or about to be: every shard moves to it. */
-  memory: ArrayBufferLike;
-  /** Larger memory of a configuration that is not in force yet. */
-  prepared: CallerTable | null = null;
-  /** Larger memory to which other threads move the shards, or have moved them. */
-  successors: readonly Callers[] = [];
   readonly #secret: Secret;
+  /** Independent tables, each of which has some of the callers; a power of two. */
+  protected readonly list: Callers[];
   /** Of the name of the last search. */
-  readonly #hash = new Int32Array(2);
+  protected readonly hash = new Int32Array(2);
 
-  /** Without `shared`: in one shard, in memory that grows. The first thread that sees shared memory, all zero, divides it. */
-  constructor(secret: Secret, shared: { readonly memory: ArrayBufferLike; readonly shards: number; readonly owner: number } | null) {
-    const words = new Int32Array(shared?.memory ?? new ArrayBuffer(FEWEST_BYTES));
-    if (words[SHARDS] === 0) words.set([shared?.shards ?? 1, ...secret], SHARDS);
-    const length = words.length / words[SHARDS]!;
-    this.#secret = [words[SECRET]!, words[SECRET + 1]!];
-    this.memory = words.buffer;
-    this.#shards = Array.from({ length: words[SHARDS]! }, (_, i) => new Callers(words.subarray(i * length, (i + 1) * length), shared?.owner ?? 0));
+  constructor(secret: Secret, list = [new Callers(new Int32Array(FEWEST_BYTES / Int32Array.BYTES_PER_ELEMENT))]) {
+    this.#secret = secret;
+    this.list = list;
   }
 
   get shards(): readonly Callers[] {
-    for (let i = 0; i < this.successors.length; i++) if (this.#shards[i]!.words[MOVED] === 1) this.#shards[i] = this.successors[i]!;
-    return this.#shards;
-  }
-
-  /** Whether all shards are in the memory in force. */
-  get isSettled(): boolean {
-    return this.shards.every(({ words }) => words.buffer === this.memory);
-  }
-
-  /** What the memory in force takes, or has taken, the place of, as long as a shard is in it; then the memory in force itself. */
-  get former(): ArrayBufferLike {
-    return (this.shards.find(({ words }) => words.buffer !== this.memory) ?? this.shards[0]!).words.buffer;
-  }
-
-  /** The prepared memory takes the place of the former. A worker moves all shards; the main thread, which takes no locks, learns of it. */
-  replace(moves: boolean): void {
-    const { memory, shards } = this.prepared!;
-    this.prepared = null;
-    // What was replaced before has moved by now: every worker moves all before it prepares another configuration.
-    this.successors.forEach((callers, i) => (this.#shards[i] = callers));
-    this.successors = shards;
-    this.memory = memory;
-    if (moves) for (const [i, callers] of this.#shards.entries()) callers.moveTo(shards[i]!);
+    return this.list;
   }
 
   /** Callers that are remembered. */
@@ -272,21 +218,20 @@ export class CallerTable {
     return this.shards.reduce((sum, { numbers }) => sum + numbers[SHARED]!, 0);
   }
 
-  /** The shard of a caller, locked, for this caller. */
+  /** Begins a turn in the shard of a caller, which ends it. */
   enter(name: string): Callers {
-    hashName(name, this.#secret, this.#hash);
-    const shard = this.#hash[1]! & (this.#shards.length - 1);
-    this.#shards[shard]!.enter(this.#hash);
-    return this.#shards[shard]!.words[MOVED] === 0 ? this.#shards[shard]! : this.#enterMoved(shard);
+    hashName(name, this.#secret, this.hash);
+    return this.enterShard(this.hash[1]! & (this.list.length - 1));
   }
 
-  /** Another thread already serves under the next configuration, which this one has prepared. */
-  #enterMoved(shard: number): Callers {
-    this.#shards[shard]!.leave();
-    const callers = (this.#shards[shard] = this.prepared?.shards[shard] ?? this.successors[shard]!);
-    callers.enter(this.#hash);
-    return callers;
+  protected enterShard(shard: number): Callers {
+    this.list[shard]!.enter(this.hash);
+    return this.list[shard]!;
   }
+
+  /** For `SharedTable`: the memory of this name is in force; a thread is dead. */
+  adopt(_memory: ArrayBufferLike | undefined): void {}
+  repair(_dead: number): void {}
 }
 
 /** Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another caller's limit. */

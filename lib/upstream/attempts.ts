@@ -17,8 +17,8 @@ export interface AttemptsOptions {
   readonly totalMs: number;
   /** For faults of the gateway itself. Default: not logged. */
   readonly log?: Log;
-  /** Default: nothing is counted. */
-  readonly meter?: AttemptsMeter;
+  /** Default null: nothing is counted. */
+  readonly meter?: AttemptsMeter | null;
   /** Whether every request is tried once. Default: one that found no connection goes to another upstream, each of them once. */
   readonly isTriedOnce?: boolean;
 }

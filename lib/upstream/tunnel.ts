@@ -8,7 +8,7 @@ import { TLSSocket } from "node:tls";
 import { pump } from "../http/body.ts";
 import { PacedSink, type DeliveryOptions } from "../http/delivery.ts";
 import type { Notes } from "../http/exchange.ts";
-import { resetStream } from "../http/h2_streams.ts";
+import { resetStream } from "../http/h2_reset.ts";
 import type { Tunnel } from "../http/reply.ts";
 
 /**

@@ -6,6 +6,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import { OF_ADMIN } from "../../lib/cli/commands.ts";
 import type { DryRun } from "../../lib/proof/dry_run.ts";
 import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -119,7 +120,7 @@ export const EXPLANATION: Explanation = {
   pattern: "/a/x",
   params: {},
   forwarded: "/x",
-  plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, verdict: "answers 401 key_missing" }],
+  plugins: [{ level: "global", name: "key_auth", id: null, config: { key: "${env:KEY}" }, action: "answers", status: 401, code: "key_missing", verdict: "answers 401 key_missing" }],
   strategy: "round_robin",
   hashOn: null,
   sticky: null,
@@ -179,7 +180,7 @@ export const source: AdminSource = {
   stats: () => STATS,
   tests: () => TESTS,
   explain: () => Promise.resolve(EXPLANATION),
-  routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ verdict: _none, ...plugin }) => plugin) : null),
+  routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ level, name, id, config }) => ({ level, name, id, config })) : null),
   metrics: () => Readable.from(["# metrics\n"]),
   reload: () => Promise.resolve(TAKEN),
   dryRun: () => Promise.resolve(DRY_RUN),
@@ -203,6 +204,7 @@ export function optionsWith({ tls = null, ...changes }: AdminChanges = {}): Admi
     log: silentLog,
     version: "1.2.3",
     source,
+    onRequest: OF_ADMIN,
     ...changes,
   };
 }

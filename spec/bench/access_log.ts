@@ -9,7 +9,8 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { createLog } from "../../lib/base/log.ts";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { Call } from "../../lib/http/exchange.ts";
-import { combinedLines, jsonLines } from "../../lib/observe/access_line.ts";
+import { jsonLines } from "../../lib/observe/access_line.ts";
+import { combinedLines } from "../../lib/observe/combined_line.ts";
 import { AccessLog } from "../../lib/observe/access_log.ts";
 import { printTable } from "./load.ts";
 
@@ -54,7 +55,7 @@ function spelt(entries: readonly RequestFacts[], line: (entry: RequestFacts, now
 
 /** Processor time, background work included. */
 async function written(entries: readonly RequestFacts[], format: "json" | "combined", file: string): Promise<number> {
-  const log = new AccessLog({ sink: null, clock: systemClock, log: createLog() });
+  const log = new AccessLog({ sink: null, clock: systemClock, log: createLog(), combined: combinedLines });
   log.start();
   log.adopt({ enabled: true, format, sample: 1, exclude: [], file });
   let best = Infinity;

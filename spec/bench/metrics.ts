@@ -1,7 +1,9 @@
 /** Measures the cost of metrics: nanoseconds per request and per try, and the time to write the text of a large configuration. */
 import type { Notes } from "../../lib/http/exchange.ts";
 import { createGateway } from "../../lib/index.ts";
-import { METHODS, Metrics, type MetricsPlan, type RouteMeter, type ServiceMeter } from "../../lib/observe/metrics.ts";
+import { METHODS } from "../../lib/base/http_grammar.ts";
+import { type RouteMeter, type ServiceMeter } from "../../lib/observe/metrics.ts";
+import { Metrics } from "../../lib/observe/metrics_plan.ts";
 
 const ROUTES = 1_000;
 /** The routes in the text that is written while requests arrive. */
@@ -71,8 +73,8 @@ function many(count: number): { name: string; path: string }[] {
 function filled(): { routes: readonly RouteMeter[]; meter: ServiceMeter; upstreams: readonly string[] } {
   const upstreams = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"];
   const all = new Metrics();
-  const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
-  const { routes, meter } = all.plan({ name: "s", upstreams: upstreams.map((id) => ({ id })), routes: many(ROUTES) }, plan);
-  all.adopt(plan);
+  const plan = all.plan();
+  const { routes, meter } = plan.service({ name: "s", upstreams: upstreams.map((id) => ({ id })), routes: many(ROUTES) });
+  plan.adopt();
   return { routes: [...routes.values()], meter, upstreams };
 }

@@ -1,6 +1,9 @@
 /** Which modules of the program a start loads, as Node's loader reports them: those that the configuration and the settings need, and no more. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { accepted } from "../../lib/cli/failure.ts";
+import { partsNamedBy } from "../../lib/cli/named_parts.ts";
+import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
 import { fileWith, program, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
@@ -33,24 +36,30 @@ const PARTS = {
   conditions: /^lib\/(?:config|http|route)\/conditions$/,
   split: /^lib\/(?:upstream|config)\/split$/,
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
+  trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr_set)$/,
   tls: /^lib\/config\/tls_fields$/,
   certificates: /^lib\/(?:gateway\/misdirected|server\/certificates)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
-  counters: /^lib\/store\/(?!redis|resp)/,
+  counters: /^lib\/store\/(?!redis|resp|shared_)/,
+  sharedCallers: /^lib\/store\/shared_callers$/,
   client: /^lib\/http\/client$/,
   http2Server: /^lib\/server\/h(?:ttp2|2_)/,
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/(?:server\/tls|cli\/tls_files)$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
-  tracing: /^lib\/observe\/(?:trace|sampling|otlp|span_json)$/,
-  reporting: /^lib\/(?:report\/(?:reporting|reports|families|warnings)|observe\/(?:stats|exposition))$/,
+  tracing: /^lib\/observe\/(?:trace|trace_context|sampling|otlp|span_json)$/,
+  reporting: /^lib\/report\/(?:reports|warnings)$/,
+  metrics: /^lib\/(?:report\/(?:reporting|families)|observe\/(?:metrics|metrics_plan|plugin_meter|time_buckets|stats|exposition|process))$/,
+  combinedLog: /^lib\/observe\/combined_line$/,
+  serverTiming: /^lib\/observe\/server_timing$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
-  embedding: /^lib\/embed\//,
-  workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
+  embedding: /^lib\/embed\/(?!gateway$)/,
+  workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,
   admin: /^lib\/(?:admin\/|cli\/(?:admin_interface|operators|own_folder)$)/,
-  manager: /^lib\/(?:manager\/|cli\/manager$)/,
+  manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/(?:manager|management_ui)$)/,
+  managerProxy: /^lib\/manager\/(?:proxy|backend)$/,
   cluster: /^lib\/(?:cluster\/|cli\/workers$)/,
-  settings: /^lib\/(?:config\/(?:settings(?:_table)?|tracing)|base\/password)$/,
+  settings: /^lib\/config\/(?:settings(?:_table)?|tracing)$/,
   commandLine: /^lib\/cli\/(?:command_line|commands|arguments)$/,
   warnings: /^lib\/(?:proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|plugin_warnings$|route_warnings$|written$)/,
@@ -71,7 +80,6 @@ describe("the program with examples/quickstart.json", () => {
   });
 });
 
-/** The admin interface shows the differences of a dry run, also of conditions, by `gateway/proof/route_diff.ts`. */
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a long password" };
 
 describe("the program loads what is named, and only that,", () => {
@@ -90,19 +98,29 @@ describe("the program loads what is named, and only that,", () => {
     ["with retries", withService({ retries: {} }), [], {}, ["retries"]],
     ["with Node's parser of responses", withService({ upstream_client: "node" }), [], {}, ["nodeParser"]],
     ["with sticky sessions", withService({ sticky: {} }), [], {}, ["sticky"]],
+    ["with trusted proxies", { ...quickstart, global: { trusted_proxies: ["10.0.0.0/8"] } }, [], {}, ["trustedProxies"]],
     ["with HTTP/2 for clients", { ...quickstart, global: { h2c: true } }, [], {}, ["http2Server"]],
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
     ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "shared", "warnings"]],
-    ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing", "settings"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "admin", "settings"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["conditions", "reporting", "admin", "settings", "warnings", "proof", "changes"]],
     ["with a flag that is true or false", quickstart, ["--no-tests"], {}, ["settings", "commandLine"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["conditions", "reporting", "admin", "manager", "settings", "commandLine", "warnings", "proof", "changes"]],
+    ["with sockets that are not for this process", quickstart, [], { LISTEN_FDS: "1" }, ["sockets"]],
+    ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing", "settings"]],
+    ["with the combined log", { ...quickstart, global: { access_log: { format: "combined" } } }, [], {}, ["combinedLog"]],
+    ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "admin", "settings"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "admin", "settings"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "admin", "manager", "settings", "commandLine"]],
+    ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["manager", "managerProxy", "settings", "commandLine"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
+  });
+
+  it("with the admin interface: at most 3,000 lines more", async () => {
+    const lines = (modules: readonly string[]) => modules.reduce((sum, path) => sum + readFileSync(new URL(`${path}.ts`, ROOT), "utf8").split("\n").length - 1, 0);
+    expect(lines(await loadedBy(quickstart, [], ADMIN)) - lines(await loadedBy(quickstart))).toBeLessThanOrEqual(3_000);
   });
 
   it("with a plugin: the file of its kind, and of none of the other kinds", async () => {
@@ -116,6 +134,18 @@ describe("the program loads what is named, and only that,", () => {
     expect(modules()).toContain("lib/cli/hash_password");
     expect(modules().filter((path) => /^lib\/(?:server|upstream|observe)\/|^lib\/cli\/run$/.test(path))).toEqual([]);
     expect(partsOf(modules())).toEqual(["settings", "commandLine", "commands"]);
+  });
+});
+
+describe("the settings", () => {
+  it("name what counts requests, in all threads, where somebody can ask for it, and only there", () => {
+    const counting = (workers: number, environment: Record<string, string>) => {
+      const read = readSettings({}, { WORKERS: String(workers), ...environment });
+      return partsNamedBy(accepted(read)).filter((name) => name === "metrics" || name === "workerReports");
+    };
+    expect([1, 2].map((workers) => counting(workers, {}))).toEqual([[], []]);
+    expect([1, 2].map((workers) => counting(workers, { PROBE_PORT: "0" }))).toEqual([["metrics"], ["metrics", "workerReports"]]);
+    expect([1, 2].map((workers) => counting(workers, ADMIN))).toEqual([["metrics"], ["metrics", "workerReports"]]);
   });
 });
 

@@ -32,4 +32,20 @@ describe("a gateway whose program files are replaced while it runs", () => {
     writeFileSync(file, JSON.stringify(config({ name: "request_termination", config: { status: 204 } })));
     await says("configuration reloaded");
   });
+
+  it("answers a request of the admin interface whose part is gone with 500, and its log says to restart; other requests still work", { timeout: 30_000 }, async () => {
+    const folder = copied();
+    const admin = { ADMIN_USER: "a", ADMIN_PASSWORD: "a long password", ADMIN_PORT: "0" };
+    const { says, stderr } = program(["--config", fileWith(config()), "--http-port", "0", "--listen-host", "127.0.0.1"], { main: join(folder, "dist/bin/edge-gateway.js"), environment: admin });
+    await says(" started");
+    const [, url] = /"admin":"([^"]+)"/.exec(stderr())!;
+    rmSync(join(folder, "dist/lib/admin/explain_request.js"));
+    const login = await fetch(`${url}/login`, { method: "POST", headers: { Authorization: `Basic ${btoa("a:a long password")}` } });
+    const headers = { Cookie: login.headers.get("set-cookie")!.split(";")[0]!, "Content-Type": "application/json" };
+    const asked = await fetch(`${url}/gateway/explain`, { method: "POST", headers, body: '{"method":"GET","url":"/"}' });
+    expect(asked.status).toBe(500);
+    await says("a part of the program cannot be loaded");
+    expect(stderr()).toContain("if its files were replaced since it started, restart it: Cannot find module");
+    expect((await fetch(`${url}/gateway/status`, { headers })).status).toBe(200);
+  });
 });

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import type { ConfigSource } from "../../lib/config/load.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
-import { Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import { Parts } from "../../lib/gateway/parts.ts";
 import { KINDS, TABLE } from "../../lib/parts/table.ts";
 import { freshModules, loadPluginModules } from "../../lib/parts/load.ts";
@@ -143,7 +143,7 @@ describe("a plugin kind alone", () => {
 describe("a gateway that somebody can ask", () => {
   it("answers every question with the parts of the smallest configuration, and with none of the others", async () => {
     const modules = await partsOf({ services: [service] });
-    await modules.parts.loadPart("reporting");
+    for (const name of ["reporting", "metrics"] as const) await modules.parts.loadPart(name);
     const gateway = new Gateway({ config: { services: [service] }, modules });
     await gateway.listen({ port: 0 });
     expect(gateway.status).toMatchObject({ state: "serving", warnings: [], counters: null });
@@ -157,6 +157,20 @@ describe("a gateway that somebody can ask", () => {
     expect(await gateway.test()).toMatchObject({ passed: 0, failed: 0 });
     expect(await gateway.dryRun()).toMatchObject({ outcome: "accepted" });
     await gateway.close(0);
+  });
+});
+
+describe("a gateway that nobody can ask", () => {
+  it("serves requests and drains, and counts and times nothing of them", async () => {
+    const config = withPlugins({ name: "request_termination", config: { status: 418 } });
+    const modules = await partsOf(config);
+    const gateway = new Gateway({ config, modules });
+    const { port } = await gateway.listen({ port: 0 });
+    expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(418);
+    expect(gateway.inFlight).toBe(0);
+    expect(Gateway.partsOf(gateway)).toMatchObject({ metrics: null, reports: null });
+    expect(() => gateway.stats).toThrow('the part "metrics" has not been loaded');
+    expect(await gateway.close(1_000)).toBe("drained");
   });
 });
 

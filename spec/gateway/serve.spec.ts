@@ -105,7 +105,7 @@ describe("RecentRequests", () => {
 
   it("keeps method, host and normalised path of the requests that were looked up, without the query", () => {
     const limits = { maxHeaderBytes: 32_768, maxHeaders: 200, maxUriBytes: 8_192 };
-    const receiving = { clock: systemClock, isTrusted: null, limits, underscores: "drop" } as ReceiveOptions;
+    const receiving = { clock: systemClock, proxies: null, limits, underscores: "drop" } as ReceiveOptions;
     const snapshot = { table: compileTable([]) } as unknown as Snapshot;
     const recent = new RecentRequests();
     for (const path of ["/a/x?key=secret", "/a//%78", "http://api.example.com:81/nowhere?q", "/a/../x", "http://no host/", "/a#b"]) {

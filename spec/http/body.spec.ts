@@ -2,7 +2,8 @@ import { once } from "node:events";
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Fault, ignore } from "../../lib/base/errors.ts";
-import { limitedBody, tapBody } from "../../lib/http/body.ts";
+import { limitedBody } from "../../lib/http/limited_body.ts";
+import { tapBody } from "../../lib/plugins/mirror.ts";
 
 async function read(body: Readable): Promise<string> {
   let text = "";

@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { redactedPath } from "../../lib/http/redact.ts";
-import { combinedLines, jsonLines, pathOf } from "../../lib/observe/access_line.ts";
+import { jsonLines, pathOf } from "../../lib/observe/access_line.ts";
+import { combinedLines } from "../../lib/observe/combined_line.ts";
 
 const WALL = Date.UTC(2026, 0, 1) + 12;
 

@@ -6,6 +6,7 @@ import { Call } from "../../lib/http/exchange.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { AccessLog, type AccessLogSettings } from "../../lib/observe/access_log.ts";
+import { combinedLines } from "../../lib/observe/combined_line.ts";
 import { createGateway, definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -30,7 +31,7 @@ const lines = (text: string) => text.split("\n").slice(0, -1).map((line) => JSON
 function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => number = () => 0) {
   const clock = manualClock();
   const batches: string[] = [];
-  const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, random });
+  const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, combined: combinedLines, random });
   const adopt = (changes: Partial<AccessLogSettings>) => log.adopt({ enabled: true, format: "json", sample: 1, exclude: [], ...changes });
   adopt(settings);
   log.start();

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Notes, type CacheResult } from "../../lib/http/exchange.ts";
-import { Metrics, type MetricsPlan, type RouteMeter } from "../../lib/observe/metrics.ts";
+import { type RouteMeter } from "../../lib/observe/metrics.ts";
+import { Metrics } from "../../lib/observe/metrics_plan.ts";
 import { addMetrics, takeMetrics } from "../../lib/observe/metrics_report.ts";
 import { ReportReader, ReportWriter } from "../../lib/observe/report.ts";
 import { Stats } from "../../lib/observe/stats.ts";
@@ -14,10 +15,10 @@ const PLUGIN = { name: "key_auth", level: "global", service: null, route: null, 
 
 function made(routes = ROUTES) {
   const metrics = new Metrics();
-  const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
-  for (const name of SERVICES) metrics.plan({ name, upstreams: UPSTREAMS.map((id) => ({ id })), routes: routes.map((route) => ({ name: route })) }, plan);
-  const plugin = metrics.planPlugin(PLUGIN, plan);
-  metrics.adopt(plan);
+  const plan = metrics.plan();
+  for (const name of SERVICES) plan.service({ name, upstreams: UPSTREAMS.map((id) => ({ id })), routes: routes.map((route) => ({ name: route })) });
+  const plugin = plan.plugin(PLUGIN);
+  plan.adopt();
   return { metrics, plugin };
 }
 

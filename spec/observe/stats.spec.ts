@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway, type TryFigures } from "../../lib/index.ts";
 import type { Notes } from "../../lib/http/exchange.ts";
-import { Metrics, Recent, Tally, type MetricsPlan } from "../../lib/observe/metrics.ts";
+import { Recent, Tally } from "../../lib/observe/metrics.ts";
+import { Metrics } from "../../lib/observe/metrics_plan.ts";
 import { BUCKETS, TIME_BUCKETS } from "../../lib/observe/time_buckets.ts";
 import { Stats } from "../../lib/observe/stats.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -134,10 +135,10 @@ describe("figures of the last minute", () => {
   it("figures of the last minute have percentiles of all requests of a service and of a group, instead of those of the slowest member", () => {
     const clock = manualClock();
     const metrics = new Metrics();
-    const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
+    const plan = metrics.plan();
     const upstreams = [{ id: "a" }, { id: "b", group: "canary" }, { id: "c", group: "canary" }];
-    const { meter, routes } = metrics.plan({ name: "s", upstreams, routes: [{ name: "busy" }, { name: "slow" }] }, plan);
-    metrics.adopt(plan);
+    const { meter, routes } = plan.service({ name: "s", upstreams, routes: [{ name: "busy" }, { name: "slow" }] });
+    plan.adopt();
     const notes = { status: 200, code: null, route: "r", attempts: 1, meter: null, received: null, sent: null, cache: null } as unknown as Notes;
     for (let i = 0; i < 99; i++) routes.get("busy")!.ended("GET", notes, 10), meter.tried("b", 10, 200);
     routes.get("slow")!.ended("GET", notes, 1000), meter.tried("c", 1000, 200), meter.tried("a", 5, 200);
@@ -232,9 +233,9 @@ describe("the end of a step", () => {
   function manyRoutes() {
     const clock = manualClock();
     const metrics = new Metrics();
-    const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
-    const { meter, routes } = metrics.plan({ name: "s", upstreams: [{ id: "u" }], routes: ROUTES }, plan);
-    metrics.adopt(plan);
+    const plan = metrics.plan();
+    const { meter, routes } = plan.service({ name: "s", upstreams: [{ id: "u" }], routes: ROUTES });
+    plan.adopt();
     const stats = new Stats(clock, metrics);
     stats.start();
     const count = (route: string, ms: number) => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { createIds, parentOf, traceIdOf, tracestateOf } from "../../lib/observe/trace_context.ts";
+import { createIds, parentOf, tracestateOf } from "../../lib/observe/trace_context.ts";
+import { traceIdOf } from "../../lib/observe/traceparent.ts";
 import { growth, LINEAR } from "../support/growth.ts";
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";

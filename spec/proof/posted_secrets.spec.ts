@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { dryRunView } from "../../lib/admin/views.ts";
+import { dryRunView } from "../../lib/admin/reload_request.ts";
 import { createGateway } from "../../lib/index.ts";
 import { loadPluginModules } from "../../lib/parts/load.ts";
 import { oneService } from "../support/gateway.ts";

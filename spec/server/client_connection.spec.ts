@@ -7,7 +7,7 @@ import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
 import type { Limits } from "../../lib/server/limits.ts";
-import type { Inbound } from "../../lib/server/receive.ts";
+import { connectionWithoutTls, type Inbound } from "../../lib/server/receive.ts";
 import { client, codeIn, get, statusesIn } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
 import { codec } from "../support/codec.ts";
@@ -24,12 +24,13 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
   const sockets: net.Socket[] = [];
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const http1 = createWireHttp1({
+    connectionOf: connectionWithoutTls,
     clock,
     log,
     writeBatch: new WriteBatch(),
     deadlines: new DeadlineTimer(clock),
     delivery: { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 },
-    receiving: () => ({ clock, isTrusted: () => false, limits: { ...defaultLimits, ...limits } }),
+    receiving: () => ({ clock, proxies: null, limits: { ...defaultLimits, ...limits } }),
     answer(inbound, responder) {
       received.push(inbound.target);
       const reply = serve(inbound);

@@ -1,10 +1,11 @@
 import http2, { type ServerHttp2Stream } from "node:http2";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { PassThrough, Readable } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
-import { resetStream } from "../../lib/http/h2_streams.ts";
+import { resetStream } from "../../lib/http/h2_reset.ts";
 import type { Reply } from "../../lib/http/reply.ts";
+import { connectionOf } from "../../lib/server/client_certificate.ts";
 import { receiveStream } from "../../lib/server/h2_receive.ts";
 import { informStream, respondStream } from "../../lib/server/h2_respond.ts";
 import { manualClock } from "../support/clock.ts";
@@ -18,8 +19,8 @@ async function answered(reply: Reply, before: (stream: ServerHttp2Stream) => voi
   server.on("session", (session) => session.on("error", () => {}));
   server.on("stream", (stream: ServerHttp2Stream, _headers: object, _flags: number, block: string[]) => {
     stream.on("error", () => {});
-    const options = { clock, isTrusted: () => false, limits: defaultLimits };
-    const inbound = receiveStream(stream, block, true, options);
+    const options = { clock, proxies: null, limits: defaultLimits };
+    const inbound = receiveStream(stream, block, true, connectionOf(stream.session!.socket as Socket), options);
     before(stream);
     respondStream(stream, inbound, reply, { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, leastBytesPerS: () => 0 }, (code) => resetStream(stream, code));
   });

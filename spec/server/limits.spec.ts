@@ -1,7 +1,9 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { ConnectionLimit, guard, watchUpload, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
+import { ConnectionLimit, watchUpload, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
 import { DeadlineTimer } from "../../lib/base/clock.ts";
+import { guard } from "../../lib/server/tls.ts";
+import { trustedProxies } from "../../lib/server/trusted_proxies.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -21,8 +23,8 @@ class FakeSocket extends net.Socket {
   }
 }
 
-function door(limits: Partial<Limits>, isTrusted: Rules["isTrusted"] = () => false) {
-  const rules = { limits: { ...defaultLimits, ...limits }, isTrusted };
+function door(limits: Partial<Limits>, proxies: Rules["proxies"] = null) {
+  const rules = { limits: { ...defaultLimits, ...limits }, proxies };
   const warnings: string[] = [];
   const log = { debug() {}, info() {}, error() {}, warn: (message: string) => void warnings.push(message) };
   const clock = manualClock();
@@ -58,7 +60,7 @@ describe("the connection limit", () => {
   });
 
   it("the connection limit counts connections of trusted proxies in all, but not by address", () => {
-    const { come } = door({ maxConnectionsPerIp: 1, maxConnections: 3 }, (address) => address === "10.0.0.1");
+    const { come } = door({ maxConnectionsPerIp: 1, maxConnections: 3 }, trustedProxies(["10.0.0.1"]));
     expect(["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"].map((from) => come(from).taken)).toEqual([true, true, true, false]);
   });
 

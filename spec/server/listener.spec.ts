@@ -30,7 +30,7 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, 
     log,
     serve,
     writeBatch,
-    receiving: () => ({ clock, isTrusted: () => false, limits: defaultLimits }),
+    receiving: () => ({ clock, proxies: null, limits: defaultLimits }),
     h2c: () => h2c,
     ...(handshakeMs === undefined ? {} : { handshakeMs }),
     ended: (inbound) => void ended.push(inbound),
@@ -46,7 +46,7 @@ const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") }
 
 it("takes a port only to give it back where others are to listen on it: over TLS too, a port in use is an error, and clients are refused", async () => {
   const clock = manualClock();
-  const [log, receiving] = [{ debug() {}, info() {}, warn() {}, error() {} }, () => ({ clock, isTrusted: () => false, limits: defaultLimits })];
+  const [log, receiving] = [{ debug() {}, info() {}, warn() {}, error() {} }, () => ({ clock, proxies: null, limits: defaultLimits })];
   const listener = new Listener({ part, clock, log, serve: fine, receiving, ports: "taken" });
   onTestFinished(() => listener.destroy());
   const addresses = [await listener.listenPlain("127.0.0.1", 0), await listener.listenSecure("127.0.0.1", 0, FILES)];
@@ -396,7 +396,7 @@ it("a listener with TLS alone serves HTTP/1.1, ends incomplete heads, and drains
     clock,
     log,
     serve: fine,
-    receiving: () => ({ clock, isTrusted: () => false, limits }),
+    receiving: () => ({ clock, proxies: null, limits }),
     h2c: () => false,
     ended: () => {},
     join: () => {},

@@ -1,7 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, it } from "vitest";
-import { cidrSet } from "../../lib/base/cidr.ts";
-import { receive, refuseSize } from "../../lib/server/receive.ts";
+import { connectionOf } from "../../lib/server/client_certificate.ts";
+import { receive } from "../../lib/server/node_request.ts";
+import { refuseSize, type ReceiveOptions } from "../../lib/server/receive.ts";
+import { trustedProxies } from "../../lib/server/trusted_proxies.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 
@@ -24,9 +26,11 @@ function request(headers: readonly string[], parts: Parts = {}) {
   return { rawHeaders: flat, method, url, httpVersion: version, socket: { remoteAddress: remote, encrypted }, rawTrailers: [] } as unknown as IncomingMessage;
 }
 
-const trusted = cidrSet(["10.0.0.0/8", "2001:db8:1::/48"]);
-const options = { clock: manualClock(), isTrusted: (address: string) => trusted.has(address), limits: defaultLimits };
-const received = (headers: readonly string[], parts: Parts = {}) => receive(request(headers, parts), options, () => {});
+const options = { clock: manualClock(), proxies: trustedProxies(["10.0.0.0/8", "2001:db8:1::/48"]), limits: defaultLimits };
+const received = (headers: readonly string[], parts: Parts = {}, rules: ReceiveOptions = options) => {
+  const from = request(headers, parts);
+  return receive(from, connectionOf(from.socket), rules, () => {});
+};
 
 it("gives a body, or a refusal, by the framing of the head", () => {
   expect(received(["Host: h"])).toMatchObject({ body: null, refusal: null });
@@ -83,7 +87,7 @@ describe("the client of a request", () => {
     const sent = ["Host: forwarded", "X-Forwarded-For: 1.2.3.4", "x-forwarded-proto: https", "X-Forwarded-Ssl: on", "Forwarded: for=1.2.3.4", "X-REAL-IP: 1.2.3.4", "X-Forwarded-More: 1", "X-Request-Id: given"];
     const names = (headers: readonly string[]) => headers.filter((_text, i) => i % 2 === 0);
     expect(names(received(sent).headers)).toEqual(["Host", "X-Forwarded-More", "X-Request-Id"]);
-    expect(names(receive(request(sent), { ...options, isTrusted: null }, () => {}).headers)).toEqual(["Host", "X-Forwarded-More", "X-Request-Id"]);
+    expect(names(received(sent, {}, { ...options, proxies: null }).headers)).toEqual(["Host", "X-Forwarded-More", "X-Request-Id"]);
     expect(received(sent, { remote: "10.0.0.1" }).headers).toHaveLength(2 * sent.length);
   });
 

@@ -22,22 +22,23 @@ interface Met {
   readonly session: Buffer;
 }
 
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+
 function family(certificates: () => HostCertificates = () => ({ find: () => undefined })) {
   const clock = manualClock();
-  const servers = new TlsServers(certificates, clock);
+  const servers = new TlsServers({ certificates, clock, log });
   return {
     clock,
     renew: (files: TlsFiles) => servers.renew(files),
     useTicketKey: (key: Buffer) => servers.useTicketKey(key),
     async open(files: TlsFiles): Promise<number> {
-      const server = servers.create(files);
       const sockets = new Set<TLSSocket>();
-      server.on("secureConnection", (socket) => {
+      const serve = (socket: TLSSocket) => {
         sockets.add(socket);
-        socket.on("error", () => {});
         socket.write(JSON.stringify([socket.isSessionReused(), socket.getPeerX509Certificate()?.subject]));
         socket.on("data", (chunk) => socket.write(chunk));
-      });
+      };
+      const server = servers.create(files, { admit: () => true, serve });
       server.listen(0, "127.0.0.1");
       await once(server, "listening");
       onTestFinished(async () => {
@@ -172,8 +173,8 @@ describe.each(VERSIONS)("a session of %s", (version) => {
 
 it("leaves no timer when the last server has closed", async () => {
   const clock = manualClock();
-  const servers = new TlsServers(() => ({ find: () => undefined }), clock);
-  const made = [servers.create(FILES), servers.create(FILES)];
+  const servers = new TlsServers({ clock, log });
+  const made = [1, 2].map(() => servers.create(FILES, { admit: () => true, serve: () => {} }));
   for (const server of made) await once(server.listen(0, "127.0.0.1"), "listening");
   expect(clock.pending).toBe(1);
   for (const server of made) await once(server.close(), "close");

@@ -1,7 +1,8 @@
 /** One shard and several of them; a thread that dies is a write that throws. */
 import { describe, expect, it } from "vitest";
 import type { Window } from "../../lib/store/counters.ts";
-import { CallerTable, MemoryLimiter } from "../../lib/store/memory.ts";
+import { MemoryLimiter } from "../../lib/store/memory.ts";
+import { SharedTable } from "../../lib/store/shared_callers.ts";
 import { manualClock } from "../support/clock.ts";
 import { random } from "../support/random.ts";
 
@@ -36,7 +37,7 @@ function mortal<T extends Int32Array | Float64Array>(memory: T, left: { writes: 
 function threadIn(memory: SharedArrayBuffer, windows: readonly Window[], { owner = ALIVE, maxCallers = 20, at = 0 } = {}) {
   const clock = manualClock();
   clock.advance(at);
-  const table = new CallerTable(SECRET, { memory, shards: 1, owner });
+  const table = SharedTable.in(memory, { secret: SECRET, shards: 1, owner, isMain: false });
   const limiter = new MemoryLimiter(clock, table, { windows, maxCallers });
   return { clock, callers: table.shards[0]!, limiter };
 }
@@ -184,7 +185,7 @@ describe("shards", () => {
   it("shards divide the callers among them, and count together", () => {
     const memory = new SharedArrayBuffer(4_000_000);
     const clock = manualClock();
-    const [one, other] = [1, 2].map((owner) => new CallerTable(SECRET, { memory, shards: 8, owner })) as [CallerTable, CallerTable];
+    const [one, other] = [1, 2].map((owner) => SharedTable.in(memory, { secret: SECRET, shards: 8, owner, isMain: false })) as [SharedTable, SharedTable];
     const options = { windows: [minute(3)], maxCallers: 1_000 };
     const limiters = [one, other].map((table) => new MemoryLimiter(clock, table, options));
     for (let i = 0; i < 4_000; i++) expect(limiters[i % 2]!.decide(`c${i % 1_000}`).remaining).toEqual([2 - Math.floor(i / 1_000)].map((left) => Math.max(0, left)));

@@ -1,5 +1,5 @@
 /** Reads the requests of one connection with `RequestParser`, from bytes in any pieces. */
-import { noCertificate } from "../../lib/server/client_certificate.ts";
+import { noCertificate } from "../../lib/http/exchange.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { receiveHead, type RequestHead } from "../../lib/server/receive.ts";
 import { Pieces, RequestParser } from "../../lib/server/request_parser.ts";
@@ -30,7 +30,7 @@ export interface Reading {
 
 /** The reason why a head is refused by the checks of both codecs, or null. */
 export function refusalOf(head: RequestHead, limits: Limits): { readonly code: string; readonly detail: string } | null {
-  return receiveHead(head, connection, null, () => [], { clock, isTrusted: () => false, limits }, () => {}).refusal;
+  return receiveHead(head, connection, null, () => [], { clock, proxies: null, limits }, () => {}).refusal;
 }
 
 const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate, tlsVersion: null };

@@ -1,0 +1,88 @@
+/**
+ * The counts of a gateway's requests under the names of the configuration in force, and those of one that is being compiled.
+ */
+import { increase, Recent, RouteMeter, ServiceMeter, type StepCounter } from "./metrics.ts";
+import { PluginMeter, pluginLabels, type PluginPlace } from "./plugin_meter.ts";
+
+export interface ServicePlan {
+  readonly meter: ServiceMeter;
+  /** Their groups, by id. */
+  readonly upstreams: ReadonlyMap<string, string | null>;
+  readonly routes: ReadonlyMap<string, RouteMeter>;
+}
+
+interface Names {
+  readonly name: string;
+  readonly upstreams: readonly { readonly id: string; readonly group?: string | undefined }[];
+  readonly routes: readonly { readonly name: string }[];
+}
+
+/** The meters of one configuration, filled in while it is compiled. Meters are kept for names that are known. */
+export class MetricsPlan {
+  readonly services = new Map<string, ServicePlan>();
+  /** Keyed by their labels as JSON. */
+  readonly plugins = new Map<string, PluginMeter>();
+  readonly #metrics: Metrics;
+
+  constructor(metrics: Metrics) {
+    this.#metrics = metrics;
+  }
+
+  /** Adds a plugin instance. Two with the same labels are counted together. */
+  plugin(place: PluginPlace): PluginMeter {
+    const key = JSON.stringify(pluginLabels(place));
+    const meter = this.plugins.get(key) ?? this.#metrics.plugins.get(key) ?? new PluginMeter();
+    this.plugins.set(key, meter);
+    return meter;
+  }
+
+  service({ name, upstreams, routes }: Names): ServicePlan {
+    const { services, steps, total } = this.#metrics;
+    const known = services.get(name);
+    const planned: ServicePlan = {
+      meter: known?.meter ?? new ServiceMeter(),
+      upstreams: new Map(upstreams.map(({ id, group = null }) => [id, group])),
+      routes: new Map(routes.map((route) => [route.name, known?.routes.get(route.name) ?? new RouteMeter(steps, total)])),
+    };
+    this.services.set(name, planned);
+    return planned;
+  }
+
+  /** The configuration takes effect: meters for names that it does not have are dropped. */
+  adopt(): void {
+    this.#metrics.inForce = this;
+    for (const { meter, upstreams } of this.services.values()) {
+      for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
+      for (const id of upstreams.keys()) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.#metrics.steps));
+    }
+  }
+}
+
+export class Metrics {
+  readonly steps: StepCounter = { current: 0 };
+  /** All requests. */
+  readonly total = new Recent(this.steps);
+  /** Requests for which no route was found, or looked for. */
+  readonly unrouted = new RouteMeter(this.steps, this.total);
+  /** Faults of plugins, by kind; outside of requests by the name of their module. */
+  readonly pluginFaults = new Map<string, number>();
+  inForce = new MetricsPlan(this);
+
+  plan(): MetricsPlan {
+    return new MetricsPlan(this);
+  }
+
+  get services(): ReadonlyMap<string, ServicePlan> {
+    return this.inForce.services;
+  }
+
+  /** Keyed by their labels as JSON. */
+  get plugins(): ReadonlyMap<string, PluginMeter> {
+    return this.inForce.plugins;
+  }
+
+  /** `plugin`: the name of a kind, or of a module. */
+  pluginFailed(plugin: string): void {
+    increase(this.pluginFaults, plugin, 1);
+  }
+}
