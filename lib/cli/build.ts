@@ -13,7 +13,7 @@ import { textOf } from "./audit.ts";
 import { auditedFile, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, rowsOf, sourceOf, sourcePath, type AuditedModule, type Row } from "./audit_modules.ts";
 import { auditOf, realPath, type Audit, type Audited } from "./audit_sources.ts";
 import { billOfMaterials, type Described } from "./bill_of_materials.ts";
-import { ALWAYS, broughtBy, loadNamed, namesOf, refuseUnknown, withNames } from "./build_names.ts";
+import { ALWAYS, broughtBy, loadNamed, namesForBuild, refuseUnknown, withNames } from "./build_names.ts";
 import { namedFile, openCandidate } from "./config_file.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
@@ -29,7 +29,7 @@ export const build: RunCommand = async (given, own, commands) => {
   if (IS_SOURCE) throw new Failure("build copies what is in dist/, and this is the program as its sources: npm run build, and run dist/bin/edge-gateway.js", 2);
   refuseFilled(output);
   const asked = given.repeated.with ?? [];
-  refuseUnknown(asked, namesOf(commands));
+  refuseUnknown(asked, namesForBuild(commands));
   const audited = await auditOf({ ...shared, config });
   await check(config, audited);
   const rows = rowsOf(commands);

@@ -19,7 +19,7 @@ const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, pr
 const BRINGS: Readonly<Record<string, readonly string[]>> = { proof: ["test", "explain", "diff"], test: ["tests"], admin: ["reload"], manager: ["managerProxy"] };
 
 /** For `--with`. */
-export function namesOf(commands: Commands): readonly string[] {
+export function namesForBuild(commands: Commands): readonly string[] {
   const all = new Set([...Object.keys(OF_SETTINGS), "proof", ...Object.keys(KINDS), ...Object.keys(PARTS), ...Object.keys(commands)]);
   return [...all].filter((name) => !ALWAYS.includes(name) && (name === "proof" || isInBuild(name)));
 }

@@ -31,7 +31,10 @@ export function openManager(settings: ManagerSettings, { admin, proxy, tls, log 
     const { server, listen } = opened(createManager({ backend, tls: settings.tls ? tls : null, hosts, clock: systemClock, log }), settings, "MANAGER");
     const listenReachably = async () => {
       const url = reachable(await listen());
-      if (!settings.tls && !isLoopback(host)) log.warn(BEYOND_THIS_MACHINE);
+      if (!settings.tls && !isLoopback(host)) {
+        const remedy = "to log in from other machines, set MANAGER_TLS=true or put an HTTPS proxy in front of it";
+        log.warn(`the management UI listens on plain HTTP beyond this machine: browsers store its cookie on http://localhost only; ${remedy}`);
+      }
       return url;
     };
     return { server, listen: listenReachably };
@@ -39,6 +42,3 @@ export function openManager(settings: ManagerSettings, { admin, proxy, tls, log 
     throw new Failure((error as Error).message, 1);
   }
 }
-
-const BEYOND_THIS_MACHINE =
-  "the management UI listens on plain HTTP beyond this machine: browsers store its cookie on http://localhost only; to log in from other machines, set MANAGER_TLS=true or put an HTTPS proxy in front of it";

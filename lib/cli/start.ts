@@ -57,8 +57,9 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
-  for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
-  const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, log);
+  const named = partsNamedBy(settings);
+  for (const name of named) await modules.parts.loadPart(name);
+  const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
   const made = { ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
   const reporting = modules.parts.partIfLoaded("reporting");
   const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);

@@ -5,8 +5,8 @@ import { availableParallelism } from "node:os";
 import type { Log } from "../base/log.ts";
 import { Supervisor } from "../cluster/supervisor.ts";
 import type { Settings } from "../config/settings.ts";
+import type { PartName } from "../gateway/parts.ts";
 import { Failure } from "./failure.ts";
-import { partsNamedBy } from "./on_demand.ts";
 
 /** Systems on which several threads can listen on one port, and the kernel spreads the connections over them. */
 const SYSTEMS: readonly string[] = ["linux", "freebsd", "dragonfly", "sunos", "aix"];
@@ -20,14 +20,14 @@ export interface Machine {
 }
 
 /** Null: this thread serves the requests. Throws a `Failure` where there cannot be as many workers as the settings ask for. */
-export function openWorkers(settings: Settings, log: Log): Supervisor | null {
+export function openWorkers(settings: Settings, parts: readonly PartName[], log: Log): Supervisor | null {
   const { workers, logLevel, logFormat, tracing, admin } = settings;
   const count = workerCount(workers, log, { node: process.versions.node, platform: process.platform, cores: availableParallelism() });
   if (count === 1) return null;
   const write = (line: string) => void process.stderr.write(line);
   return new Supervisor({
     ...{ count, log: { level: logLevel, format: logFormat }, tracing, adminCookie: admin?.cookie ?? null },
-    ...{ parts: partsNamedBy(settings), logger: log, write },
+    ...{ parts, logger: log, write },
   });
 }
 

@@ -3,7 +3,7 @@
  */
 import { TOKEN } from "../base/http_grammar.ts";
 import { suggest } from "../base/suggest.ts";
-import { BOOLEAN, FILE, HOST, HOSTS, integer, kebab, list, optional, PORT, setting, START_SETTINGS } from "./start_settings.ts";
+import { BOOLEAN, FILE, HOST_NAME, HOSTS, integer, kebab, list, optionalSetting, PORT, setting, START_SETTINGS } from "./start_settings.ts";
 import type { Flags, Parser, SettingsTable } from "./start_settings.ts";
 
 const TEXT: Parser<string> = { value: "TEXT", expects: "a text", parse: (text) => text };
@@ -36,35 +36,35 @@ const { shutdownGraceS, preStopDelayS, workers, logLevel, logFormat, ...first } 
 /** Every setting, in the order in which help and README list them. */
 export const SETTINGS = {
   ...first,
-  adminUser: optional("ADMIN_USER", { ...TEXT, value: "NAME" }, "Admin user; the admin interface is off without user and password."),
-  adminPassword: optional("ADMIN_PASSWORD", { ...TEXT, value: "PASSWORD" }, "Admin password, or its hash.", null),
-  adminPasswordFile: optional("ADMIN_PASSWORD_FILE", FILE, "File with the admin password, instead of ADMIN_PASSWORD."),
+  adminUser: optionalSetting("ADMIN_USER", { ...TEXT, value: "NAME" }, "Admin user; the admin interface is off without user and password."),
+  adminPassword: optionalSetting("ADMIN_PASSWORD", { ...TEXT, value: "PASSWORD" }, "Admin password, or its hash.", null),
+  adminPasswordFile: optionalSetting("ADMIN_PASSWORD_FILE", FILE, "File with the admin password, instead of ADMIN_PASSWORD."),
   adminPort: setting("ADMIN_PORT", PORT, "8081", "Port of the admin interface."),
-  adminHost: setting("ADMIN_HOST", HOST, "127.0.0.1", "Address of the admin interface."),
+  adminHost: setting("ADMIN_HOST", HOST_NAME, "127.0.0.1", "Address of the admin interface."),
   adminTls: setting("ADMIN_TLS", BOOLEAN, "false", "Serve the admin interface over HTTPS, with the server certificate."),
-  adminJwtSecret: optional("ADMIN_JWT_SECRET", SECRET32, "Key of admin sessions, at least 32 bytes; random by default.", null),
+  adminJwtSecret: optionalSetting("ADMIN_JWT_SECRET", SECRET32, "Key of admin sessions, at least 32 bytes; random by default.", null),
   adminSessionTtlS: setting("ADMIN_SESSION_TTL_S", integer("SECONDS", 1, 31_536_000), "3600", "Length of an admin session."),
   adminCookieName: setting("ADMIN_COOKIE_NAME", COOKIE_NAME, "token", "Name of the cookie of admin sessions."),
   adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask passwords and other secrets that the admin interface shows."),
-  adminCorsOrigins: optional("ADMIN_CORS_ORIGIN", ORIGINS, "Web origins that may use the admin interface; none by default."),
-  adminHosts: optional("ADMIN_HOSTS", HOSTS, "Host names, beside localhost, for admin interface and UI over plain HTTP."),
-  probePort: optional("PROBE_PORT", PORT, "Port for /healthz, /readyz and /metrics without a login; off by default."),
-  probeHost: setting("PROBE_HOST", HOST, "127.0.0.1", "Address of PROBE_PORT."),
-  metricsToken: optional("METRICS_TOKEN", BEARER, "Bearer token that opens /metrics alone, and that PROBE_PORT then requires for it.", null),
-  metricsTokenFile: optional("METRICS_TOKEN_FILE", FILE, "File with this token, instead of METRICS_TOKEN."),
+  adminCorsOrigins: optionalSetting("ADMIN_CORS_ORIGIN", ORIGINS, "Web origins that may use the admin interface; none by default."),
+  adminHosts: optionalSetting("ADMIN_HOSTS", HOSTS, "Host names, beside localhost, for admin interface and UI over plain HTTP."),
+  probePort: optionalSetting("PROBE_PORT", PORT, "Port for /healthz, /readyz and /metrics without a login; off by default."),
+  probeHost: setting("PROBE_HOST", HOST_NAME, "127.0.0.1", "Address of PROBE_PORT."),
+  metricsToken: optionalSetting("METRICS_TOKEN", BEARER, "Bearer token that opens /metrics alone, and that PROBE_PORT then requires for it.", null),
+  metricsTokenFile: optionalSetting("METRICS_TOKEN_FILE", FILE, "File with this token, instead of METRICS_TOKEN."),
   manager: setting("MANAGER", BOOLEAN, "false", "Start the management UI in the same process; it needs the admin interface."),
   managerPort: setting("MANAGER_PORT", PORT, "5173", "Port of the management UI."),
-  managerHost: setting("MANAGER_HOST", HOST, "127.0.0.1", "Address of the management UI."),
+  managerHost: setting("MANAGER_HOST", HOST_NAME, "127.0.0.1", "Address of the management UI."),
   managerTls: setting("MANAGER_TLS", BOOLEAN, "false", "Serve the management UI over HTTPS, with the server certificate."),
-  managerBackendUrl: optional("MANAGER_BACKEND_API_URL", BASE_URL, "Admin interface behind the UI; by default on this machine."),
-  managerBackendCaPath: optional("MANAGER_BACKEND_CA_PATH", FILE, "CA certificate (PEM) that verifies it, instead of Node's own list."),
+  managerBackendUrl: optionalSetting("MANAGER_BACKEND_API_URL", BASE_URL, "Admin interface behind the UI; by default on this machine."),
+  managerBackendCaPath: optionalSetting("MANAGER_BACKEND_CA_PATH", FILE, "CA certificate (PEM) that verifies it, instead of Node's own list."),
   ...{ shutdownGraceS, preStopDelayS, workers, logLevel, logFormat },
 };
 
 /** Where a command finds the admin interface of a running gateway, besides the settings that it shares with the gateway. */
 export const CLIENT_SETTINGS = {
-  adminUrl: optional("ADMIN_URL", ORIGIN, "Where the admin interface is; default: where ADMIN_HOST, ADMIN_PORT and ADMIN_TLS say."),
-  adminCaPath: optional("ADMIN_CA_PATH", FILE, "CA certificate (PEM) that verifies its certificate, instead of Node's own list.", "ca"),
+  adminUrl: optionalSetting("ADMIN_URL", ORIGIN, "Where the admin interface is; default: where ADMIN_HOST, ADMIN_PORT and ADMIN_TLS say."),
+  adminCaPath: optionalSetting("ADMIN_CA_PATH", FILE, "CA certificate (PEM) that verifies its certificate, instead of Node's own list.", "ca"),
 };
 
 /** Errors for flags that a command with these settings, and with these other flags, does not have. */

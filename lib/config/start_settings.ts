@@ -41,12 +41,12 @@ export const BOOLEAN: Parser<boolean> = {
   expects: "true or false",
   parse: (text) => (text === "true" || text === "1" ? true : text === "false" || text === "0" ? false : null),
 };
-export const HOST: Parser<string> = {
+export const HOST_NAME: Parser<string> = {
   value: "HOST",
   expects: "a host name or IP address",
   parse: (text) => (hostProblem(text) === undefined ? text : null),
 };
-export const HOSTS = list({ ...HOST, value: "HOST,…", expects: "host names or IP addresses, separated by commas" });
+export const HOSTS = list({ ...HOST_NAME, value: "HOST,…", expects: "host names or IP addresses, separated by commas" });
 const DBLESS = { ...choice("dbless"), expects: "dbless (this build keeps its configuration in the file only: there is no database)" };
 const MOST_WORKERS = 64;
 const WORKERS: Parser<number | "auto"> = {
@@ -59,21 +59,21 @@ const CLIENT_AUTH = choice("request", "require");
 /** In the order of the whole table. */
 export const START_SETTINGS = {
   configPath: setting("CONFIG_FILE_PATH", FILE, "gw.json", "Configuration file.", "config"),
-  configKey: optional("CONFIG_PUBLIC_KEY", FILE, "Public keys (PEM), one of which must have signed the configuration.", "config-key"),
+  configKey: optionalSetting("CONFIG_PUBLIC_KEY", FILE, "Public keys (PEM), one of which must have signed the configuration.", "config-key"),
   noTests: setting("NO_TESTS", BOOLEAN, "false", "Run no tests of the configuration, neither at the start nor before reloads."),
   httpPort: setting("HTTP_PORT", PORT, "8008", "Port for plain HTTP traffic; 0 is any free port."),
   httpsPort: setting("HTTPS_PORT", PORT, "8443", "Port for HTTPS traffic; used when there is a server certificate."),
   listenHosts: setting("LISTEN_HOST", HOSTS, "0.0.0.0,::", "Addresses on which traffic is accepted."),
-  serverCertPath: optional("SERVER_CERT_PATH", FILE, "Server certificate chain (PEM)."),
-  serverKeyPath: optional("SERVER_KEY_PATH", FILE, "Private key of the server certificate (PEM)."),
-  caCertPath: optional("CA_CERT_PATH", FILE, "CA certificate (PEM) against which client certificates are verified."),
-  clientAuth: optional("CLIENT_AUTH", CLIENT_AUTH, "With a CA: request asks for client certificates (the default), require insists."),
+  serverCertPath: optionalSetting("SERVER_CERT_PATH", FILE, "Server certificate chain (PEM)."),
+  serverKeyPath: optionalSetting("SERVER_KEY_PATH", FILE, "Private key of the server certificate (PEM)."),
+  caCertPath: optionalSetting("CA_CERT_PATH", FILE, "CA certificate (PEM) against which client certificates are verified."),
+  clientAuth: optionalSetting("CLIENT_AUTH", CLIENT_AUTH, "With a CA: request asks for client certificates (the default), require insists."),
   persistence: setting("PERSISTENCE_CONFIG", DBLESS, "dbless", "Persistence mode: the file is the configuration."),
   shutdownGraceS: setting("SHUTDOWN_GRACE_S", integer("SECONDS", 0, 86_400), "30", "Time for requests in flight to finish on SIGTERM."),
   preStopDelayS: setting("PRE_STOP_DELAY_S", integer("SECONDS", 0, 3600), "0", "Time to serve on after SIGTERM, with /readyz at 503."),
   workers: setting("WORKERS", WORKERS, "1", "Number of threads that serve requests; auto: one for each core."),
   logLevel: setting("LOG_LEVEL", choice(...LOG_LEVELS), "info", "Lowest severity that is logged."),
-  logFormat: optional("LOG_FORMAT", choice(...LOG_FORMATS), "text on a terminal, json elsewhere."),
+  logFormat: optionalSetting("LOG_FORMAT", choice(...LOG_FORMATS), "text on a terminal, json elsewhere."),
 };
 
 /** The settings, or all errors, one sentence each. */
@@ -196,7 +196,7 @@ export function setting<T>(variable: string, parser: Parser<T>, fallback: string
 }
 
 /** A setting without a default. */
-export function optional<T>(variable: string, parser: Parser<T>, help: string, flag: string | null = kebab(variable)): Setting<T | null> {
+export function optionalSetting<T>(variable: string, parser: Parser<T>, help: string, flag: string | null = kebab(variable)): Setting<T | null> {
   return { variable, flag, fallback: null, help, ...parser };
 }
 
@@ -221,4 +221,3 @@ export function list<T>(item: Parser<T>): Parser<readonly T[]> {
   };
   return { ...item, parse };
 }
-

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { accepted } from "../../lib/cli/failure.ts";
-import { partsNamedBy } from "../../lib/cli/named_parts.ts";
+import { partsNamedBy } from "../../lib/cli/on_demand.ts";
 import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
 import { fileWith, program, runningProgram } from "../support/process.ts";
