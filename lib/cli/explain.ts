@@ -4,8 +4,8 @@
 import { isIP } from "node:net";
 import { explanationView } from "../admin/views.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
-import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
-import { SETTINGS } from "../config/settings_table.ts";
+import { readClientSettings } from "../config/command_settings.ts";
+import { CLIENT_TABLE, SETTINGS } from "../config/settings_table.ts";
 import { readValues } from "../config/start_settings.ts";
 import type { Question } from "../proof/explain.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";

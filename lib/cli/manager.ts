@@ -3,7 +3,7 @@
  */
 import { createLog, type Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
-import { readManagerSettings, type LoneManagerSettings } from "../config/settings.ts";
+import { readManagerSettings, type LoneManagerSettings } from "../config/command_settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "../parts/table.ts";

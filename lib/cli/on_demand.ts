@@ -4,9 +4,11 @@
 import type { OnRequest } from "../admin/endpoints.ts";
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import { areOfStart, type Environment, type Flags } from "../config/start_settings.ts";
+import { areOfStart, asksForTraces, readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
+import { signatureFile } from "../config/source.ts";
 import type { PartName } from "../gateway/parts.ts";
-import { Failure } from "./failure.ts";
+import { PARTS } from "../parts/table.ts";
+import { accepted, Failure } from "./failure.ts";
 
 export const ON_DEMAND = {
   /** The settings that not every start has. */
@@ -29,6 +31,16 @@ export const OF_ADMIN: OnRequest = {
   reload: () => import("../admin/reload_request.ts"),
   events: () => import("../admin/events.ts"),
 };
+
+/** Throws a `Failure` for settings with errors, or if this build lacks what reads them. */
+export async function settingsOf(flags: Flags, environment: Environment, host: Host): Promise<Settings> {
+  if (areOfStart(flags, environment)) return accepted(readStartSettings(flags, environment, host));
+  const { readSettings } = await ON_DEMAND.settings();
+  if (!asksForTraces(environment)) return accepted(readSettings(flags, environment, host));
+  refuseLacking(["tracing"]);
+  const { readTracing } = await PARTS.tracing.load();
+  return accepted(readSettings(flags, environment, { ...host, readTracing }));
+}
 
 type Named = readonly (keyof typeof ON_DEMAND)[];
 
@@ -53,9 +65,10 @@ export function onDemandOf({ admin, probe, manager, workers, serverCertPath }: S
 export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
 
 /** The parts of a gateway that settings name. */
-export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath }: Settings): readonly PartName[] {
+export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, serverCertPath }: Settings): readonly PartName[] {
   const isAsked = admin !== null || probe !== null;
   return [
+    ...(configKeyPath === null ? [] : (["signatures"] as const)),
     ...(tracing === null ? [] : (["tracing"] as const)),
     ...(admin === null ? [] : (["adminCookie"] as const)),
     ...(isAsked ? (["reporting", "metrics"] as const) : []),
@@ -75,4 +88,9 @@ export function refuseLacking(names: readonly string[]): void {
   const [lacking] = names.filter((name) => !isInBuild(name));
   if (lacking === undefined) return;
   throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
+}
+
+/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
+export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
+  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
 }

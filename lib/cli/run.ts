@@ -5,24 +5,21 @@ import { systemClock, waitAtMost } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
-import { areOfStart, readStartSettings, type Flags } from "../config/start_settings.ts";
-import { withSignatures } from "../config/signed.ts";
+import type { Flags } from "../config/start_settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import type { Change } from "../proof/config_diff.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { ConfigError, GatewayCore, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
-import { accepted, reportErrors, type ExitCode } from "./failure.ts";
-import { ON_DEMAND, onDemandOf } from "./on_demand.ts";
+import { reportErrors, type ExitCode } from "./failure.ts";
+import { ON_DEMAND, onDemandOf, settingsOf, withSignatures } from "./on_demand.ts";
 import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { start, type Started } from "./start.ts";
 
 /** Throws a `Failure`. */
 export async function run({ flags }: { readonly flags: Flags }): Promise<ExitCode> {
-  const { env, stderr } = process;
-  const read = areOfStart(flags, env) ? readStartSettings : (await ON_DEMAND.settings()).readSettings;
-  const settings: Settings = accepted(read(flags, env, { terminal: stderr.isTTY === true }));
+  const settings = await settingsOf(flags, process.env, { terminal: process.stderr.isTTY === true });
   try {
     return await serve(onDemandOf(settings).includes("ownFolder") ? (await ON_DEMAND.ownFolder()).inOwnFolder(settings) : settings);
   } catch (error) {

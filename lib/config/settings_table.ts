@@ -67,6 +67,25 @@ export const CLIENT_SETTINGS = {
   adminCaPath: optionalSetting("ADMIN_CA_PATH", FILE, "CA certificate (PEM) that verifies its certificate, instead of Node's own list.", "ca"),
 };
 
+/** All flags of the commands that ask a running gateway. */
+export const CLIENT_TABLE = {
+  ...CLIENT_SETTINGS,
+  ...some("adminUser", "adminPassword", "adminPasswordFile", "adminHost", "adminPort", "adminTls"),
+};
+
+/** The settings that `healthcheck` needs to find the gateway of this machine. */
+export const HEALTHCHECK_TABLE = some("probePort", "probeHost", "adminUser", "adminPort", "adminHost", "adminTls");
+
+/** The settings of a management UI without a gateway. */
+export const MANAGER_TABLE = {
+  ...some("managerPort", "managerHost", "managerTls", "managerBackendUrl", "managerBackendCaPath", "adminHosts"),
+  ...some("serverCertPath", "serverKeyPath", "logLevel", "logFormat"),
+};
+
+function some<K extends keyof typeof SETTINGS>(...names: readonly K[]): Pick<typeof SETTINGS, K> {
+  return Object.fromEntries(names.map((name) => [name, SETTINGS[name]])) as Pick<typeof SETTINGS, K>;
+}
+
 /** Errors for flags that a command with these settings, and with these other flags, does not have. */
 export function unknownFlags(flags: Flags, rows: SettingsTable, others: readonly string[] = []): string[] {
   const known = [...Object.values(rows).flatMap((row) => row.flag ?? []), ...others];

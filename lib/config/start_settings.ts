@@ -5,6 +5,7 @@
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat } from "../base/log.ts";
 import { hostProblem } from "./fields.ts";
 import { isContent } from "./references.ts";
+import type { readTracing } from "./tracing.ts";
 
 /** One row of the table. */
 export interface Setting<T> {
@@ -84,16 +85,26 @@ export interface Host {
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;
+  /** Needed where `asksForTraces`. */
+  readonly readTracing?: typeof readTracing;
 }
 
 /** Their flags that are not true or false, which a command may follow: `--no-tests validate`. */
 const FLAGS: ReadonlySet<string> = new Set(Object.values(START_SETTINGS).flatMap(({ flag, value }) => (value === BOOLEAN.value ? [] : (flag ?? []))));
-/** The beginnings of all other variables of a start. */
-const FURTHER = /^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_)/;
+/** The beginnings of the variables of all other settings. */
+const FURTHER = /^(?:ADMIN_|PROBE_|METRICS_|MANAGER)/;
 
 /** Whether these flags, and the variables that are set, need no other settings than those of this file. */
 export function areOfStart(flags: Flags, environment: Environment = {}): boolean {
-  return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !Object.keys(environment).some((name) => FURTHER.test(name) && environment[name] !== "");
+  const isNamed = Object.keys(environment).some((name) => FURTHER.test(name) && environment[name] !== "");
+  return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !isNamed && !asksForTraces(environment);
+}
+
+/** Whether OpenTelemetry's variables name an endpoint for traces that is in use: then `readTracing` reads the rest of them. */
+export function asksForTraces(environment: Environment): boolean {
+  const text = (name: string) => environment[name]?.trim() ?? "";
+  const isOff = text("OTEL_TRACES_EXPORTER") === "none" || text("OTEL_SDK_DISABLED").toLowerCase() === "true";
+  return !isOff && text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + text("OTEL_EXPORTER_OTLP_ENDPOINT") !== "";
 }
 
 /** The settings of a gateway with nothing beside it: the same as `readSettings` gives where `areOfStart`. */

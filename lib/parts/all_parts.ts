@@ -3,7 +3,10 @@
  */
 import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
+import * as addressRanges from "../config/address_range.ts";
+import * as moduleFields from "../config/plugin_modules.ts";
 import * as tests from "../config/read_tests.ts";
+import * as signatures from "../config/signed.ts";
 import * as tracingSettings from "../config/tracing.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
@@ -46,7 +49,7 @@ import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as misdirected from "../gateway/misdirected.ts";
-import * as modules from "../gateway/module_loader.ts";
+import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
@@ -74,12 +77,12 @@ const ALL: LoadedParts = {
   sticky,
   httpsRedirect,
   misdirected: { ...misdirected, ...certificates, ...pem },
-  trustedProxies,
+  trustedProxies: { ...addressRanges, ...trustedProxies },
   tls,
   tests,
   counters: memory,
   client,
-  modules,
+  modules: { ...moduleFields, ...moduleLoader },
   redis: { ...sharedCounters, ...countersFields },
   plugins: { ...pluginInstances, ...pluginDestinations },
   http2Server,
@@ -95,6 +98,7 @@ const ALL: LoadedParts = {
   workerReports,
   tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
   adminCookie,
+  signatures,
   warnings,
 };
 

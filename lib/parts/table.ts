@@ -94,7 +94,7 @@ export const PARTS = {
   /** What trusted proxies say about requests. */
   trustedProxies: {
     named: ["global.trusted_proxies"],
-    load: () => import("../server/trusted_proxies.ts"),
+    load: async () => ({ ...(await import("../config/address_range.ts")), ...(await import("../server/trusted_proxies.ts")) }),
   },
   /** The fields of certificates and TLS. */
   tls: {
@@ -116,10 +116,10 @@ export const PARTS = {
     named: KIND_PLACES.map((place) => place.replace(".name", "")),
     load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
   },
-  /** Evaluates plugin modules. */
+  /** Plugin modules: their fields, and their evaluation. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: () => import("../gateway/module_loader.ts"),
+    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
   },
   /** How plugins ask other servers. */
   client: {
@@ -158,6 +158,8 @@ export const PARTS = {
   tracing: {
     load: async () => ({ ...(await import("../config/tracing.ts")), ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }),
   },
+  /** Signed configurations. */
+  signatures: { load: () => import("../config/signed.ts") },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 

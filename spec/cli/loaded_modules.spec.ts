@@ -5,8 +5,9 @@ import { accepted } from "../../lib/cli/failure.ts";
 import { partsNamedBy } from "../../lib/cli/on_demand.ts";
 import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
-import { fileWith, program, runningProgram } from "../support/process.ts";
+import { fileWith, program, runningFile, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
+import { signed, signingKeys } from "../support/signing_keys.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as { readonly services: readonly [Record<string, unknown>] };
@@ -36,7 +37,7 @@ const PARTS = {
   conditions: /^lib\/(?:config|http|route)\/conditions$/,
   split: /^lib\/(?:upstream|config)\/split$/,
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
-  trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr_set)$/,
+  trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr|config\/address_range)$/,
   tls: /^lib\/config\/tls_fields$/,
   certificates: /^lib\/(?:gateway\/misdirected|server\/certificates)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
@@ -47,7 +48,9 @@ const PARTS = {
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/(?:server\/tls|cli\/tls_files)$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
-  tracing: /^lib\/observe\/(?:trace|trace_context|sampling|otlp|span_json)$/,
+  modules: /^lib\/(?:config\/plugin_modules|gateway\/module_loader)$/,
+  signatures: /^lib\/(?:config\/signed|base\/signature)$/,
+  tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|config\/tracing)$/,
   reporting: /^lib\/report\/(?:reports|warnings)$/,
   metrics: /^lib\/(?:report\/(?:reporting|families)|observe\/(?:metrics|metrics_plan|plugin_meter|time_buckets|stats|exposition|process))$/,
   combinedLog: /^lib\/observe\/combined_line$/,
@@ -126,6 +129,12 @@ describe("the program loads what is named, and only that,", () => {
   it("with a plugin: the file of its kind, and of none of the other kinds", async () => {
     const modules = await loadedBy(withService({ plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] }));
     expect(modules.filter((path) => PARTS.kinds.test(path))).toEqual(["lib/plugins/request_size_limit"]);
+  });
+
+  it("with a signed configuration", async () => {
+    const [recording, keys] = [recorder(), signingKeys()];
+    await runningFile(signed(fileWith(quickstart), keys), [], { ...recording.environment, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
+    expect(partsOf(recording.modules())).toEqual(["signatures"]);
   });
 
   it("for a command that starts nothing", async () => {

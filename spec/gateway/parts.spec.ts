@@ -1,6 +1,6 @@
 /** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/cli/loaded_modules.spec.ts`. */
 import { describe, expect, it } from "vitest";
-import type { ConfigSource } from "../../lib/config/load.ts";
+import type { ConfigSource } from "../../lib/config/source.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { Parts } from "../../lib/gateway/parts.ts";
