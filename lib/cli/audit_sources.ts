@@ -18,7 +18,7 @@ import type { Parts } from "../gateway/parts.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
-import { allNamedBy, namedByEnvironment, partsNamedBy, refuseLacking, settingsOf, withSignatures } from "./on_demand.ts";
+import { namedByEnvironment, partsNamedBy, settingsOf, withSignatures } from "./on_demand.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -54,7 +54,6 @@ export async function auditOf(flags: Flags): Promise<Audited> {
     return readFileSync(path);
   };
   const settings = await settingsOf(flags, process.env, { readFile });
-  refuseLacking(allNamedBy(settings));
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);

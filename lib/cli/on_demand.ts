@@ -4,7 +4,7 @@
 import type { OnRequest } from "../admin/endpoints.ts";
 import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import { areOfStart, asksForTraces, readStartSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
+import { areOfStart, asksForTraces, readStartSettings, type Environment, type Flags, type Host, type SettingsRead } from "../config/start_settings.ts";
 import { signatureFile } from "../config/source.ts";
 import type { PartName } from "../gateway/parts.ts";
 import { PARTS } from "../parts/table.ts";
@@ -27,19 +27,25 @@ export const ON_DEMAND = {
 
 /** What only some requests of the admin interface need. */
 export const OF_ADMIN: OnRequest = {
+  login: () => import("../admin/login.ts"),
   explain: () => import("../admin/explain_request.ts"),
   reload: () => import("../admin/reload_request.ts"),
   events: () => import("../admin/events.ts"),
 };
 
-/** Throws a `Failure` for settings with errors, or if this build lacks what reads them. */
+/** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
 export async function settingsOf(flags: Flags, environment: Environment, host: Host): Promise<Settings> {
-  if (areOfStart(flags, environment)) return accepted(readStartSettings(flags, environment, host));
+  const settings: Settings = accepted(areOfStart(flags, environment) ? readStartSettings(flags, environment, host) : await readAll(flags, environment, host));
+  refuseLacking([...onDemandOf(settings), ...partsNamedBy(settings)]);
+  return settings;
+}
+
+async function readAll(flags: Flags, environment: Environment, host: Host): Promise<SettingsRead<Settings>> {
   const { readSettings } = await ON_DEMAND.settings();
-  if (!asksForTraces(environment)) return accepted(readSettings(flags, environment, host));
+  if (!asksForTraces(environment)) return readSettings(flags, environment, host);
   refuseLacking(["tracing"]);
   const { readTracing } = await PARTS.tracing.load();
-  return accepted(readSettings(flags, environment, { ...host, readTracing }));
+  return readSettings(flags, environment, { ...host, readTracing });
 }
 
 type Named = readonly (keyof typeof ON_DEMAND)[];
@@ -76,11 +82,6 @@ export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, se
     ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),
     ...(serverCertPath === null ? [] : TLS_PARTS),
   ];
-}
-
-/** All that settings name. */
-export function allNamedBy(settings: Settings): readonly string[] {
-  return [...onDemandOf(settings), ...partsNamedBy(settings)];
 }
 
 /** Throws a `Failure` where settings name what this build does not have. */

@@ -16,7 +16,7 @@ import type { OperatorServer, OperatorTls } from "../server/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { allNamedBy, OF_ADMIN, ON_DEMAND, partsNamedBy, refuseLacking } from "./on_demand.ts";
+import { OF_ADMIN, ON_DEMAND, partsNamedBy } from "./on_demand.ts";
 import type { Opened } from "./operators.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 
@@ -52,7 +52,6 @@ export interface StartOptions extends Pick<CompleteOptions, "config" | "configFi
 
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
-  refuseLacking(allNamedBy(settings));
   const { reload, sockets, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;

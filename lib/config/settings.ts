@@ -15,8 +15,13 @@ type Read = ReadOf<typeof SETTINGS>;
 export type Settings = ReturnType<typeof settingsOf>;
 export type ManagerSettings = ReturnType<typeof managerOf>;
 
+interface GatewayHost extends Host {
+  /** Needed where `asksForTraces`. */
+  readonly readTracing?: typeof readTracing;
+}
+
 /** For a gateway. Flags that are not settings are errors. */
-export function readSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<Settings> {
+export function readSettings(flags: Flags, environment: Environment, host: GatewayHost = {}): SettingsRead<Settings> {
   const issues = unknownFlags(flags, SETTINGS);
   const values = readValues(SETTINGS, flags, environment, issues);
   const password = adminPassword(values, host, issues);

@@ -5,7 +5,6 @@
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat } from "../base/log.ts";
 import { hostProblem } from "./fields.ts";
 import { isContent } from "./references.ts";
-import type { readTracing } from "./tracing.ts";
 
 /** One row of the table. */
 export interface Setting<T> {
@@ -85,8 +84,6 @@ export interface Host {
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;
-  /** Needed where `asksForTraces`. */
-  readonly readTracing?: typeof readTracing;
 }
 
 /** Their flags that are not true or false, which a command may follow: `--no-tests validate`. */

@@ -58,7 +58,7 @@ const PARTS = {
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
   embedding: /^lib\/embed\/(?!gateway$)/,
   workerReports: /^lib\/(?:report\/worker_reports|observe\/(?:metrics_report|report))$/,
-  admin: /^lib\/(?:admin\/|cli\/(?:admin_interface|operators|own_folder)$)/,
+  admin: /^lib\/(?:admin\/|cli\/(?:admin_interface|own_folder)$)/,
   manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/(?:manager|management_ui)$)/,
   managerProxy: /^lib\/manager\/(?:proxy|backend)$/,
   cluster: /^lib\/(?:cluster\/|cli\/workers$)/,
