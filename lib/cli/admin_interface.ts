@@ -11,7 +11,7 @@ import type { Gateway } from "../embed/gateway.ts";
 import type { LastReload } from "../gateway/gateway.ts";
 import type { OperatorTls } from "../server/operator_server.ts";
 import { Failure } from "./failure.ts";
-import { opened, refresh, type Opened } from "./operators.ts";
+import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
 interface AdminParts {
   readonly gateway: Gateway;
@@ -51,7 +51,7 @@ export function openAdmin(admin: NonNullable<Settings["admin"]>, settings: Setti
         explain: (question, secrets) => gateway.explain(question, secrets),
         routePlugins: (service, route) => gateway.routePlugins(service, route),
         tests: () => gateway.lastTests,
-        metrics: () => gateway.metricsStream(),
+        metrics: () => metricsOf(gateway),
         reload,
         dryRun: (text) => gateway.dryRun(text),
       },

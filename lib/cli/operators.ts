@@ -2,6 +2,8 @@
  * What the servers for operators, beside a gateway, have in common: admin interface, probes and management UI.
  */
 import type { AddressInfo } from "node:net";
+import type { Readable } from "node:stream";
+import type { Gateway } from "../embed/gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { urlOf, where } from "./addresses.ts";
 import { listenFailure } from "./failure.ts";
@@ -29,6 +31,12 @@ export function opened<T extends { listen(at: { host: string; port: number }): P
     }
   };
   return { server, listen };
+}
+
+/** In Prometheus' text format, which the first scrape loads. */
+export async function metricsOf(gateway: Gateway): Promise<Readable> {
+  await GatewayCore.partsOf(gateway).runtime.parts.loadPart("exposition");
+  return gateway.metricsStream();
 }
 
 /** Asks the workers, if there are any, for their figures. */

@@ -19,6 +19,7 @@ import * as client from "../http/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
 import * as combinedLog from "../observe/combined_line.ts";
+import * as exposition from "../observe/exposition.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
@@ -33,6 +34,9 @@ import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
+import * as names from "../upstream/addresses.ts";
+import * as health from "../upstream/health.ts";
+import * as upstreamTls from "../upstream/tls.ts";
 import * as trustedProxies from "../server/trusted_proxies.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
@@ -56,6 +60,7 @@ import * as sharedCounters from "../gateway/shared_counters.ts";
 import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
+import * as families from "../report/families.ts";
 import * as reporting from "../report/reporting.ts";
 import * as reports from "../report/reports.ts";
 import * as workerReports from "../report/worker_reports.ts";
@@ -69,6 +74,9 @@ const ALL: LoadedParts = {
   breaker,
   nodeParser,
   retries,
+  upstreamTls,
+  names,
+  health,
   healthChecks,
   sharedHealth,
   sharedCallers,
@@ -92,6 +100,7 @@ const ALL: LoadedParts = {
   combinedLog,
   serverTiming,
   metrics: { ...metrics, ...reporting },
+  exposition: { ...exposition, ...families },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,
