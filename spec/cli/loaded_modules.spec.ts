@@ -55,7 +55,7 @@ const PARTS = {
   signatures: /^lib\/(?:config\/signed|base\/signature)$/,
   tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|config\/tracing)$/,
   reporting: /^lib\/report\/(?:reports|warnings)$/,
-  metrics: /^lib\/(?:report\/reporting|observe\/(?:metrics|metrics_plan|plugin_meter|stats|process))$/,
+  metrics: /^lib\/(?:report\/reporting|observe\/(?:metrics|metrics_plan|stats|process))$/,
   exposition: /^lib\/(?:report\/families|observe\/exposition)$/,
   combinedLog: /^lib\/observe\/combined_line$/,
   serverTiming: /^lib\/observe\/server_timing$/,
