@@ -35,6 +35,9 @@ import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
+import * as names from "../upstream/addresses.ts";
+import * as health from "../upstream/health.ts";
+import * as upstreamTls from "../upstream/tls.ts";
 import * as trustedProxies from "../server/trusted_proxies.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
@@ -72,6 +75,9 @@ const ALL: LoadedParts = {
   breaker,
   nodeParser,
   retries,
+  upstreamTls,
+  names,
+  health,
   healthChecks,
   sharedHealth,
   sharedCallers,

@@ -4,6 +4,8 @@
  * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
  * `cli/commands.ts`.
  */
+import { isIP } from "node:net";
+import { valuesAt, type JsonNode } from "../config/json.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Strategy } from "../upstream/balance.ts";
 import { KIND_PLACES, type Naming } from "../gateway/parts.ts";
@@ -42,6 +44,17 @@ function namedByStrategies(...strategies: Strategy[]): string[] {
   return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
 }
 
+/** A host that is no address, such as a reference whose value nobody has read yet. */
+function hasNames(document: JsonNode): boolean {
+  return valuesAt(document, "services[].upstreams[].host").some(({ value }) => value.kind === "string" && isIP(value.value) === 0);
+}
+
+/** The only upstream of a service is used whatever it answers, unless it is checked. */
+function hasHealth(document: JsonNode): boolean {
+  const upstreams = valuesAt(document, "services[].upstreams");
+  return valuesAt(document, "services[].health.enabled").length > 0 || upstreams.some(({ value }) => value.kind === "array" && value.items.length > 1);
+}
+
 /**
  * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
  * without it, settings or a reload do. A part that brings fields has their schemas in `fields`.
@@ -62,6 +75,12 @@ export const PARTS = {
     load: () => import("../upstream/by_load.ts"),
   },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
+  /** TLS to upstreams and to shared counters. */
+  upstreamTls: { named: ["services[].protocol=https", "services[].protocol=h2"], load: () => import("../upstream/tls.ts") },
+  /** The look-ups of upstreams that have names. */
+  names: { named: hasNames, load: () => import("../upstream/addresses.ts") },
+  /** Which of several upstreams are healthy. */
+  health: { named: hasHealth, load: () => import("../upstream/health.ts") },
   healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
