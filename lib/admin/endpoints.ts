@@ -10,15 +10,14 @@ import { compressed } from "../http/content_coding.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { METRICS_TYPE } from "../observe/exposition.ts";
 import type { Inbound } from "../server/receive.ts";
 import type * as streams from "./events.ts";
 import type * as explaining from "./explain_request.ts";
-import { Login } from "./login.ts";
+import type * as logins from "./login.ts";
 import { nowView, readNowQuestion } from "./now.ts";
 import type * as reloading from "./reload_request.ts";
 import { Sessions } from "./session.ts";
-import { hasMetricsToken, json, NO_STORE, queryOf, readiness, retryAfter, targetOf } from "./replies.ts";
+import { hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter, targetOf } from "./replies.ts";
 import { configView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource, type Secrets } from "./views.ts";
 
 export interface EndpointsOptions {
@@ -48,6 +47,7 @@ export interface EndpointsOptions {
 
 /** What only some requests need: it is loaded when the first of them comes. */
 export interface OnRequest {
+  readonly login: () => Promise<typeof logins>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly events: () => Promise<typeof streams>;
@@ -64,7 +64,8 @@ type Methods = Readonly<Record<string, Endpoint>>;
 
 export class Endpoints {
   readonly #options: EndpointsOptions;
-  readonly #login: Login;
+  /** Null: nobody has tried to log in yet. */
+  #login: logins.Login | null = null;
   readonly #sessions: Sessions;
   /** Null: nobody has opened a stream yet. */
   #events: streams.EventStreams | null = null;
@@ -76,7 +77,6 @@ export class Endpoints {
 
   constructor(options: EndpointsOptions) {
     this.#options = options;
-    this.#login = new Login(options);
     this.#sessions = new Sessions(options);
     this.#secrets = options.redactSecrets ? "masked" : "shown";
     this.#isKnownHost = allowedHosts(options.hosts);
@@ -203,6 +203,8 @@ export class Endpoints {
 
   /** Null: the request carries the administrator's credentials. */
   async #refuseLogin({ call, headers, clientAddress }: Inbound, challenge: HeaderList): Promise<Reply | null> {
+    const { Login } = await loaded(this.#options.onRequest.login);
+    this.#login ??= new Login(this.#options);
     const outcome = await this.#login.attempt(headerValue(headers, "authorization"), clientAddress);
     switch (outcome.kind) {
       case "accepted":
@@ -233,7 +235,7 @@ export class Endpoints {
     const refused = isOpen ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
     if (refused !== null) return refused;
     await this.#options.source.refresh("all");
-    return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: this.#options.source.metrics() };
+    return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.source.metrics() };
   }
 
   async #streamEvents({ call, headers, method }: Inbound): Promise<Reply> {

@@ -27,7 +27,8 @@ export interface AdminSource {
   explain(question: Question, secrets: Secrets): Promise<Explanation>;
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
   routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null>;
-  metrics(): Readable;
+  /** In Prometheus' text format. */
+  metrics(): Promise<Readable>;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;
   /** Tries a reload without doing it. `text` is a whole configuration; null: the file, read again. */
@@ -93,7 +94,7 @@ export function statusView(status: GatewayStatus) {
 export function testsView(last: LastTests | null) {
   if (last === null) return { at: null, digest: null, passed: 0, failed: 0, tests: [] };
   const { at, digest, report } = last;
-  const tests = report.tests.map(({ name, passed, expected, found, differences }) => ({ name, passed, expected, found, differences }));
+  const tests = report.tests.map(({ name, passed, expected, found, differences, differing }) => ({ name, passed, expected, found, differences, differing }));
   return { at: moment(at), digest, passed: report.passed, failed: report.failed, tests };
 }
 

@@ -2,16 +2,16 @@
  * `edge-gateway reload`: asks a running gateway to reload its configuration, or only to try it, and prints the changes or the errors.
  */
 import { MAX_POSTED_BYTES, type dryRunView } from "../admin/reload_request.ts";
-import { readClientSettings } from "../config/settings.ts";
+import { readClientSettings } from "../config/command_settings.ts";
 import { changeLine, type Change } from "../proof/config_diff.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { diffLines } from "./diff.ts";
-import { accepted, Failure, readNamedFile, type ExitCode } from "./failure.ts";
+import { accepted, Failure, type ExitCode } from "./failure.ts";
+import { readAuthorities, readNamedFile } from "./named_files.ts";
 import { printable, withoutControls } from "./terminal.ts";
-import { readAuthorities } from "./tls_files.ts";
 import { warningLines } from "./warning_text.ts";
 
 /** 0: reloaded. 2: refused, the old configuration stays in force. 1: the gateway cannot be asked, or the dry run was refused. */

@@ -2,9 +2,7 @@
  * Writes metrics in Prometheus' text format 0.0.4.
  */
 import { Readable } from "node:stream";
-import { BUCKETS } from "./time_buckets.ts";
-
-export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+import { BUCKETS } from "./metrics.ts";
 
 /** Names and values in turn. */
 export type Labels = readonly string[];

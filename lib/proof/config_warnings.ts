@@ -1,7 +1,7 @@
 /**
  * Computes the warnings about a configuration from the configuration alone.
  */
-import { addressOf } from "../base/cidr.ts";
+import { addressOf } from "../base/ip_address.ts";
 import { inSlices, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { formatPath, type Path } from "../config/json.ts";
 import { proveRoutes } from "../route/overlaps.ts";

@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import { OF_ADMIN } from "../../lib/cli/commands.ts";
+import { OF_ADMIN } from "../../lib/cli/on_demand.ts";
 import type { DryRun } from "../../lib/proof/dry_run.ts";
 import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -138,7 +138,7 @@ export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
 export const TESTS: LastTests = {
   at: Date.UTC(2026, 0, 2),
   digest: "0123456789ab",
-  report: { passed: 1, failed: 0, tests: [{ name: "t", passed: true, expected: { status: 401 }, found: { status: 401 }, differences: [] }] },
+  report: { passed: 1, failed: 0, tests: [{ name: "t", passed: true, expected: { status: 401 }, found: { status: 401 }, differences: [], differing: [] }] },
 };
 
 export const HEALTH: GatewayHealth = {
@@ -181,7 +181,7 @@ export const source: AdminSource = {
   tests: () => TESTS,
   explain: () => Promise.resolve(EXPLANATION),
   routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ level, name, id, config }) => ({ level, name, id, config })) : null),
-  metrics: () => Readable.from(["# metrics\n"]),
+  metrics: () => Promise.resolve(Readable.from(["# metrics\n"])),
   reload: () => Promise.resolve(TAKEN),
   dryRun: () => Promise.resolve(DRY_RUN),
 };

@@ -5,6 +5,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../../lib/upstream/pool.ts";
+import type { Address } from "../../lib/upstream/addresses.ts";
+import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";
@@ -155,7 +157,7 @@ describe("the addresses of a name", () => {
     onTestFinished(() => pool.destroy());
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
     /** The body of a response: the address that has answered. */
-    const ask = async () => String((await madeUpPeer("u", pool).forward(madeUpExchange(), options, 0)).body);
+    const ask = async () => String((await madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity)).body);
     return { origin, resolver, name, pool, ask };
   }
 
@@ -277,6 +279,7 @@ describe("the addresses of a name", () => {
         return name.addresses;
       },
       known: () => name.known(),
+      connectOptions: (first: Address | undefined) => name.connectOptions(first),
       onChange(listener: () => void) {
         following++;
         const end = name.onChange(listener);
@@ -299,7 +302,7 @@ describe("the addresses of a name", () => {
   });
 
   it("the addresses of a name must present a certificate for the name over https", async () => {
-    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
+    const tls = new UpstreamTls({ ca: { content: Buffer.from(OTHER_CA.cert) } });
     const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await right.ask(), await right.ask(), await right.ask()]).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1"]);
     const wrong = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "other.example.com", tls });
@@ -307,13 +310,13 @@ describe("the addresses of a name", () => {
   });
 
   it("the addresses of a name give way to the next address over https if they refuse", async () => {
-    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
+    const tls = new UpstreamTls({ ca: { content: Buffer.from(OTHER_CA.cert) } });
     const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
   it("the addresses of a name keep their TLS session, which the next connection resumes", async () => {
-    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
+    const tls = new UpstreamTls({ ca: { content: Buffer.from(OTHER_CA.cert) } });
     const reused: boolean[] = [];
     const listener: RequestListener = (request, response) => {
       reused.push((request.socket as TLSSocket).isSessionReused());
@@ -363,7 +366,7 @@ describe("the read buffer", () => {
 function asking(pool: Pool) {
   const clock = manualClock();
   const options = { clock, connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
-  return (): Promise<Reply> => madeUpPeer("u", pool).forward(madeUpExchange(), options, 0);
+  return (): Promise<Reply> => madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity);
 }
 
 async function withBackend(answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", parts: Partial<PoolOptions> = {}) {
@@ -465,7 +468,7 @@ describe("connections", () => {
   it("connections hold their lease to their end as tunnels, and close with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
-    const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
+    const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, Infinity);
     expect(pool.open).toBe(1);
     pool.destroy();
     expect(reply.tunnel!.socket.destroyed).toBe(true);
@@ -477,7 +480,7 @@ describe("connections", () => {
     const { upstream, pool } = await withBackend();
     const exchange = madeUpExchange();
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
-    const reply = madeUpPeer("u", pool).forward(exchange, options, 0);
+    const reply = madeUpPeer("u", pool).forward(exchange, options, Infinity);
     exchange.call.abort();
     await expect(reply).rejects.toMatchObject({ code: "upstream_reset" });
     expect(pool).toMatchObject({ leased: 0, open: 0 });
