@@ -13,7 +13,7 @@ export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath, s
   const isAsked = admin !== null || probe !== null;
   return [
     ...(tracing === null ? [] : (["tracing"] as const)),
-    ...(admin === null ? [] : (["adminCookie"] as const)),
+    ...(admin === null ? [] : (["adminCookie", "recentRequests"] as const)),
     ...(isAsked ? (["reporting", "metrics"] as const) : []),
     ...(workers === 1 ? [] : (["sharedHealth", "sharedCallers", "shared"] as const)),
     ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),

@@ -43,6 +43,8 @@ import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
+import * as recentRequests from "../gateway/recent_requests.ts";
+import * as activeChecks from "../gateway/active_checks.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as misdirected from "../gateway/misdirected.ts";
 import * as modules from "../gateway/module_loader.ts";
@@ -65,7 +67,7 @@ const ALL: LoadedParts = {
   breaker,
   nodeParser,
   retries,
-  healthChecks,
+  healthChecks: { ...activeChecks, ...healthChecks },
   sharedHealth,
   sharedCallers,
   conditions,
@@ -94,6 +96,7 @@ const ALL: LoadedParts = {
   workerReports,
   tracing: { ...tracer, ...sampling, ...exporter },
   adminCookie,
+  recentRequests,
   warnings,
 };
 

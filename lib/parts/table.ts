@@ -62,7 +62,7 @@ export const PARTS = {
     load: () => import("../upstream/by_load.ts"),
   },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
-  healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
+  healthChecks: { named: ["services[].health.enabled"], load: async () => ({ ...(await import("../gateway/active_checks.ts")), ...(await import("../upstream/health_checks.ts")) }) },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
   /** How they share the counts of rate limits. */
@@ -156,6 +156,8 @@ export const PARTS = {
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
+  /** For dry runs. */
+  recentRequests: { load: () => import("../gateway/recent_requests.ts") },
   adminCookie: { load: () => import("../http/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 
