@@ -3,7 +3,6 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Dial } from "../base/egress.ts";
-import { Health } from "../upstream/health.ts";
 import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
 import type { Peer } from "../upstream/upstream_set.ts";
 
@@ -34,11 +33,8 @@ export class ActiveChecks {
       }
     }
     for (const [peer, { settings, dials }] of wanted) {
-      const { health } = peer;
-      // In a worker: the main thread checks.
-      if (!(health instanceof Health)) continue;
       const target = { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority };
-      const check = startHealthCheck({ target, settings, clock: this.#clock, random: Math.random, report: (failure) => health.checked(failure) });
+      const check = startHealthCheck({ target, settings, clock: this.#clock, random: Math.random, report: (failure) => peer.health.checked?.(failure) });
       this.#running.set(peer, { settings: JSON.stringify(settings), check });
     }
   }

@@ -3,6 +3,7 @@
  * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
 import { randomFillSync } from "node:crypto";
+import { isIP } from "node:net";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
@@ -14,10 +15,10 @@ import type { SharedConnections } from "../server/shared_connections.ts";
 import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
-import { UpstreamSet, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
+import { UpstreamSet, type UpstreamSetOptions, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import type { ReplayMemory } from "../upstream/replay.ts";
-import { Names, type Address } from "../upstream/addresses.ts";
+import type { Address, Name, Names, NamesOptions } from "../upstream/addresses.ts";
 import type { FailureReports, UpstreamFailures } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
 import type { Sticky } from "../upstream/sticky.ts";
@@ -79,7 +80,9 @@ export class Runtime {
   /** Requests to upstreams and replies to clients are written together. */
   readonly writeBatch = new WriteBatch();
   readonly #log: Log;
-  readonly #names: Names;
+  readonly #namesOptions: NamesOptions;
+  /** Null: no upstream has had a name. */
+  #names: Names | null = null;
   readonly #readBuffer = new ReadBuffer();
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
@@ -118,7 +121,7 @@ export class Runtime {
       this.inFlight = this.count("requests in flight");
       this.connections = new (parts.part("shared").SharedConnections)({ ...threads, memory: (name, bytes) => this.lastingMemory(name, bytes) });
     }
-    this.#names = new Names({ clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) });
+    this.#namesOptions = { clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) };
   }
 
   /** For one snapshot, to be filled while it is compiled. */
@@ -139,9 +142,11 @@ export class Runtime {
 
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
-    const { clock, threads, failures: reports } = this;
+    const { clock, threads, failures } = this;
     const known = this.#inUse?.upstreamSets.get(service)?.upstreamSet;
-    return known ?? new UpstreamSet(service, { clock, log: this.#log, threads, reports, changes: this.#changes, shared: () => this.parts.part("sharedHealth") });
+    const health: UpstreamSetOptions["health"] = (options, memory) =>
+      memory === null ? new (this.parts.part("health").Health)(options) : this.parts.part("sharedHealth").healthIn(memory, options, failures);
+    return known ?? new UpstreamSet(service, { clock, log: this.#log, threads, health, changes: this.#changes });
   }
 
   /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
@@ -295,7 +300,7 @@ export class Runtime {
   /** Closes every connection to every upstream, and ends all probes and look-ups. */
   destroy(): void {
     this.#limitersTimer?.cancel();
-    this.#names.close();
+    this.#names?.close();
     this.#checks?.adopt([]);
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
     for (const { pool } of this.#inUse?.pools.values() ?? []) pool.destroy();
@@ -325,14 +330,23 @@ export class Runtime {
     const checks = Array.from(upstreamSets.values(), (plan) => plan.checks).filter((each) => each !== null);
     const checked = checks.flatMap(({ dials }) => [...dials.keys()]);
     const used = this.threads.place < 0 ? checked.map(({ pool }) => pool) : Array.from(pools.values(), ({ pool }) => pool);
-    this.#names.ttlMs = dnsTtlMs;
-    this.#names.retain(used.map(({ options }) => options.host));
+    if (this.#names !== null) this.#names.ttlMs = dnsTtlMs;
+    this.#names?.retain(used.map(({ options }) => options.host));
+    // In a worker: the main thread checks.
+    if (isWorker(this.threads)) return;
     if (checks.length > 0) this.#checks ??= new (this.parts.part("healthChecks").ActiveChecks)(this.clock);
     this.#checks?.adopt(checks);
   }
 
+  /** Undefined for an address. */
+  #name(host: string): Name | undefined {
+    if (isIP(host) !== 0) return undefined;
+    this.#names ??= new (this.parts.part("names").Names)(this.#namesOptions);
+    return this.#names.name(host);
+  }
+
   #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
-    const name = this.#names.name(options.host);
+    const name = this.#name(options.host);
     const named = name === undefined ? options : { ...options, name };
     if (!isHttp1(named)) {
       const { Sessions, forwardHttp2 } = this.parts.part("http2");
