@@ -3,12 +3,11 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Dial } from "../base/egress.ts";
-import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
+import { startHealthCheck, type HealthCheck, type CheckSettings } from "../upstream/health_checks.ts";
 import type { Peer } from "../upstream/upstream_set.ts";
 
 export interface Checks {
-  /** With the source of `expects`, so that two can be compared as JSON. */
-  readonly settings: HealthCheckSettings & { readonly expectStatus: string };
+  readonly settings: CheckSettings;
   /** What may be connected to is this configuration's, as the pool of a peer may be an older one's. */
   readonly dials: ReadonlyMap<Peer, Dial>;
 }
