@@ -5,7 +5,7 @@ import { connect, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { EventStreams } from "../../lib/admin/events.ts";
 import type { AdminOptions } from "../../lib/admin/server.ts";
-import { OF_ADMIN } from "../../lib/cli/commands.ts";
+import { OF_ADMIN } from "../../lib/cli/on_demand.ts";
 import { createLog, silentLog } from "../../lib/base/log.ts";
 import type { GatewayHealth, GatewayStatus } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
