@@ -7,6 +7,7 @@ import { configSchema, defaultRouteName } from "./model.ts";
 import type { Config, PartSchemas, PluginKind, RouteDeclaration, RouteIssue } from "./model.ts";
 import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests, RouteNames } from "./read_tests.ts";
+import { concealerOf, type ConfigSecrets } from "./secrets.ts";
 import { INVALID, type CheckContext, type NamedFile, type Path, type Secret } from "./schema.ts";
 import type { Sources } from "./schema_core.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type CheckSignature, type ConfigSource, type ReadOptions } from "./source.ts";
@@ -26,14 +27,6 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly checkSignature?: CheckSignature | undefined;
 }
 
-/** The secrets of a configuration. */
-export interface ConfigSecrets {
-  readonly root: JsonNode;
-  /** Those that its schemas have found. */
-  readonly marked: readonly Secret[];
-  readonly sources: ReturnType<typeof sourcesFor>;
-}
-
 export type LoadResult<K extends PluginKind = PluginKind> =
   | {
       readonly ok: true;
@@ -46,6 +39,8 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly shown: Json;
       /** For `masked.ts` and `secrets.ts`. */
       readonly secrets: ConfigSecrets;
+      /** See `concealerOf`. */
+      readonly concealed: (text: string) => string;
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
       /** Of the value at a path, or of what stands around it; null for a configuration that is a value. */
@@ -62,9 +57,9 @@ export type LoadResult<K extends PluginKind = PluginKind> =
   | { readonly ok: false; readonly issues: readonly Issue[] };
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>): LoadResult<K> {
-  const { node, issues: found } = parsedFrom(source);
+  const { node, issues: inText } = parsedFrom(source);
   forgetParsed(source);
-  const issues: Issue[] = [...found];
+  const issues: Issue[] = [...inText];
   if (node === null) return { ok: false, issues };
   const root = withoutTests(node);
   const sources = sourcesFor(source, options);
@@ -80,9 +75,11 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
+  const found: ConfigSecrets = { root, marked: secrets, sources };
   return {
     ...{ ok: true, config, tests, testFiles, shown, digest, kinds },
-    secrets: { root, marked: secrets, sources },
+    secrets: found,
+    concealed: (text) => concealerOf({ secrets: found })(text),
     formed: sources.formed,
     file: "file" in source ? source.file : undefined,
     positionOf: (at) => positionAt(root, at),

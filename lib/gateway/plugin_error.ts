@@ -4,7 +4,6 @@
 import { messageOf } from "../base/errors.ts";
 import type { LoadResult } from "../config/load.ts";
 import type { Config } from "../config/model.ts";
-import { concealerOf } from "../config/secrets.ts";
 import type { Scope } from "../plugins/plugin.ts";
 import { ConfigError } from "./config_error.ts";
 import { describePlace } from "./place.ts";
@@ -26,7 +25,7 @@ class PluginError extends Error {
   in(loaded: Omit<Extract<LoadResult, { readonly ok: true }>, "ok">): ConfigError {
     const { config, file, positionOf } = loaded;
     const at = [...pathOf(this.#place, config), "plugins", this.#index];
-    const message = concealerOf(loaded)(this.message);
+    const message = loaded.concealed(this.message);
     return new ConfigError([{ at, message, position: positionOf(at) }], file, message === this.message ? this.cause : undefined);
   }
 }
