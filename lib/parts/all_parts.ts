@@ -17,7 +17,6 @@ import * as inject from "../embed/inject.ts";
 import * as mounted from "../embed/mounted.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../http/client.ts";
-import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../http/admin_cookie.ts";
 import * as combinedLog from "../observe/combined_line.ts";
 import * as exposition from "../observe/exposition.ts";
@@ -52,6 +51,8 @@ import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
+import * as recentRequests from "../gateway/recent_requests.ts";
+import * as activeChecks from "../gateway/active_checks.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as misdirected from "../gateway/misdirected.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
@@ -78,11 +79,11 @@ const ALL: LoadedParts = {
   upstreamTls,
   names,
   health,
-  healthChecks,
+  healthChecks: { ...activeChecks, ...healthChecks },
   sharedHealth,
   sharedCallers,
   conditions,
-  split: { ...split, ...compiledConditions },
+  split,
   sticky,
   httpsRedirect,
   misdirected: { ...misdirected, ...certificates, ...pem },
@@ -109,6 +110,7 @@ const ALL: LoadedParts = {
   workerReports,
   tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
   adminCookie,
+  recentRequests,
   signatures,
   warnings,
 };
