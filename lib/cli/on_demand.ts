@@ -76,7 +76,7 @@ export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, se
   return [
     ...(configKeyPath === null ? [] : (["signatures"] as const)),
     ...(tracing === null ? [] : (["tracing"] as const)),
-    ...(admin === null ? [] : (["adminCookie"] as const)),
+    ...(admin === null ? [] : (["adminCookie", "recentRequests"] as const)),
     ...(isAsked ? (["reporting", "metrics"] as const) : []),
     ...(workers === 1 ? [] : (["sharedHealth", "sharedCallers", "shared"] as const)),
     ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),

@@ -51,6 +51,8 @@ import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
+import * as recentRequests from "../gateway/recent_requests.ts";
+import * as activeChecks from "../gateway/active_checks.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as misdirected from "../gateway/misdirected.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
@@ -77,7 +79,7 @@ const ALL: LoadedParts = {
   upstreamTls,
   names,
   health,
-  healthChecks,
+  healthChecks: { ...activeChecks, ...healthChecks },
   sharedHealth,
   sharedCallers,
   conditions,
@@ -108,6 +110,7 @@ const ALL: LoadedParts = {
   workerReports,
   tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
   adminCookie,
+  recentRequests,
   signatures,
   warnings,
 };

@@ -1,5 +1,6 @@
 /**
- * Finds the functions of `lib` that one small GET with a key and a rate limit runs through, in the order in which they are first called.
+ * Finds the functions of `lib` that one small GET with a key and a rate limit runs through, in the order in which they are first called, in a
+ * gateway that has the parts which its configuration names, as the program starts it where nobody can ask for metrics.
  *
  *     npm run way             prints them, file by file
  *     npm run way -- --json   the same for programs
@@ -14,7 +15,9 @@ import { SourceMap } from "node:module";
 import type { AddressInfo } from "node:net";
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { createGateway } from "../../lib/index.ts";
+import type { ConfigInput } from "../../lib/gateway/config_input.ts";
+import { GatewayCore } from "../../lib/gateway/gateway.ts";
+import { loadPluginModules } from "../../lib/parts/load.ts";
 
 export interface CalledFunction {
   /** Below the root, with forward slashes. */
@@ -65,22 +68,21 @@ async function run(): Promise<Way> {
 
   const upstream = http.createServer((_request, response) => response.end("a small reply")).listen(0, "127.0.0.1");
   await new Promise((resolve) => upstream.once("listening", resolve));
-  const gateway = createGateway({
-    config: {
-      services: [
-        {
-          name: "shop",
-          base_path: "/shop",
-          upstreams: [{ host: "127.0.0.1", port: (upstream.address() as AddressInfo).port }],
-          plugins: [
-            { name: "key_auth", config: { key: KEY } },
-            { name: "rate_limit", config: { limit_min: 1_000 } },
-          ],
-          routes: [{ name: "items", path: "/items/{id}", methods: ["GET"] }],
-        },
-      ],
-    },
-  });
+  const config = {
+    services: [
+      {
+        name: "shop",
+        base_path: "/shop",
+        upstreams: [{ host: "127.0.0.1", port: (upstream.address() as AddressInfo).port }],
+        plugins: [
+          { name: "key_auth", config: { key: KEY } },
+          { name: "rate_limit", config: { limit_min: 1_000 } },
+        ],
+        routes: [{ name: "items", path: "/items/{id}", methods: ["GET"] }],
+      },
+    ],
+  } satisfies ConfigInput;
+  const gateway = new GatewayCore({ config, modules: await loadPluginModules(config) });
   const { port } = await gateway.listen({ port: 0, host: "127.0.0.1" });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   const get = () => new Promise<void>((resolve, reject) => {
