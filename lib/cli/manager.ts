@@ -11,7 +11,7 @@ import { watchFiles } from "../config/watch.ts";
 import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "../parts/table.ts";
 import { createManager, type Manager } from "../manager/server.ts";
-import type { OperatorTls } from "../server/operator_server.ts";
+import type { OperatorTls } from "../operator/operator_server.ts";
 import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
 import type { RunCommand } from "./arguments.ts";
 import { accepted, Failure, listenFailure } from "./failure.ts";

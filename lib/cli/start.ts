@@ -13,7 +13,7 @@ import type { Settings } from "../config/settings.ts";
 import { ConfigError, Gateway, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
-import type { OperatorServer, OperatorTls } from "../server/operator_server.ts";
+import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
 import { OF_ADMIN, ON_DEMAND } from "./commands.ts";

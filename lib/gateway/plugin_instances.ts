@@ -7,7 +7,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
-import type { Client } from "../http/client.ts";
+import type { Client } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";

@@ -124,7 +124,7 @@ export const PARTS = {
   /** How plugins ask other servers. */
   client: {
     named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],
-    load: () => import("../http/client.ts"),
+    load: () => import("../client/client.ts"),
   },
   /** Counters that gateways share. */
   redis: {
@@ -156,7 +156,7 @@ export const PARTS = {
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
   tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
-  adminCookie: { load: () => import("../http/admin_cookie.ts") },
+  adminCookie: { load: () => import("../operator/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 
 /** What can wait until it is asked for. */

@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
 import { silentLog } from "../base/log.ts";
 import type { Route, Service } from "../config/model.ts";
-import type { ClientAnswer, ClientRequestOptions } from "../http/client.ts";
+import type { ClientAnswer, ClientRequestOptions } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Tools } from "../plugins/plugin.ts";

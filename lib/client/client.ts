@@ -10,8 +10,8 @@ import type { Clock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { destinationOf, requestBy, type Egress } from "../base/egress.ts";
 import { connectFailure } from "../base/errors.ts";
-import { BODILESS } from "./body.ts";
-import type { HeaderList } from "./headers.ts";
+import { BODILESS } from "../http/body.ts";
+import type { HeaderList } from "../http/headers.ts";
 
 export interface HttpClientOptions {
   readonly clock: Clock;
