@@ -15,7 +15,7 @@ import {
   hasToken,
   headerValue,
   headerValues,
-  MOST_CONNECTION_OPTIONS,
+  MAX_CONNECTION_OPTIONS,
   NameMap,
   nameSet,
   withHeader,
@@ -228,7 +228,7 @@ export function invalidity(response: ResponseHead): string | null {
   if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
   // Node reports `101` without Upgrade as an ordinary response.
   if (status < 200) return `the upstream answered with status ${status}`;
-  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
+  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MAX_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
   const codings = headerValues(response.rawHeaders, "transfer-encoding");
   if (codings.length === 0) return null;
   // The client would get the coded body without the name of its coding (RFC 9112 §6.1).
@@ -237,7 +237,7 @@ export function invalidity(response: ResponseHead): string | null {
   return null;
 }
 
-export const TOO_MANY_OPTIONS = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
+export const TOO_MANY_OPTIONS = `the upstream named more than ${MAX_CONNECTION_OPTIONS} options in Connection`;
 
 /** An HTTP/1.1 response as a Reply with this body, unread. */
 export function replyOf(method: string, response: ResponseHead, via: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
