@@ -3,7 +3,8 @@
  */
 import { checkNames, type Names } from "./base/suggest.ts";
 import type { ConfigInput } from "./gateway/config_input.ts";
-import { Gateway, type CompleteOptions } from "./gateway/gateway.ts";
+import { Gateway } from "./embed/gateway.ts";
+import type { CompleteOptions } from "./gateway/options.ts";
 import type { PluginModules } from "./gateway/plugin_modules.ts";
 import { withAllParts } from "./parts/all_parts.ts";
 
@@ -43,7 +44,7 @@ export type * from "./gateway/config_input.ts";
 export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./proof/config_diff.ts";
-export type { ExplainedPlugin, Explanation, Question } from "./proof/explain.ts";
+export type { ExplainedPlugin, Explanation, Question, RunningPlugin } from "./proof/explain.ts";
 export type { CountersReport } from "./store/redis.ts";
 export type { DryRun, MovedRequest, MovedRequests } from "./proof/dry_run.ts";
 export type { GuardsLost, RoutePlace } from "./proof/guards_lost.ts";
@@ -52,7 +53,8 @@ export type { ExplainedCandidate } from "./proof/route_reasons.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, ReloadCause, Reloaded, TestReport, TestResult } from "./gateway/status.ts";
 export type { ConfigWarning, ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/config_error.ts";
-export type { Gateway, GatewayHealth, ListenOptions } from "./gateway/gateway.ts";
+export type { Gateway } from "./embed/gateway.ts";
+export type { GatewayHealth, ListenOptions } from "./gateway/options.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, StatusCounts, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./proof/made_request.ts";
 export type { TlsFiles } from "./server/tls.ts";

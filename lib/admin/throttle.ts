@@ -21,7 +21,7 @@ const MAX_FAILURES = FREE_FAILURES + 10;
 /** Failures that addresses of unknown networks have together, and the time in which one of them is forgotten. */
 const FREE_OF_ALL = 50;
 const FORGET_OF_ALL_MS = 30_000;
-const MOST_NETWORKS = 1_000;
+const MAX_NETWORKS = 1_000;
 
 /** Why an address has to wait: for its own failures, or for those of all. */
 export interface Pause {
@@ -91,7 +91,7 @@ export class Throttle {
   remember(network: string): void {
     this.#known.delete(network);
     this.#known.add(network);
-    if (this.#known.size > MOST_NETWORKS) for (const oldest of this.#known) return void this.#known.delete(oldest);
+    if (this.#known.size > MAX_NETWORKS) for (const oldest of this.#known) return void this.#known.delete(oldest);
   }
 
   #entryFor(address: string): Entry {

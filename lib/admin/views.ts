@@ -4,7 +4,7 @@
 import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, StatusCounts, TryFigures } from "../observe/stats.ts";
-import type { ExplainedPlugin, Explanation, Question } from "../proof/explain.ts";
+import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload, LastTests } from "../gateway/gateway.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import type { Warning } from "../gateway/status.ts";
@@ -26,7 +26,7 @@ export interface AdminSource {
   tests(): LastTests | null;
   explain(question: Question, secrets: Secrets): Promise<Explanation>;
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
-  routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null>;
+  routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null>;
   metrics(): Readable;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;

@@ -4,7 +4,7 @@
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import { Gateway } from "../gateway/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
 import type { Warning } from "../gateway/status.ts";
 import { describeCounts } from "./counted.ts";
 import type { Started } from "./start.ts";
@@ -13,7 +13,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const { gateway, http, https, adminUrl, probeUrl, workers } = started;
   const { configPath: config, logFormat, logLevel, clientAuth, tracing } = settings;
   const { digest } = gateway;
-  const { signer } = Gateway.partsOf(gateway).configuration;
+  const { signer, snapshot } = GatewayCore.partsOf(gateway).configuration;
   const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
   const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";
   const probes = probeUrl ?? "off: PROBE_PORT is not set";
@@ -42,9 +42,9 @@ export function announce(started: Started, settings: Settings, log: Log): void {
     process.stderr.write(`edge-gateway ${version} started\n${lines.join("")}`);
   }
   // Without that part nothing in the configuration causes one of them.
-  const warnings = Gateway.partsOf(gateway).runtime.parts.partIfLoaded("reporting") === null ? [] : gateway.status.warnings;
+  const warnings = started.reported?.status.warnings ?? [];
   logWarnings(log, [...warnings.filter(({ code }) => OF_SETTINGS.has(code)), ...gateway.configWarnings]);
-  warnOfNode(started, log);
+  warnOfNode({ ...snapshot.config, https }, log);
 }
 
 /** Warnings that the settings cause. */
@@ -65,8 +65,7 @@ export function logWarnings(log: Log, warnings: readonly Warning[]): void {
 const FIXED_NGHTTP2 = "1.68.1";
 
 /** Logs a warning if clients or upstreams use HTTP/2 and the nghttp2 of this Node ("1.61.0") is older than the fixed one. */
-export function warnOfNode({ gateway, https }: Pick<Started, "gateway" | "https">, log: Log, nghttp2 = process.versions.nghttp2): void {
-  const { global, services } = gateway.shownConfig as { readonly global: { readonly h2c: boolean }; readonly services: readonly { readonly protocol: string }[] };
+export function warnOfNode({ global, services, https }: Peers, log: Log, nghttp2 = process.versions.nghttp2): void {
   const peers = https.length > 0 || global.h2c ? ["clients"] : [];
   if (services.some(({ protocol }) => protocol === "h2" || protocol === "h2c")) peers.push("upstreams");
   if (nghttp2 === undefined || peers.length === 0) return;
@@ -74,4 +73,10 @@ export function warnOfNode({ gateway, https }: Pick<Started, "gateway" | "https"
   const remedy = "run the gateway with Node 24 or the newest Node 22";
   const message = `HTTP/2 ${peers.join(" and ")} can abort this process: the nghttp2 of this Node is older than ${FIXED_NGHTTP2} (CVE-2026-27135); ${remedy}`;
   log.warn(message, { node: process.version, nghttp2 });
+}
+
+interface Peers {
+  readonly global: { readonly h2c: boolean };
+  readonly services: readonly { readonly protocol: string }[];
+  readonly https: readonly string[];
 }

@@ -16,7 +16,7 @@ export const ALWAYS: readonly string[] = ["main", "run", "validate", "audit", "h
 /** What settings name, as the settings that name it. */
 const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };
 /** What a name brings besides what has this name. */
-const BRINGS: Readonly<Record<string, readonly string[]>> = { proof: ["test", "explain", "diff"], test: ["tests"], admin: ["reload"] };
+const BRINGS: Readonly<Record<string, readonly string[]>> = { proof: ["test", "explain", "diff"], test: ["tests"], admin: ["reload"], manager: ["managerProxy"] };
 
 /** For `--with`. */
 export const NAMES = [...new Set([...Object.keys(OF_SETTINGS), "proof", ...Object.keys(KINDS), ...Object.keys(PARTS), ...Object.keys(COMMANDS)])].filter((name) => !ALWAYS.includes(name) && (name === "proof" || isInBuild(name)));

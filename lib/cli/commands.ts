@@ -173,6 +173,7 @@ export const ON_DEMAND = {
   admin: () => import("../admin/server.ts"),
   probes: () => import("../admin/probes.ts"),
   manager: () => import("./manager.ts"),
+  managerProxy: () => import("../manager/proxy.ts"),
   workers: () => import("../cluster/supervisor.ts"),
   help: () => import("./help.ts"),
   buildNames: () => import("./build_names.ts"),

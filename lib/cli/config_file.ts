@@ -6,7 +6,7 @@ import { formatPath, parseJson, positionAt } from "../config/json.ts";
 import { readConfigFile, type ConfigIssue } from "../config/load.ts";
 import { readValues, SETTINGS } from "../config/settings_table.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import type { Gateway } from "../gateway/gateway.ts";
+import type { GatewayCore } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
@@ -36,7 +36,7 @@ export const validate: RunCommand = async (given, own) => {
 };
 
 interface Validated {
-  readonly counts: Gateway["counts"] | null;
+  readonly counts: GatewayCore["counts"] | null;
   readonly digest: string | null;
   /** See `Configuration.signer`. */
   readonly signer: string | undefined;

@@ -1,10 +1,10 @@
 /**
  * Numbers of things in words.
  */
-import type { Gateway } from "../gateway/gateway.ts";
+import type { GatewayCore } from "../gateway/gateway.ts";
 
 /** "1 service, 2 routes, 3 upstreams" */
-export function describeCounts({ services, routes, upstreams }: Gateway["counts"]): string {
+export function describeCounts({ services, routes, upstreams }: GatewayCore["counts"]): string {
   return `${counted(services, "service")}, ${counted(routes, "route")}, ${counted(upstreams, "upstream")}`;
 }
 

@@ -98,14 +98,14 @@ export function explanationText({ method, url }: Pick<Question, "method" | "url"
     `${withoutControls(`${method} ${url}`)} gets ${found}\n`,
     ...own.map((reason) => `  ${reason}\n`),
     ...table("Candidates", candidates.map((each) => [`${each.service} / ${each.route}`, each.verdict]), (verdict) => paint(verdict === "takes the request" ? "good" : "faint", verdict)),
-    ...table("Plugins", plugins.map(({ level, name, id, verdict }) => [level, id === null ? name : `${name} (${id})`, verdict]), (verdict) => paint(styleOf(verdict), verdict)),
+    ...table("Plugins", plugins.map(({ level, name, id, verdict }) => [level, id === null ? name : `${name} (${id})`, verdict]), (verdict, i) => paint(styleOf(plugins[i]!), verdict)),
     ...table(`Upstreams, ${balancing}, asked for ${forwarded}`, upstreams.map(upstreamRow), (text) => text),
   ].join("");
 }
 
-function styleOf(verdict: string): "good" | "bad" | "faint" {
-  if (verdict === "not reached") return "faint";
-  return verdict.startsWith("answers") ? "bad" : "good";
+function styleOf({ action }: ExplanationJson["plugins"][number]): "good" | "bad" | "faint" {
+  if (action === "not_reached") return "faint";
+  return action === "answers" ? "bad" : "good";
 }
 
 function upstreamRow({ id, host, port, group, share, state }: ExplanationJson["upstreams"][number]): string[] {
@@ -115,9 +115,9 @@ function upstreamRow({ id, host, port, group, share, state }: ExplanationJson["u
 }
 
 /** A heading and its rows, whose columns are aligned; nothing without rows. `last` styles the last column. */
-function table(heading: string, rows: readonly (readonly string[])[], last: (text: string) => string): string[] {
+function table(heading: string, rows: readonly (readonly string[])[], last: (text: string, row: number) => string): string[] {
   if (rows.length === 0) return [];
   const widths = rows[0]!.map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)));
-  const line = (row: readonly string[]) => row.map((cell, i) => (i === row.length - 1 ? last(cell) : cell.padEnd(widths[i]!))).join("  ");
-  return [`\n${heading}\n`, ...rows.map((row) => `  ${line(row)}\n`)];
+  const line = (row: readonly string[], number: number) => row.map((cell, i) => (i === row.length - 1 ? last(cell, number) : cell.padEnd(widths[i]!))).join("  ");
+  return [`\n${heading}\n`, ...rows.map((row, number) => `  ${line(row, number)}\n`)];
 }

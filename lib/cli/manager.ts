@@ -10,10 +10,11 @@ import { readManagerSettings, type LoneManagerSettings, type ManagerSettings } f
 import { watchFiles } from "../config/watch.ts";
 import { Parts } from "../gateway/parts.ts";
 import { TABLE } from "../parts/table.ts";
-import { createManager, type Manager } from "../manager/server.ts";
+import { createManager, ofThisProcess, type Manager } from "../manager/server.ts";
 import type { OperatorTls } from "../operator/operator_server.ts";
 import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
 import type { RunCommand } from "./arguments.ts";
+import { ON_DEMAND } from "./commands.ts";
 import { accepted, Failure, listenFailure } from "./failure.ts";
 import { untilStopped } from "./shutdown.ts";
 import { refuseLacking, TLS_PARTS } from "./named_parts.ts";
@@ -27,7 +28,7 @@ export const manager: RunCommand = async (given) => {
   if (tls !== null) refuseLacking(TLS_PARTS);
   const parts = new Parts(TABLE);
   if (tls !== null) for (const name of TLS_PARTS) await parts.loadPart(name);
-  const opened = openManager(settings.manager, null, tls && { ...tls, part: (name) => parts.part(name) }, log);
+  const opened = await openManager(settings.manager, null, tls && { ...tls, part: (name) => parts.part(name) }, log);
   const url = await listenManager(opened, settings.manager, log);
   const renew = createTlsRenewal(tlsSettings, log);
   const renewNow = () => {
@@ -54,11 +55,12 @@ function announce(url: string, { manager: { backendUrl }, logFormat, logLevel }:
 }
 
 /** `admin` is the admin interface of this process, which is used unless the settings name another. */
-export function openManager(settings: ManagerSettings, admin: Admin | null, tls: OperatorTls | null, log: Log): Manager {
+export async function openManager(settings: ManagerSettings, admin: Admin | null, tls: OperatorTls | null, log: Log): Promise<Manager> {
   const { backendUrl, backendCaPath, hosts } = settings;
   const ca = backendCaPath === null ? null : readAuthorities(backendCaPath, "MANAGER_BACKEND_CA_PATH");
-  const backend = backendUrl === null ? admin!.answer : { url: new URL(backendUrl), ca };
+  const another = backendUrl === null ? null : await ON_DEMAND.managerProxy();
   try {
+    const backend = another === null ? ofThisProcess(admin!.answer) : new another.AdminProxy({ url: new URL(backendUrl!), ca }, systemClock, log);
     return createManager({ backend, tls: settings.tls ? tls : null, hosts, clock: systemClock, log });
   } catch (error) {
     throw new Failure((error as Error).message, 1);

@@ -13,9 +13,8 @@ export function partsNamedBy({ tracing, admin, probe, workers, serverCertPath, s
   const isAsked = admin !== null || probe !== null;
   return [
     ...(tracing === null ? [] : (["tracing"] as const)),
-    ...(admin === null ? [] : (["adminCookie"] as const)),
-    ...(admin === null ? [] : (["reporting"] as const)),
-    ...(isAsked ? (["metrics"] as const) : []),
+    ...(admin === null ? [] : (["adminCookie", "recentRequests"] as const)),
+    ...(isAsked ? (["reporting", "metrics"] as const) : []),
     ...(workers === 1 ? [] : (["sharedHealth", "sharedCallers", "shared"] as const)),
     ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),
     ...(serverCertPath === null || serverKeyPath === null ? [] : TLS_PARTS),
@@ -28,6 +27,7 @@ export function onDemandOf({ admin, probe, manager, workers }: Settings): readon
     ...(admin === null ? [] : (["admin"] as const)),
     ...(probe === null ? [] : (["probes"] as const)),
     ...(manager === null ? [] : (["manager"] as const)),
+    ...(manager === null || manager.backendUrl === null ? [] : (["managerProxy"] as const)),
     ...(workers === 1 ? [] : (["workers"] as const)),
   ];
 }

@@ -9,7 +9,7 @@ import { withSignatures } from "../config/signed.ts";
 import { watchFiles } from "../config/watch.ts";
 import type { Change } from "../proof/config_diff.ts";
 import { answerForThread } from "../gateway/faults.ts";
-import { Gateway, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
+import { GatewayCore, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
 import type { RunCommand } from "./arguments.ts";
@@ -24,7 +24,7 @@ export const run: RunCommand = (given) => serve(inOwnFolder(accepted(readSetting
 
 async function serve(settings: Settings): Promise<ExitCode> {
   const log = logFor(settings);
-  const count = (module: string) => whenStarted(({ gateway }) => Gateway.partsOf(gateway).metrics?.pluginFailed(module))();
+  const count = (module: string) => whenStarted(({ gateway }) => GatewayCore.partsOf(gateway).metrics?.pluginFailed(module))();
   const stopAnswering = answerForThread(log, count, (error) => {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);
@@ -33,7 +33,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
   const renew = createTlsRenewal(settings, log);
   const followFiles = ({ gateway }: Started) => {
-    const { refusedFiles } = Gateway.partsOf(gateway).configuration;
+    const { refusedFiles } = GatewayCore.partsOf(gateway).configuration;
     // Without files that `namedFiles` follows, whose change would else be two reloads.
     reloading.follow(reloadingFiles(settings, [...gateway.testFiles, ...refusedFiles.filter((path) => !gateway.files.includes(path))]));
     namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
@@ -50,7 +50,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   tlsFiles.follow(tlsPaths(settings));
   const namedFiles = watchFiles(whenStarted((started) => {
     // The named files may be the reason why a configuration was refused.
-    if (Gateway.partsOf(started.gateway).configuration.lastReload?.outcome === "refused") return reload(started, "file");
+    if (GatewayCore.partsOf(started.gateway).configuration.lastReload?.outcome === "refused") return reload(started, "file");
     return followFiles(started);
   }));
   const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
@@ -98,12 +98,12 @@ const MAX_LOGGED_CHANGES = 20;
  * Reloads the configuration; if it is refused, the old one stays in force and the reason is logged. `onEnd` is called before the log: a reader
  * of the log may change files at once.
  */
-export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log, onEnd: () => void = () => {}): Promise<LastReload> {
+export async function reloadFrom(gateway: GatewayCore, by: ReloadCause, settings: Settings, log: Log, onEnd: () => void = () => {}): Promise<LastReload> {
   const isJson = settings.logFormat === "json";
   await gateway.loadModules().catch(() => {}); // The reload fails for the same reason, and reports it.
   try {
     const { digest, changed, changes } = await gateway.reload(undefined, by).finally(onEnd);
-    const { configuration: { signer }, runtime } = Gateway.partsOf(gateway);
+    const { configuration: { signer }, runtime } = GatewayCore.partsOf(gateway);
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
     const lines = changes.slice(0, MAX_LOGGED_CHANGES).map(runtime.parts.part("changes").changeLine);
@@ -112,19 +112,19 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
     if (!isJson) for (const line of lines) log.info(`  ${line}`);
     logWarnings(log, gateway.configWarnings);
   } catch (error) {
-    const { lastReload } = Gateway.partsOf(gateway).configuration;
+    const { lastReload } = GatewayCore.partsOf(gateway).configuration;
     if (lastReload?.outcome !== "refused") throw error;
     const { issues } = lastReload;
     log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, by, ...(isJson && { issues }) });
     if (!isJson) for (const issue of issues) log.error(`  ${issue}`);
   }
-  return Gateway.partsOf(gateway).configuration.lastReload!;
+  return GatewayCore.partsOf(gateway).configuration.lastReload!;
 }
 
 /** Reloads the files that the configuration in force names, if their content has changed. */
-async function reloadNamedFiles(gateway: Gateway, log: Log): Promise<void> {
+async function reloadNamedFiles(gateway: GatewayCore, log: Log): Promise<void> {
   try {
-    if (await Gateway.partsOf(gateway).configuration.rereadFilesInAll()) log.info("files that the configuration names reloaded", { digest: gateway.digest });
+    if (await GatewayCore.partsOf(gateway).configuration.rereadFilesInAll()) log.info("files that the configuration names reloaded", { digest: gateway.digest });
   } catch (error) {
     log.error("new files that the configuration names refused, the old files stay in use", { reason: (error as Error).message });
   }

@@ -5,7 +5,7 @@ import { waitAtMost } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
-import { Gateway } from "../gateway/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
 import { takeOverSignals } from "./early_signals.ts";
 import type { ExitCode } from "./failure.ts";
 
@@ -38,7 +38,7 @@ export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log
 }
 
 interface Drained {
-  readonly gateway: Gateway;
+  readonly gateway: GatewayCore;
   readonly admin: { close(): Promise<unknown> } | null;
   readonly manager: { close(): Promise<unknown> } | null;
   readonly probes: { close(): Promise<unknown> } | null;
@@ -67,7 +67,7 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager, p
 }
 
 /** Ends the process if something keeps it that cannot be ended, a name look-up until the moment `endsAt`. */
-function exitBy(endsAt: number, gateway: Gateway, log: Log): void {
+function exitBy(endsAt: number, gateway: GatewayCore, log: Log): void {
   const look = entry("the exit", () => {
     const isLookingUp = process.getActiveResourcesInfo().includes("GetAddrInfoReqWrap");
     if (isLookingUp && performance.now() < endsAt) return exitBy(endsAt, gateway, log);
@@ -79,12 +79,12 @@ function exitBy(endsAt: number, gateway: Gateway, log: Log): void {
 
 /** The second signal: ends the workers, and the process where one of them does not end. */
 export async function endAtOnce({ gateway }: Pick<Drained, "gateway">, log: Log): Promise<void> {
-  await waitAtMost(Gateway.partsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(), LINGER_MS);
+  await waitAtMost(GatewayCore.partsOf(gateway).configuration.followers?.terminate() ?? Promise.resolve(), LINGER_MS);
   if (threadsOf(gateway) > 0) killItself(log);
 }
 
-function threadsOf(gateway: Gateway): number {
-  return Gateway.partsOf(gateway).configuration.followers?.alive ?? 0;
+function threadsOf(gateway: GatewayCore): number {
+  return GatewayCore.partsOf(gateway).configuration.followers?.alive ?? 0;
 }
 
 /** `process.exit` would wait for the call. */

@@ -10,7 +10,8 @@ import type { Threads } from "../base/threads.ts";
 import { version } from "../base/version.ts";
 import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
-import { ConfigError, Gateway, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
+import type { Gateway } from "../embed/gateway.ts";
+import { ConfigError, GatewayCore, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
@@ -24,7 +25,9 @@ import { readTlsFiles } from "./tls_files.ts";
 import { openWorkers } from "./workers.ts";
 
 export interface Started {
-  readonly gateway: Gateway;
+  readonly gateway: GatewayCore;
+  /** The same; null: nobody asks for reports. */
+  readonly reported: Gateway | null;
   readonly admin: Admin | null;
   readonly manager: Manager | null;
   readonly probes: OperatorServer | null;
@@ -60,15 +63,18 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const adminCookie = settings.admin?.cookie;
   for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
   const supervisor = await openWorkers(settings, log);
-  const gateway = open({ ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) }, supervisor?.threads);
-  const { configuration } = Gateway.partsOf(gateway);
+  const made = { ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
+  const reporting = modules.parts.partIfLoaded("reporting");
+  const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
+  const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
+  const { configuration } = GatewayCore.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
   const tls = readTlsFiles(settings, log);
   configuration.setHttps(tls !== null);
   const part: OperatorTls["part"] = (name) => modules.parts.part(name);
-  const admin = await openAdmin(settings, { gateway, tls, part, reload, log });
-  const probes = await openProbes(settings, gateway, log);
+  const admin = await openAdmin(settings, { gateway: reported, tls, part, reload, log });
+  const probes = await openProbes(settings, reported, log);
   let manager: Manager | null = null;
   try {
     const plain = await listenFor({ gateway, settings, name: "HTTP_PORT", port: settings.httpPort, fds: sockets?.http, tls: null });
@@ -83,12 +89,12 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     let managerUrl: string | null = null;
     if (settings.manager !== null) {
       const { listenManager, openManager } = await ON_DEMAND.manager();
-      manager = openManager(settings.manager, admin, tls && { ...tls, part }, log);
+      manager = await openManager(settings.manager, admin, tls && { ...tls, part }, log);
       managerUrl = await listenManager(manager, settings.manager, log);
     }
     // After the traffic, which is what "ready" is about.
     const probeUrl = probes === null ? null : await listenProbes(probes, settings.probe!);
-    return { gateway, admin, manager, probes, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
+    return { gateway, reported, admin, manager, probes, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
   } catch (error) {
     await Promise.all([gateway.close(0), admin?.close(), manager?.close(), probes?.close()]);
     throw error;
@@ -96,16 +102,16 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
 }
 
 /** Throws a `ConfigError`, or a `Failure` when a plugin cannot be created or names no servers that it could ask. */
-function open(options: CompleteOptions, threads: Threads | undefined): Gateway {
+function open<G extends GatewayCore>(Kind: new (options: CompleteOptions, threads?: Threads) => G, options: CompleteOptions, threads: Threads | undefined): G {
   try {
-    return new Gateway(options, threads);
+    return new Kind(options, threads);
   } catch (error) {
     throw error instanceof ConfigError ? error : new Failure(`${options.configFile === undefined ? "" : `${options.configFile}: `}${messageOf(error)}`, 1);
   }
 }
 
 interface Listening {
-  readonly gateway: Gateway;
+  readonly gateway: GatewayCore;
   readonly settings: Settings;
   readonly name: "HTTP_PORT" | "HTTPS_PORT";
   readonly port: number;
@@ -121,7 +127,7 @@ async function listenFor(listening: Listening): Promise<BoundAddress[]> {
   return addresses.map(({ address, port }) => ({ host: address, port, isSecure: tls !== null }));
 }
 
-async function listenOnPassed(gateway: Gateway, fds: readonly number[], secure: ListenOptions): Promise<AddressInfo[]> {
+async function listenOnPassed(gateway: GatewayCore, fds: readonly number[], secure: ListenOptions): Promise<AddressInfo[]> {
   const addresses: AddressInfo[] = [];
   for (const fd of fds) {
     try {
@@ -156,7 +162,7 @@ function urlsOf(addresses: readonly BoundAddress[]): string[] {
 }
 
 interface AdminParts {
-  readonly gateway: Gateway;
+  readonly gateway: Gateway | null;
   readonly tls: TlsFiles | null;
   readonly part: OperatorTls["part"];
   readonly reload: () => Promise<LastReload>;
@@ -165,7 +171,7 @@ interface AdminParts {
 
 async function openAdmin(settings: Settings, { gateway, tls, part, reload, log }: AdminParts): Promise<Admin | null> {
   const { admin } = settings;
-  if (admin === null) return null;
+  if (admin === null || gateway === null) return null;
   const { createAdmin } = await ON_DEMAND.admin();
   try {
     return createAdmin({
@@ -205,8 +211,8 @@ async function openAdmin(settings: Settings, { gateway, tls, part, reload, log }
 }
 
 /** Asks the workers, if there are any, for their figures. */
-function refresh(gateway: Gateway, extent: "counts" | "all"): Promise<void> | null {
-  return Gateway.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
+function refresh(gateway: GatewayCore, extent: "counts" | "all"): Promise<void> | null {
+  return GatewayCore.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
 }
 
 /** The configuration in force, in the form of GET /gateway. */
@@ -224,8 +230,8 @@ async function listenAdmin(admin: Admin, settings: Settings): Promise<string> {
   }
 }
 
-async function openProbes({ probe, metricsToken }: Settings, gateway: Gateway, log: Log): Promise<OperatorServer | null> {
-  if (probe === null) return null;
+async function openProbes({ probe, metricsToken }: Settings, gateway: Gateway | null, log: Log): Promise<OperatorServer | null> {
+  if (probe === null || gateway === null) return null;
   const { hosts } = probe;
   const metrics = async () => {
     await refresh(gateway, "all");

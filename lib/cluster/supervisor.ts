@@ -11,7 +11,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Bundle, Followers, ReportExtent } from "../gateway/bundle.ts";
-import { Gateway, type GatewayParts } from "../gateway/gateway.ts";
+import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
 import { lingerOf } from "../gateway/shutdown.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS, type TlsFiles } from "../server/tls.ts";
 import { Ends, IN_FLIGHT_BYTES } from "./in_flight.ts";
@@ -91,8 +91,8 @@ export class Supervisor implements Followers {
   }
 
   /** Resolves once every worker serves. Rejects, and no worker is left, if one cannot. */
-  async start(gateway: Gateway, addresses: readonly BoundAddress[], tls: TlsFiles | null): Promise<void> {
-    const { configuration } = (this.#parts = Gateway.partsOf(gateway));
+  async start(gateway: GatewayCore, addresses: readonly BoundAddress[], tls: TlsFiles | null): Promise<void> {
+    const { configuration } = (this.#parts = GatewayCore.partsOf(gateway));
     this.#addresses = addresses;
     this.#tls = tls;
     configuration.followers = this;

@@ -7,7 +7,7 @@ import { messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { asBuffer, received, type Bundle, type ReportExtent } from "../gateway/bundle.ts";
 import { answerForThread } from "../gateway/faults.ts";
-import { Gateway } from "../gateway/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
 import { freshModules } from "../parts/load.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { InFlight } from "./in_flight.ts";
@@ -29,9 +29,9 @@ let { memory } = start.bundle;
 let tls = start.tls === null ? null : asFiles(start.tls);
 const { watched } = new InFlight(start.inFlight);
 let isCreated = false;
-answerForThread(threadLog(), (module) => isCreated && Gateway.partsOf(gateway).metrics?.pluginFailed(module), (error) => fail(error, "stack"));
+answerForThread(threadLog(), (module) => isCreated && GatewayCore.partsOf(gateway).metrics?.pluginFailed(module), (error) => fail(error, "stack"));
 const gateway = await create(received(start.bundle)).catch((error) => fail(error));
-const { accessLog, configuration, listener, reports, runtime } = Gateway.partsOf(gateway);
+const { accessLog, configuration, listener, reports, runtime } = GatewayCore.partsOf(gateway);
 if (tls !== null) listener.useTicketKey(asBuffer(start.ticketKey));
 runtime.failures!.send = (failures) => send({ type: "failures", failures });
 isCreated = true;
@@ -49,7 +49,7 @@ port.on("message", (message: ToWorker) => {
   queue = queue.then(() => obey(message)).catch((error) => fail(error));
 });
 
-async function create(bundle: Bundle): Promise<Gateway> {
+async function create(bundle: Bundle): Promise<GatewayCore> {
   const modules = freshModules();
   await modules.load(bundle.source, bundle.environment, (path) => bundle.files.get(path)!);
   for (const name of start.parts) await modules.parts.loadPart(name);
@@ -63,7 +63,7 @@ async function create(bundle: Bundle): Promise<Gateway> {
     accessLog: (lines: string) => accessLines.add(lines),
   };
   const threads = { id, place, count, memory: sharedMemory };
-  return new Gateway(options, threads, { bundle, committed: () => Atomics.load(words, VERSION), watched });
+  return new GatewayCore(options, threads, { bundle, committed: () => Atomics.load(words, VERSION), watched });
 }
 
 function threadLog(isWritten = () => true): Log {

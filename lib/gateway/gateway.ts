@@ -2,18 +2,14 @@
  * The gateway as one object: starts, listens, drains and closes, and joins the parts that do the rest. The data path is `serve.ts`.
  */
 import type { AddressInfo } from "node:net";
-import type { Readable } from "node:stream";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
-import { ALONE, isWorker, type Threads } from "../base/threads.ts";
-import type { Json } from "../config/json.ts";
-import { NOT_LOADED } from "../config/part_fields.ts";
+import { ALONE, type Threads } from "../base/threads.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
 import type { OtlpExporter } from "../observe/otlp.ts";
-import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -21,26 +17,32 @@ import { joinTunnel } from "../upstream/tunnel.ts";
 import type { Following } from "./bundle.ts";
 import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
-import type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts";
-import type { DryRun, DryRuns, ExplainedPlugin, Explanation, HttpsFacts, InjectRequest, InjectResponse, Listening, Mounted, Parts, Question, Reporting, StatusSource } from "./parts.ts";
+import type { CompleteOptions, ListenOptions } from "./options.ts";
+import type { HttpsFacts, Listening, Parts, Reporting, StatusSource } from "./parts.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
 import { Shutdown } from "./shutdown.ts";
-import type { ConfigWarning, GatewayStatus, LastTests, Reloaded, ReloadCause, TestReport } from "./status.ts";
+import type { ConfigWarning, Reloaded, ReloadCause } from "./status.ts";
 
 export { ConfigError } from "./config_error.ts";
 export type { GatewayHealth, CompleteOptions, ListenOptions } from "./options.ts";
 export type { GatewayStatus, LastReload, LastTests, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
-/** See `Gateway.partsOf`. */
+/** See `GatewayCore.partsOf`. */
 export interface GatewayParts extends StatusSource {
   readonly accessLog: AccessLog;
   /** Null: nobody can ask for them. */
   readonly metrics: Metrics | null;
+  readonly listening: () => Listening;
+  /** Null: nobody has asked for a report. */
+  reporting: Reporting | null;
+  /** Called with the first request or listener. */
+  onActivate: () => void;
 }
 
-export class Gateway {
+/** The kernel: what a program's own gateway does. What one can ask it besides is in `embed/gateway.ts`. */
+export class GatewayCore {
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #runtime: Runtime;
@@ -48,29 +50,13 @@ export class Gateway {
   /** Null: requests are not traced. */
   readonly #spans: OtlpExporter | null;
   readonly #tracer: Tracer | null;
-  #reporting: Reporting | null = null;
   readonly #configuration: Configuration;
   readonly #requests: Requests;
   readonly #listener: Listener;
   readonly #reported: GatewayParts;
   readonly #shutdown: Shutdown;
-  /** Null: none has been asked for. */
-  #dryRuns: DryRuns | null = null;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
-
-  /**
-   * For mounting in a host's own server: `http.createServer(gateway.handler)`, `app.use(gateway.handler)`. Given `next`, it passes on each
-   * request that no route takes; without it, the client gets 404. The path that the client sent counts, with a prefix under which it is mounted.
-   */
-  readonly handler: Mounted["handler"];
-  /**
-   * For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. An upgrade that no route takes goes to
-   * `next`, or to the other listeners of the event: nothing is written to its socket. Without either, and if no listener answers, it gets 404.
-   */
-  readonly upgrade: Mounted["upgrade"];
-  /** Whether a route takes the path, host and headers of the request; also one whose method is not allowed (405), or whose path is refused. */
-  readonly matches: Mounted["matches"];
 
   /**
    * `threads`: those of the program; `following`: the main thread's gateway, in a worker. Throws a `ConfigError` when the configuration is
@@ -91,22 +77,21 @@ export class Gateway {
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer, defaultCertificate: () => this.#https };
     this.#configuration = new Configuration({ ...options, modules }, parts, following);
     const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
-    this.#requests = new Requests({ ...parts, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
+    const lasting = modules.parts.partIfLoaded("recentRequests");
+    const recent = lasting && new lasting.RecentRequests(this.#runtime);
+    this.#requests = new Requests({ ...parts, recent, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const counted = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans };
     const reports = threads.count === 1 || metrics === null ? null : new (modules.parts.part("workerReports").WorkerReports)({ ...counted, metrics });
-    this.#reported = { ...counted, requests: this.#requests, reports, startedAt: clock.now() };
-    const closeReports = () => [this.#reporting, reports].forEach((each) => each?.close());
+    const listening = () => ({ state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https });
+    this.#reported = { ...counted, requests: this.#requests, reports, startedAt: clock.now(), listening, reporting: null, onActivate() {} };
+    const closeReports = () => [this.#reported.reporting, reports].forEach((each) => each?.close());
     this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, closeReports });
-    const mounted = modules.parts.partIfLoaded("embedding")?.mounted(this.#listener, this.#configuration);
-    this.handler = mounted?.handler ?? notEmbedded;
-    this.upgrade = mounted?.upgrade ?? notEmbedded;
-    this.matches = mounted?.matches ?? notEmbedded;
   }
 
   /** What the threads of one program need of a gateway, besides its members, which are for programs that embed it. */
-  static partsOf(gateway: Gateway): GatewayParts {
+  static partsOf(gateway: GatewayCore): GatewayParts {
     return gateway.#reported;
   }
 
@@ -136,16 +121,6 @@ export class Gateway {
         joinTunnel(client, behind, tunnel, notes, delivery);
       },
     });
-  }
-
-  /** The configuration in force, for display: as written, with defaults filled in and references unresolved. */
-  get shownConfig(): Json {
-    return this.#configuration.snapshot.shown;
-  }
-
-  /** The same for users who may not see secrets: each literal secret is masked. */
-  get maskedConfig(): Json {
-    return this.#configuration.snapshot.masked();
   }
 
   /** Names the configuration in force: 12 hexadecimal digits. */
@@ -185,56 +160,6 @@ export class Gateway {
     return this.#requests.inFlight;
   }
 
-  /** All about the gateway at this moment, as the admin interface reports it. */
-  get status(): GatewayStatus {
-    return this.#runtime.parts.part("reporting").statusOf(this.#reported, this.#listening);
-  }
-
-  /** The state of every upstream and every circuit breaker. */
-  get health(): GatewayHealth {
-    return { services: this.#runtime.health };
-  }
-
-  /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */
-  get stats(): GatewayStats {
-    return this.recentStats("all");
-  }
-
-  /** As `stats`; "active": without the history, and without routes and upstreams that had no request in the last minute. */
-  recentStats(extent: StatsExtent = "active"): GatewayStats {
-    return this.#reports.stats(extent);
-  }
-
-  /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
-  async explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
-    const { explain } = await this.#runtime.parts.onDemand.explain();
-    return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
-  }
-
-  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
-  async routePlugins(service: string, route: string): Promise<readonly Omit<ExplainedPlugin, "verdict">[] | null> {
-    const { routePlugins } = await this.#runtime.parts.onDemand.explain();
-    return routePlugins({ service, route }, this.maskedConfig, this.#configuration.snapshot.kinds);
-  }
-
-  /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
-  metrics(): string {
-    return this.#reports.metrics(this.#listening);
-  }
-
-  /** The same as a stream, which lets requests through between its slices and waits for a slow reader. */
-  metricsStream(): Readable {
-    return this.#reports.metricsStream(this.#listening);
-  }
-
-  get #reports(): Reporting {
-    return (this.#reporting ??= new (this.#runtime.parts.part("metrics").Reporting)({ ...this.#reported, metrics: this.#reported.metrics! }));
-  }
-
-  get #listening(): Listening {
-    return { state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https };
-  }
-
   /**
    * Starts one listener; may be called several times. The first call runs the tests of the configuration, if it has some. Rejects with node's
    * error (EADDRINUSE, EACCES, …), with a `ConfigError` when a test fails or the access log's file cannot be opened, and once the gateway is
@@ -272,30 +197,6 @@ export class Gateway {
   }
 
   /**
-   * Runs the tests of the configuration in force whose names contain `only`, or all. Nothing is dialled, counted or stored. Never rejects: a
-   * test that hangs fails after 2 seconds, and after 10 seconds the rest fails.
-   */
-  test({ only }: { readonly only?: string } = {}): Promise<TestReport> {
-    return this.#configuration.test(only);
-  }
-
-  /**
-   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Runs in a thread
-   * of its own, unless the gateway has `plugins` of its host. Never rejects for errors in the configuration; with a `Fault` if four others wait,
-   * or if it needs more than 30 seconds or 512 MB.
-   */
-  async dryRun(text: Buffer | null = null): Promise<DryRun> {
-    const { DryRuns } = await this.#runtime.parts.onDemand.dryRuns();
-    this.#dryRuns ??= new DryRuns(this.#configuration);
-    return this.#dryRuns.run(text, this.#requests.recent);
-  }
-
-  /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */
-  get lastTests(): LastTests | null {
-    return this.#configuration.lastTests;
-  }
-
-  /**
    * Loads the plugin modules that the next configuration names and that are not loaded yet: `await` it before `reload`, which reports
    * unusable modules. The configuration in force does not change.
    */
@@ -328,11 +229,6 @@ export class Gateway {
     this.#configuration.followers?.renewTls(files);
   }
 
-  /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
-  inject(request: InjectRequest): Promise<InjectResponse> {
-    return this.#runtime.parts.part("embedding").injectInto(this.#requests, request, this.#configuration.receiving);
-  }
-
   /**
    * The first half of a shutdown, for load balancers that notice it late: `ready` turns false, requests and connections are still
    * accepted, and HTTP/1 replies ask their clients to reconnect. `close` is to follow. Does nothing after it.
@@ -355,7 +251,7 @@ export class Gateway {
   #activate(): void {
     this.#runtime.activate();
     this.#shutdown.answerForEntries();
-    if (!isWorker(this.#runtime.threads) && this.#reported.metrics !== null) this.#reports.start();
+    this.#reported.onActivate();
     try {
       this.#accessLog.start();
     } catch (error) {
@@ -372,11 +268,6 @@ export class Gateway {
     if (maxHeaderBytes !== limits.maxHeaderBytes || maxHeaders !== limits.maxHeaders) this.#listener.renewSessions("all");
     else if (h2c && !next.global.h2c) this.#listener.renewSessions("plain");
   }
-}
-
-/** The program itself never calls what is for a host's server. */
-function notEmbedded(): never {
-  throw new Error(`the part "embedding" ${NOT_LOADED}`);
 }
 
 function tracerOf(settings: TracingSettings, parts: Parts, tools: { readonly clock: Clock; readonly log: Log }, secretParameters: ReadonlySet<string>): [OtlpExporter, Tracer] {

@@ -13,7 +13,7 @@ export type { Mounted } from "../embed/mounted.ts";
 export type { Change } from "../proof/config_diff.ts";
 export type { DryRun } from "../proof/dry_run.ts";
 export type { DryRuns } from "../proof/dry_runs.ts";
-export type { ExplainedPlugin, Explanation, Question } from "../proof/explain.ts";
+export type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
 export type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
 export type { HttpsFacts } from "../report/https_facts.ts";
 export type { Reporting } from "../report/reporting.ts";

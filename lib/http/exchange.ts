@@ -89,12 +89,13 @@ export class Exchange {
     own.upgrade = parts.upgrade;
   }
 
-  /** A copy with some parts replaced: `next(exchange.with({ headers }))`. Throws a `TypeError` for headers that cannot be sent. */
+  /** A copy with some parts replaced: `next(exchange.with({ headers }))`. An `identity` is noted for the log. Throws a `TypeError` for headers that cannot be sent. */
   with(changes: Partial<Omit<ExchangeParts, "call" | "target">>): Exchange {
     const problem = changes.headers === undefined ? null : headerProblem(changes.headers, this.headers);
     if (problem !== null) throw new TypeError(problem);
     // Assigned over a copy: spread into one, the parts are gathered twice, which takes three times as long.
     const copy = Object.assign(new Exchange(this), changes);
+    if (typeof changes.identity === "string") this.call.notes.identity = changes.identity;
     // A body made by a plugin: all its readers expect bytes.
     if (changes.body instanceof Readable) (copy as { body: Readable | null }).body = byteStream(changes.body);
     return copy;

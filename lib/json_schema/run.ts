@@ -34,7 +34,7 @@ export class Work implements StepMeter {
   spend(steps: number): void {
     this.#left -= steps;
     this.#slice -= steps;
-    if (this.#left < 0 || this.#slice < -MOST_OVERRUN) throw new TooMuchWork();
+    if (this.#left < 0 || this.#slice < -MAX_OVERRUN) throw new TooMuchWork();
   }
 
   get isDue(): boolean {
@@ -50,7 +50,7 @@ export class Work implements StepMeter {
 /** One or two milliseconds. */
 const SLICE_STEPS = 25_000;
 /** For work that cannot pause: serialising one value to compare it, listing the names of one object. */
-const MOST_OVERRUN = 500_000;
+const MAX_OVERRUN = 500_000;
 
 /** Collects the violations of one value. */
 export class Run {

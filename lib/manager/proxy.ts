@@ -7,11 +7,12 @@ import type { Clock } from "../base/clock.ts";
 import { requestBy } from "../base/egress.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, headerValue, headerValues, nameSet, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
+import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { addressOf, createAgent, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
+import { MAX_BODY_BYTES, scriptHeaders, type AdminBackend } from "./server.ts";
 
 /** Time limit for the head of a reply, connecting included. The body has none: it may be an event stream. */
 const REPLY_MS = 10_000;
@@ -22,9 +23,8 @@ const BODY_IDLE_MS = 30_000;
 /** TCP keep-alive of event streams. */
 const PROBE_MS = 30_000;
 const MAX_HEAD_BYTES = 32 * 1024;
-export const MAX_BODY_BYTES = 64 * 1024;
 
-export class AdminProxy {
+export class AdminProxy implements AdminBackend {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -49,7 +49,6 @@ export class AdminProxy {
     for (const stream of this.#streams) stream.destroy();
   }
 
-  /** `path` is the path at the admin interface, query included: "/gateway/status". Never rejects. */
   async forward(inbound: Inbound, path: string): Promise<Reply> {
     const { call, method } = inbound;
     let body: Buffer;
@@ -124,14 +123,6 @@ export class AdminProxy {
 }
 
 const SAFE = new Set(["GET", "HEAD"]);
-
-/**
- * Removes Origin, since the admin interface refuses unknown origins. Sets Sec-Fetch-Dest, which browsers send on trusted connections only:
- * for requests of scripts the admin interface omits the challenge for which browsers open a password dialog.
- */
-export function scriptHeaders(headers: HeaderList): HeaderList {
-  return withHeader(withoutHeader(headers, "origin"), "Sec-Fetch-Dest", "empty");
-}
 
 /** Removes the headers of connection and framing, which are generated again. */
 function forwardedHeaders(headers: HeaderList): string[] {

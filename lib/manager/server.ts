@@ -3,17 +3,23 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { createOperatorServer, type OperatorServer, type OperatorTls } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
-import type { Backend } from "./backend.ts";
 import { createEndpoints } from "./endpoints.ts";
-import { AdminProxy, MAX_BODY_BYTES, scriptHeaders } from "./proxy.ts";
 import { readStaticFiles } from "./static_files.ts";
 
+/** An admin interface: that of this process, or an `AdminProxy` for that of another one. */
+export interface AdminBackend {
+  /** Answers what pages ask for. `path` is the path at the admin interface, query included: "/gateway/status". Never rejects. */
+  forward(inbound: Inbound, path: string): Promise<Reply>;
+  /** Ends event streams, which do not end by themselves. */
+  endStreams(): void;
+}
+
 export interface ManagerOptions {
-  /** The admin interface: of another process, or of this one as a function that is called directly. */
-  readonly backend: Backend | ((inbound: Inbound) => Promise<Reply>);
+  readonly backend: AdminBackend;
   /** PEM. Null: plain HTTP. */
   readonly tls: OperatorTls | null;
   /** Host names, besides localhost, that are accepted over plain HTTP. */
@@ -26,18 +32,26 @@ export interface ManagerOptions {
 
 export type Manager = OperatorServer;
 
+export const MAX_BODY_BYTES = 64 * 1024;
+
 /** Throws with a sentence for the operator if the pages are missing. */
 export function createManager({ backend, tls, hosts, clock, log, assets }: ManagerOptions): Manager {
-  const findFile = readStaticFiles(assets);
-  const common = { clock, log, tls, maxBodyBytes: MAX_BODY_BYTES };
-  if (typeof backend === "function") {
-    const forward = (inbound: Inbound, path: string) => {
-      return backend({ ...inbound, target: path, authority: "", headers: scriptHeaders(inbound.headers) });
-    };
-    // The admin interface of this process ends its event streams itself.
-    return createOperatorServer({ ...common, serve: createEndpoints(findFile, forward, hosts), endStreams() {} });
-  }
-  const proxy = new AdminProxy(backend, clock, log);
-  const serve = createEndpoints(findFile, (inbound, path) => proxy.forward(inbound, path), hosts);
-  return createOperatorServer({ ...common, serve, endStreams: () => proxy.endStreams() });
+  const serve = createEndpoints(readStaticFiles(assets), (inbound, path) => backend.forward(inbound, path), hosts);
+  return createOperatorServer({ clock, log, tls, maxBodyBytes: MAX_BODY_BYTES, serve, endStreams: () => backend.endStreams() });
+}
+
+/** `answer` of the admin interface of this process. */
+export function ofThisProcess(answer: (inbound: Inbound) => Promise<Reply>): AdminBackend {
+  return {
+    forward: (inbound, path) => answer({ ...inbound, target: path, authority: "", headers: scriptHeaders(inbound.headers) }),
+    endStreams() {}, // it ends them itself
+  };
+}
+
+/**
+ * Removes Origin, since the admin interface refuses unknown origins. Sets Sec-Fetch-Dest, which browsers send on trusted connections only:
+ * for requests of scripts the admin interface omits the challenge for which browsers open a password dialog.
+ */
+export function scriptHeaders(headers: HeaderList): HeaderList {
+  return withHeader(withoutHeader(headers, "origin"), "Sec-Fetch-Dest", "empty");
 }

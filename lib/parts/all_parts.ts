@@ -7,6 +7,7 @@ import * as tests from "../config/read_tests.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
+import * as gateway from "../embed/gateway.ts";
 import * as inject from "../embed/inject.ts";
 import * as mounted from "../embed/mounted.ts";
 import * as tls from "../config/tls_fields.ts";
@@ -43,6 +44,7 @@ import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
+import * as recentRequests from "../gateway/recent_requests.ts";
 import * as misdirected from "../gateway/misdirected.ts";
 import * as modules from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
@@ -83,7 +85,7 @@ const ALL: LoadedParts = {
   http2Server,
   nodeHttp1,
   tlsServer: { ...tlsServer, ...httpsFacts },
-  reporting: reports,
+  reporting: { ...reports, ...gateway },
   combinedLog,
   serverTiming,
   metrics: { ...metrics, ...reporting },
@@ -93,6 +95,7 @@ const ALL: LoadedParts = {
   workerReports,
   tracing: { ...tracer, ...sampling, ...exporter },
   adminCookie,
+  recentRequests,
   warnings,
 };
 

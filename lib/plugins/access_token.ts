@@ -85,8 +85,7 @@ export interface Admitted {
 export function admission({ claimsToHeaders }: ClaimSettings): (next: Handler, exchange: Exchange, admitted: Admitted) => Reply | Promise<Reply> {
   const withClaims = headerReplacer(Object.values(claimsToHeaders ?? {}));
   return (next, exchange, { identity, claims, headers }) => {
-    if (identity !== null) exchange.call.notes.identity = identity;
-    else exchange.call.personal = true;
+    if (identity === null) exchange.call.personal = true;
     return next(exchange.with({ identity: identity ?? exchange.identity, claims, ...withClaims(exchange, headers) }));
   };
 }

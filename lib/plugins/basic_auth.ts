@@ -90,7 +90,6 @@ export const basicAuth = definePlugin({
     function settle(exchange: Exchange, identity: string | null | undefined, next: Handler): Reply | Promise<Reply> {
       if (identity === undefined) return problem(exchange.call, "auth_unavailable", OVERLOADED);
       if (identity === null) return problem(exchange.call, "credentials_invalid", invalid);
-      exchange.call.notes.identity = identity;
       if (!config.hideCredentials) return next(exchange.with({ identity }));
       return next(exchange.with({ identity, headers: withoutHeader(exchange.headers, "authorization") }));
     }
@@ -129,11 +128,11 @@ export interface Verifier extends KeptState {
 /** Size in the shared memory of a user name, which the configuration contains anyway. */
 const VERDICT_BYTES = 16;
 /** Half of the thread pool, which also resolves host names and reads files. */
-const MOST_VERIFYING = 2;
+const MAX_VERIFYING = 2;
 /** At some 60 ms each, the wait stays near one second. */
-const MOST_WAITING = 32;
+const MAX_WAITING = 32;
 
-const createQueue = () => createTaskQueue(MOST_VERIFYING, MOST_WAITING);
+const createQueue = () => createTaskQueue(MAX_VERIFYING, MAX_WAITING);
 
 /** Of all instances: one for each would let routes with users of their own fill the thread pool. */
 interface Bounds {
@@ -184,7 +183,7 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
       if (known !== undefined || decoy === undefined) return known ?? null;
       const earlier = recent.get(pair) ?? pending.get(pair);
       if (earlier !== undefined) return earlier;
-      if (!queue.room || !admitted.take(MOST_VERIFYING + MOST_WAITING)) return undefined;
+      if (!queue.room || !admitted.take(MAX_VERIFYING + MAX_WAITING)) return undefined;
       const answer = verified(given, pair, decoy);
       pending.set(pair, answer);
       return answer;

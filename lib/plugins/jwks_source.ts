@@ -106,7 +106,7 @@ export class JwksSource implements KeptState {
       this.#nextAt = this.#fetchedAt + MIN_INTERVAL_MS;
     } catch (error) {
       if (signal.aborted) return;
-      this.#nextAt = clock.now() + Math.min(MOST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures++, 10));
+      this.#nextAt = clock.now() + Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures++, 10));
       const fields = { plugin, host: hostOf(url), error: (error as Error).message };
       log.warn(`jwt cannot fetch the keys of its issuer; ${this.#keys === null ? "it has none" : "it keeps using the cached keys"}`, fields);
     }
@@ -118,6 +118,6 @@ const REFRESH_MS = 10 * 60_000;
 /** Between two fetches, however many tokens name unknown keys: clients cannot make the gateway flood the issuer. */
 const MIN_INTERVAL_MS = 10_000;
 const FIRST_BACKOFF_MS = 1_000;
-const MOST_BACKOFF_MS = 60_000;
+const MAX_BACKOFF_MS = 60_000;
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 512 * 1024;

@@ -79,7 +79,6 @@ export const keyAuth = definePlugin({
       if (presented === undefined) return problem(call, "key_missing", missing);
       const identity = found.get(presented) ?? find(presented);
       if (identity === undefined) return problem(call, "key_invalid", invalid);
-      call.notes.identity = identity;
       if (!hideCredentials) return next(exchange.with({ identity }));
       return next(exchange.with({ identity, query: withoutKey(query), headers: withoutHeader(exchange.headers, HEADER) }));
     };

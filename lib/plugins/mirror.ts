@@ -72,13 +72,10 @@ class Copy {
   readonly #copies: Copies;
   #block = Buffer.alloc(0);
   #length = 0;
-  /** Whether its body is complete. */
-  #isWhole = true;
-  /** Whether an upstream got the request. */
-  #isDue = false;
-  #isOver = false;
-  /** Why the body is no longer recorded. */
-  #lost: "too_long" | "dropped" | null = null;
+  /** What has become of its body; the last two: why it is no longer recorded. */
+  #body: "whole" | "recording" | "too_long" | "dropped" = "whole";
+  /** "due": an upstream got the request. "over": it is sent, or there is no copy. */
+  #state: "waiting" | "due" | "over" = "waiting";
 
   constructor(exchange: Exchange, copies: Copies) {
     const { body } = exchange;
@@ -93,30 +90,30 @@ class Copy {
   }
 
   #watch({ headers, call }: Exchange, body: Readable): void {
-    this.#isWhole = false;
+    this.#body = "recording";
     if (Number(headerValue(headers, "content-length") ?? 0) > this.#copies.maxBodyBytes) this.#lose("too_long");
     else {
       const forget = (bytes: number) => (this.#length = Math.max(0, this.#length - bytes));
       tapBody(body, (chunk) => this.#record(chunk), forget);
     }
     body.once("end", () => {
-      this.#isWhole = true;
+      if (this.#body === "recording") this.#body = "whole";
       this.#settle();
     });
     call.onEnd(() => {
-      if (!this.#isWhole) this.#end();
+      if (this.#body === "recording") this.#end();
     });
   }
 
   /** The request has a reply. */
   readonly answered = (): void => {
     if (this.original.call.notes.attempts === 0) return this.#end();
-    this.#isDue = true;
+    if (this.#state === "waiting") this.#state = "due";
     this.#settle();
   };
 
   #record(chunk: Buffer): void {
-    if (this.#isOver || this.#lost !== null) return;
+    if (this.#state === "over" || this.#body === "too_long" || this.#body === "dropped") return;
     const { maxBodyBytes } = this.#copies;
     const length = this.#length + chunk.length;
     if (length > maxBodyBytes) return this.#lose("too_long");
@@ -133,21 +130,21 @@ class Copy {
   }
 
   #lose(why: "too_long" | "dropped"): void {
-    this.#lost = why;
+    this.#body = why;
     this.#release();
     this.#settle();
   }
 
   #settle(): void {
-    if (!this.#isDue || this.#isOver || (!this.#isWhole && this.#lost === null)) return;
-    this.#isOver = true;
-    if (this.#lost !== null) return this.#copies.tally(this.#lost);
+    if (this.#state !== "due" || this.#body === "recording") return;
+    this.#state = "over";
+    if (this.#body !== "whole") return this.#copies.tally(this.#body);
     const { body } = this.original;
     this.#copies.send(this.original, body === null ? undefined : this.#block.subarray(0, this.#length), () => this.#release());
   }
 
   #end(): void {
-    this.#isOver = true;
+    this.#state = "over";
     this.#release();
   }
 

@@ -42,7 +42,6 @@ export const mtls = definePlugin({
       }
       if (verdict.why !== null) return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
       const identity = certificate.commonName ?? certificate.fingerprint;
-      exchange.call.notes.identity = identity;
       const replaced = withoutHeaders(exchange.headers, OWN);
       replaced.push(...verdict.headers);
       return next(exchange.with({ identity, headers: replaced }));

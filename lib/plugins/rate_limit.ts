@@ -14,15 +14,15 @@ import { definePlugin, type Tools } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
 /** The largest integer of a structured field (RFC 9651 §3.3.1), such as the limits in RateLimit-Policy. */
-const MOST = 999_999_999_999_999;
+const MAX_LIMIT = 999_999_999_999_999;
 /** Most memory for the callers of one instance, in bytes. */
-const MOST_BYTES = 2_000_000_000;
+const MAX_BYTES = 2_000_000_000;
 
 const schema = object(
   {
-    limit_second: optional(integer({ min: 1, max: MOST, describe: "Allowed requests in any second." })),
-    limit_min: optional(integer({ min: 1, max: MOST, describe: "Allowed requests in any minute." })),
-    limit_hour: optional(integer({ min: 1, max: MOST, describe: "Allowed requests in any hour." })),
+    limit_second: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any second." })),
+    limit_min: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any minute." })),
+    limit_hour: optional(integer({ min: 1, max: MAX_LIMIT, describe: "Allowed requests in any hour." })),
     limit_by: withDefault(
       string({
         references: "none",
@@ -48,9 +48,9 @@ const schema = object(
       const windows = windowsOf(value);
       if (windows.length === 0) report('needs "limit_second", "limit_min" or "limit_hour"');
       const each = bytesOfCaller(windows);
-      if (each * value.maxCallers <= MOST_BYTES) return;
+      if (each * value.maxCallers <= MAX_BYTES) return;
       const reckoning = `${value.maxCallers} callers of up to ${each} bytes each could take ${((each * value.maxCallers) / 1e9).toFixed(1)} GB`;
-      report(`${reckoning}, more than ${MOST_BYTES / 1e9} GB: with these limits at most ${Math.floor(MOST_BYTES / each)}`, "max_callers");
+      report(`${reckoning}, more than ${MAX_BYTES / 1e9} GB: with these limits at most ${Math.floor(MAX_BYTES / each)}`, "max_callers");
     },
   },
 );

@@ -110,7 +110,7 @@ export const requestValidation = definePlugin({
     /** Null when the request fits. */
     const refusal = (exchange: Exchange, body: Buffer | null | undefined): Reply | null | Promise<Reply | null> => {
       const pause = () => (exchange.call.aborted ? Promise.reject(new TooMuchWork()) : nextSlice());
-      const run = new Run(MOST_VIOLATIONS, new Work(mostSteps(exchange, body, headers !== undefined), pause));
+      const run = new Run(MAX_VIOLATIONS, new Work(mostSteps(exchange, body, headers !== undefined), pause));
       const verdict = () => (run.violations.length === 0 ? null : violationsReply(exchange, run));
       const giveUp = (error: unknown) => {
         if (!(error instanceof TooMuchWork)) throw error;
@@ -134,12 +134,12 @@ export const requestValidation = definePlugin({
       const busy = () => problem(call, "overloaded", { detail: "Too many request bodies are being checked at the moment. Try again shortly." });
       const length = Number(headerValue(exchange.headers, "content-length") ?? 0);
       if (length > maxBytes) return tooLarge();
-      if (held.total + length > MOST_HELD) return busy();
+      if (held.total + length > MAX_HELD) return busy();
       if (hasToken(headerValue(exchange.headers, "expect"), "100-continue")) call.inform(100, []);
       let received = 0;
       try {
         const read = await wholeRequest(body, clock, (bytes) => {
-          if (received + bytes > maxBytes || !held.take(MOST_HELD, bytes)) return received + bytes > maxBytes ? tooLarge : busy;
+          if (received + bytes > maxBytes || !held.take(MAX_HELD, bytes)) return received + bytes > maxBytes ? tooLarge : busy;
           received += bytes;
           return null;
         });
@@ -163,18 +163,18 @@ export const requestValidation = definePlugin({
   },
 });
 
-const MOST_VIOLATIONS = 50;
+const MAX_VIOLATIONS = 50;
 /** Steps for a request: enough for a plain schema, but not for choices within choices. */
 const LEAST_WORK = 100_000;
 const WORK_PER_BYTE = 20;
-const MOST_WORK = 10_000_000;
+const MAX_WORK = 10_000_000;
 /** Bytes of bodies that all instances buffer at a time, in all workers. */
-const MOST_HELD = 268_435_456;
+const MAX_HELD = 268_435_456;
 
 function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined, withHeaders: boolean): number {
   let bytes = (body?.length ?? 0) + query.length;
   if (withHeaders) for (const text of headers) bytes += text.length;
-  return Math.min(LEAST_WORK + bytes * WORK_PER_BYTE, MOST_WORK);
+  return Math.min(LEAST_WORK + bytes * WORK_PER_BYTE, MAX_WORK);
 }
 
 function partChecks(query: CompiledSchema | undefined, headers: CompiledSchema | undefined, bodySchema: CompiledSchema | undefined) {
@@ -187,7 +187,7 @@ function partChecks(query: CompiledSchema | undefined, headers: CompiledSchema |
 
 function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   const count = violations.length;
-  const detail = `The request has ${count >= MOST_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of its schemas.`;
+  const detail = `The request has ${count >= MAX_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of its schemas.`;
   return problem(call, "request_invalid", { detail, members: { violations } });
 }
 

@@ -15,7 +15,7 @@ import { ConfigError } from "../gateway/config_error.ts";
 import { ConfigReader, readNoFile, type ConfigurationOptions } from "../gateway/config_reader.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
-import type { RecentRequest } from "../gateway/serve.ts";
+import type { RecentRequest } from "../gateway/recent_requests.ts";
 import { redirectOf, type Loaded } from "../gateway/snapshot.ts";
 import type { TestReport, Warning } from "../gateway/status.ts";
 import { Candidate, compileApart } from "./candidate.ts";

@@ -18,7 +18,7 @@ import type { Configuration } from "../gateway/configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
 import { checkRequest, injected, refuseBytes } from "./made_request.ts";
 import type { Parts } from "../gateway/parts.ts";
-import { NOT_REACHED, tryRequest, type Step } from "./plugin_verdicts.ts";
+import { NOT_REACHED, tryRequest, type PluginVerdict, type Step } from "./plugin_verdicts.ts";
 import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./route_reasons.ts";
 import type { Runtime } from "../gateway/runtime.ts";
 import type { ServeTools } from "../gateway/serve.ts";
@@ -67,14 +67,16 @@ export interface Explanation {
   readonly upstreams: readonly (UpstreamReport & { /** Of such requests, 0 to 1, as things stand. */ readonly share: number })[];
 }
 
-export interface ExplainedPlugin {
+/** A plugin that runs for a route. */
+export interface RunningPlugin {
   readonly level: "global" | "service" | "route";
   readonly name: string;
   readonly id: string | null;
   readonly config: DisplayedPlugin["config"];
-  /** What it does with the request, as far as that needs no other machine: "passes the request on", "answers 401 key_missing", "not reached". */
-  readonly verdict: string;
 }
+
+/** What it does with the request, as far as that needs no other machine. */
+export interface ExplainedPlugin extends RunningPlugin, PluginVerdict {}
 
 /** A snapshot, in force or not, and the parts of a gateway that it is explained with. */
 type ExplainSource = ServeTools & { readonly runtime: Runtime } & { readonly configuration: Pick<Configuration, "snapshot" | "receiving"> };
@@ -103,7 +105,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const upstreams = upstreamSets.find((each) => each.service === service.name);
   const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
   // Another server may give an identity or headers.
-  const isComplete = forwarded !== null && !steps.some(({ verdict }) => verdict.startsWith("asks "));
+  const isComplete = forwarded !== null && !steps.some(({ now }) => now.action === "asks");
   const plan = snapshot.inUse.upstreamSets.get(service.name);
   const session = (isComplete && plan?.sticky?.session(forwarded)) || null;
   const divided = upstreams === undefined ? [] : (plan?.split?.destinations(forwarded) ?? undivided(upstreams));
@@ -193,22 +195,28 @@ function undivided({ peers, report: { upstreams } }: UpstreamSet): readonly Spli
 }
 
 /** The enabled plugins of a route in the order in which they run; null: there is no such route. */
-export function routePlugins(names: { readonly service: string; readonly route: string }, displayed: Json, kinds: Snapshot["kinds"]): readonly Omit<ExplainedPlugin, "verdict">[] | null {
+export function routePlugins(names: { readonly service: string; readonly route: string }, displayed: Json, kinds: Snapshot["kinds"]): readonly RunningPlugin[] | null {
   const shown = displayed as unknown as DisplayedConfig;
   const service = shown.services.find(({ name }) => name === names.service);
   const route = service?.routes.find(({ name }) => name === names.route);
   if (service === undefined || route === undefined) return null;
-  return pluginsOf({ service, route }, shown, kinds, []).map(({ verdict: _none, ...plugin }) => plugin);
+  return running({ service, route }, shown, kinds).map(({ plugin }) => plugin);
 }
 
-function pluginsOf({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
+function pluginsOf(place: Place, shown: DisplayedConfig, kinds: Snapshot["kinds"], steps: readonly Step[]): ExplainedPlugin[] {
+  const { service, route } = place;
   const own = steps.filter(({ scope }) => (scope.service ?? service.name) === service.name && (scope.route ?? route.name) === route.name);
+  const verdict = (level: string, i: number) => own.filter(({ scope }) => scope.level === level)[i]?.now ?? NOT_REACHED;
+  return running(place, shown, kinds).map(({ plugin, i }) => ({ ...plugin, ...verdict(plugin.level, i) }));
+}
+
+/** In the order in which they run. `i`: the place of a plugin among those of its level. */
+function running({ service, route }: Place, { global }: DisplayedConfig, kinds: Snapshot["kinds"]): readonly { readonly plugin: RunningPlugin; readonly i: number }[] {
   const written = LEVELS.flatMap((level) => {
-    const verdicts = own.filter(({ scope }) => scope.level === level).map(({ verdict }) => verdict);
     const enabled = { global, service, route }[level].plugins.filter((plugin) => plugin.enabled);
-    return enabled.map((plugin, i) => ({ level, plugin, verdict: verdicts[i] ?? NOT_REACHED, kind: kinds.find(({ name }) => name === plugin.name)! }));
+    return enabled.map(({ name, id = null, config }, i) => ({ plugin: { level, name, id, config }, i, kind: kinds.find((kind) => kind.name === name)! }));
   });
-  return runningOrder(written).map(({ level, plugin: { name, id, config }, verdict }) => ({ level, name, id: id ?? null, config, verdict }));
+  return runningOrder(written);
 }
 
 const LEVELS = ["global", "service", "route"] as const;

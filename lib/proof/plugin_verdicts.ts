@@ -31,17 +31,27 @@ export interface Trial {
 }
 
 /** What one plugin does with the request. */
-export interface Step {
-  readonly scope: Scope;
-  /** With the plugin as the subject: "passes the request on", "answers 401 key_missing", "not reached". */
+export interface PluginVerdict {
+  /** "asks": it would ask another server, which is not done. "hangs": it has not answered in time. */
+  readonly action: "passes" | "answers" | "asks" | "hangs" | "not_reached";
+  /** Of its answer; null: it gives none. */
+  readonly status: number | null;
+  /** Of a refusal or a fault: "key_missing". */
+  readonly code: string | null;
+  /** The same for people, with the plugin as the subject: "passes the request on", "answers 401 key_missing", "not reached". */
   readonly verdict: string;
 }
 
-export const NOT_REACHED = "not reached";
+export interface Step {
+  readonly scope: Scope;
+  readonly now: PluginVerdict;
+}
+
+export const NOT_REACHED = said("not_reached", "not reached");
 
 /** In milliseconds, for all plugins together. */
 const MOST_WAITING_MS = 2_000;
-const SILENT = `has not answered within ${MOST_WAITING_MS / 1000} s`;
+const SILENT = said("hangs", `has not answered within ${MOST_WAITING_MS / 1000} s`);
 
 /** Ends the call of the request. */
 export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Clock): Promise<Trial> {
@@ -72,8 +82,8 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
   }
   // A verdict may quote what a plugin was configured with: where it redirects to, or its error.
   const { concealed } = snapshot;
-  const said = Array.from(steps.values(), ({ scope, verdict }) => ({ scope, verdict: concealed(verdict) }));
-  const trial = { found: scratch.found, reply, problem: problem === null ? null : concealed(problem), forwarded, steps: said };
+  const shown = Array.from(steps.values(), ({ scope, now }) => ({ scope, now: { ...now, verdict: concealed(now.verdict) } }));
+  const trial = { found: scratch.found, reply, problem: problem === null ? null : concealed(problem), forwarded, steps: shown };
   for (const step of steps.values()) step.end();
   // A plugin that still waits can end its work.
   if (reply === null) inbound.call.abort();
@@ -86,7 +96,7 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
 
 class PluginStep implements Step {
   readonly scope: Scope;
-  verdict = NOT_REACHED;
+  now = NOT_REACHED;
   /** Whom it would ask: "https://auth.example.com"; null: nobody so far. */
   #asked: string | null = null;
   /** Lets the request go on behind the plugin; null unless the plugin has the request. */
@@ -102,7 +112,7 @@ class PluginStep implements Step {
     this.#asked = origin;
     // Asked at its creation, or at the end: the entries of a log, for instance.
     if (this.#goOn === null) return Promise.reject(new ClientFailure("unreachable", "nothing is dialled here"));
-    this.verdict = this.#asking();
+    this.now = this.#asking();
     this.#goOn();
     return new Promise(() => {});
   }
@@ -120,24 +130,24 @@ class PluginStep implements Step {
       let behind: Reply | Promise<Reply> | null = null;
       const goOn = (exchange: Exchange) => (behind ??= this.#isOver ? new Promise(() => {}) : next(exchange));
       const handler = middleware((exchange) => {
-        if (this.#asked === null) this.verdict = passing(given!, exchange);
+        if (this.#asked === null) this.now = passing(given!, exchange);
         return goOn(exchange);
       });
       return (exchange) => {
         given = exchange;
-        this.verdict = this.#asked === null ? SILENT : this.#asking();
+        this.now = this.#asked === null ? SILENT : this.#asking();
         const goneOn = new Promise<Reply>((resolve) => (this.#goOn = () => resolve(goOn(exchange))));
         const settled = (reply: Reply) => {
           if (this.#asked !== null) {
             if (behind === null) discard(reply);
             return this.#ignored(exchange, goOn);
           }
-          if (behind === null) this.verdict = isReply(reply) ? answering(exchange, reply) : "answers 500 internal: it returned no reply";
+          if (behind === null) this.now = isReply(reply) ? answering(exchange, reply) : fault("it returned no reply");
           return reply;
         };
         const failed = (error: unknown): Reply | Promise<Reply> => {
           if (this.#asked !== null) return this.#ignored(exchange, goOn);
-          this.verdict = isForeignFault(error) ? `answers ${ERRORS[error.code].status} ${error.code}` : `answers 500 internal: ${messageOf(error)}`;
+          this.now = isForeignFault(error) ? answer(ERRORS[error.code].status, error.code) : fault(messageOf(error));
           throw error;
         };
         let returned: Reply | Promise<Reply>;
@@ -151,8 +161,8 @@ class PluginStep implements Step {
     };
   }
 
-  #asking(): string {
-    return `asks ${this.#asked}: not done here`;
+  #asking(): PluginVerdict {
+    return said("asks", `asks ${this.#asked}: not done here`);
   }
 
   /** What a plugin answers because nobody has answered it does not count. */
@@ -162,20 +172,32 @@ class PluginStep implements Step {
   }
 }
 
-function answering({ call }: Exchange, { status, headers }: Reply): string {
-  const { code } = call.notes;
+function said(action: Exclude<PluginVerdict["action"], "answers">, verdict: string): PluginVerdict {
+  return { action, status: null, code: null, verdict };
+}
+
+/** `more`: what follows status and code. */
+function answer(status: number, code: string | null, more = ""): PluginVerdict {
+  return { action: "answers", status, code, verdict: `answers ${status}${code === null ? "" : ` ${code}`}${more}` };
+}
+
+function fault(why: string): PluginVerdict {
+  return answer(500, "internal", `: ${why}`);
+}
+
+function answering({ call }: Exchange, { status, headers }: Reply): PluginVerdict {
   const location = headerValue(headers, "location");
-  return `answers ${status}${code === null ? "" : ` ${code}`}${location === undefined ? "" : ` to ${location}`}`;
+  return answer(status, call.notes.code, location === undefined ? "" : ` to ${location}`);
 }
 
 /** `passes the request on as "ada", sets X-User, removes Cookie` */
-function passing(before: Exchange, after: Exchange): string {
+function passing(before: Exchange, after: Exchange): PluginVerdict {
   const [old, now] = [linesOf(before.headers), linesOf(after.headers)];
   const set = [...now].filter(([lower, { values }]) => old.get(lower)?.values !== values);
   const removed = [...old].filter(([lower]) => !now.has(lower));
   const listed = (verb: string, lines: typeof set) => (lines.length === 0 ? "" : `, ${verb} ${lines.map(([, { name }]) => name).join(", ")}`);
   const caller = after.identity === null || after.identity === before.identity ? "" : ` as "${after.identity}"`;
-  return `passes the request on${caller}${listed("sets", set)}${listed("removes", removed)}`;
+  return said("passes", `passes the request on${caller}${listed("sets", set)}${listed("removes", removed)}`);
 }
 
 /** By the name in lower case. */

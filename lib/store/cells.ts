@@ -32,8 +32,7 @@ export const MARKS = 1;
  * It also links the newest caller to the oldest one.
  */
 export const OVERFLOW = 0;
-/** In the second cell: the lock, the first cell that was never taken, the first free cell, words of free cells, callers, buckets. */
-export const LOCK = 11;
+/** In the second cell: the first cell that was never taken, the first free cell, words of free cells, callers, buckets. */
 export const TAKEN = 12;
 export const FREE = 13;
 export const FREED = 14;
@@ -41,10 +40,5 @@ export const SIZE = 15;
 export const BUCKETS = 16;
 /** Number: decisions that were made by the overflow. */
 export const SHARED = 9;
-/** In the third cell: into how many tables the memory is divided, and the secret of their hashes. */
-export const SHARDS = 21;
-export const SECRET = 22;
-/** 1: larger memory has taken the place of this shard; the memory has a predecessor that it is still taking the place of (first shard). */
-export const MOVED = 24;
-export const FOLLOWS = 25;
+/** The first three cells are for all callers. Words 11 and 21 to 25 are those of `shared_callers.ts`. */
 export const RESERVED = 30;

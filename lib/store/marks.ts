@@ -9,12 +9,12 @@ import { hash } from "node:crypto";
 import type { Window } from "./counters.ts";
 
 /** Most marks of a window: limits up to this one are counted exactly. */
-const MOST_MARKS = 64;
+const MAX_MARKS = 64;
 /** See `Callers`. */
 export const MARKS_OF_CELL = 4;
 
 export function batchOf(limit: number): number {
-  return Math.ceil(limit / MOST_MARKS);
+  return Math.ceil(limit / MAX_MARKS);
 }
 
 /** How many marks a window can have. */

@@ -105,7 +105,7 @@ const CONNECT_MS = 1_000;
 /** A server is given up that has sent nothing for so many times `timeout_ms`. */
 const SILENT_FOR = 3;
 /** Redirections of one command in a Cluster. */
-const MOST_REDIRECTIONS = 5;
+const MAX_REDIRECTIONS = 5;
 
 export class RedisCounters implements Counters {
   readonly settings: RedisSettings;
@@ -149,7 +149,11 @@ export class RedisCounters implements Counters {
   }
 
   limiter(key: string, options: LimiterOptions, memory?: GiveMemory): Limiter {
-    return new RedisLimiter(this, key, options, memory);
+    const calls = new ScriptCalls(options.windows, this.tools.script);
+    const local = this.tools.local.limiter(key, options, memory);
+    // Neither names nor addresses of callers are stored. 1: the format of the stored text.
+    const tagOf = (caller: string) => hash("sha256", JSON.stringify([1, key, caller]), "base64url").slice(0, 22);
+    return { decide: (caller) => this.#ask({ calls, tag: tagOf(caller), local, caller }) };
   }
 
   /** Connects. Without it, the first decision does. */
@@ -170,8 +174,8 @@ export class RedisCounters implements Counters {
     return { store: "redis", state: this.#state, onError: this.settings.onError, since: this.#since, servers };
   }
 
-  /** For a `Limiter`: asks the server, or decides by `on_error`. */
-  ask(question: Question): Decision | Promise<Decision | Undecided> {
+  /** Asks the server, or decides by `on_error`. */
+  #ask(question: Question): Decision | Promise<Decision | Undecided> {
     if (this.#isClosed) return question.local.decide(question.caller);
     const connection = this.servers.find(question.tag);
     if (connection.state === "down") {
@@ -227,26 +231,6 @@ export class RedisCounters implements Counters {
   }
 }
 
-class RedisLimiter implements Limiter {
-  readonly #counters: RedisCounters;
-  readonly #key: string;
-  readonly #calls: ScriptCalls;
-  readonly #local: MemoryLimiter;
-
-  constructor(counters: RedisCounters, key: string, options: LimiterOptions, memory?: GiveMemory) {
-    this.#counters = counters;
-    this.#key = key;
-    this.#calls = new ScriptCalls(options.windows, counters.tools.script);
-    this.#local = counters.tools.local.limiter(key, options, memory);
-  }
-
-  decide(caller: string): Decision | Promise<Decision | Undecided> {
-    // Neither names nor addresses of callers are stored. 1: the format of the stored text.
-    const tag = hash("sha256", JSON.stringify([1, this.#key, caller]), "base64url").slice(0, 22);
-    return this.#counters.ask({ calls: this.#calls, tag, local: this.#local, caller });
-  }
-}
-
 interface Question {
   readonly calls: ScriptCalls;
   /** Names the caller of the limiter: 132 bits of a hash. */
@@ -258,7 +242,6 @@ interface Question {
 /** One decision that is awaited. */
 class Asked implements Command, HasDeadline {
   text: string;
-  next: Command | null = null;
   readonly dueAt: number;
   place = -1;
   readonly #counters: RedisCounters;
@@ -297,7 +280,7 @@ class Asked implements Command, HasDeadline {
       this.text = calls.whole(this.#key);
       return this.send(from);
     }
-    const next = isError && this.#redirections++ < MOST_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
+    const next = isError && this.#redirections++ < MAX_REDIRECTIONS ? this.#counters.servers.redirected(reply, from) : null;
     if (next !== null) return this.send(next);
     const problem = replyProblem("the script", reply);
     // All other errors are about the server, not about this key: LOADING, BUSY, OOM, READONLY, NOAUTH, …

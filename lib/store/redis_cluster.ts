@@ -4,7 +4,7 @@
  */
 import { addressOf } from "../base/cidr.ts";
 import type { Clock, Timer } from "../base/clock.ts";
-import { replyProblem, type Command, type RedisConnection } from "./redis_connection.ts";
+import { replyProblem, type RedisConnection } from "./redis_connection.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";
 
 export interface RedisServer {
@@ -80,7 +80,7 @@ export class RedisServers {
     const connection = this.#connectionTo(to);
     connection.start();
     if (kind === "ASK") {
-      connection.send(new Ignored(command("ASKING")));
+      connection.send({ text: command("ASKING"), answered() {}, failed() {} });
     } else {
       if (this.#slots.length > 0) this.#slots[Number(slot)] = connection.address;
       this.#readSoon();
@@ -136,7 +136,7 @@ export class RedisServers {
       else if (reply !== null && !(Array.isArray(reply) && reply.length === 0)) asked.giveUp(replyProblem("CLUSTER SLOTS", reply));
       if (this.state !== "up") this.#readSoon();
     };
-    if (!asked.send(new Ignored(command("CLUSTER", "SLOTS"), read))) read(null);
+    if (!asked.send({ text: command("CLUSTER", "SLOTS"), answered: read, failed: () => read(null) })) read(null);
   }
 
   #adopt(table: SlotTable): void {
@@ -150,25 +150,6 @@ export class RedisServers {
       connection.close();
     }
     this.#options.changed();
-  }
-}
-
-class Ignored implements Command {
-  readonly text: string;
-  next: Command | null = null;
-  readonly #read: (reply: RespValue | null) => void;
-
-  constructor(text: string, read: (reply: RespValue | null) => void = () => {}) {
-    this.text = text;
-    this.#read = read;
-  }
-
-  answered(reply: RespValue): void {
-    this.#read(reply);
-  }
-
-  failed(): void {
-    this.#read(null);
   }
 }
 

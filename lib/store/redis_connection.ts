@@ -10,8 +10,6 @@ import { ErrorReply, ReplyParser, type RespValue } from "./resp.ts";
 export interface Command {
   /** As it is sent. */
   readonly text: string;
-  /** The command sent after this one; set by the connection. */
-  next: Command | null;
   /** Called once, unless `failed` is. */
   answered(reply: RespValue, connection: RedisConnection): void;
   /** There will be no reply: the connection was lost, or cannot be used. */
@@ -43,7 +41,7 @@ export interface RedisConnectionOptions {
 }
 
 /** Most commands that wait for replies. */
-const MOST_PENDING = 10_000;
+const MAX_PENDING = 10_000;
 /** Waits between attempts, in milliseconds. */
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 2_000;
@@ -63,9 +61,7 @@ export class RedisConnection {
   /** Greetings that are not answered yet. */
   #greetings: readonly Greeting[] = [];
   /** Commands without a reply, in the order in which they were added. */
-  #first: Command | null = null;
-  #last: Command | null = null;
-  #pending = 0;
+  #pending: Command[] = [];
   /** When the server was last heard of, or owed nothing. */
   #heardAt = 0;
   /** Commands that are not written yet. */
@@ -96,15 +92,9 @@ export class RedisConnection {
 
   /** Sends a command at the end of this round of the event loop. Returns false when it cannot: nothing is called then. */
   send(command: Command): boolean {
-    if (this.#state === "down" || this.#state === "closed" || this.#pending >= MOST_PENDING) return false;
+    if (this.#state === "down" || this.#state === "closed" || this.#pending.length >= MAX_PENDING) return false;
     this.start();
-    command.next = null;
-    if (this.#last === null) {
-      this.#first = command;
-      this.#heardAt = this.#options.clock.now();
-    } else this.#last.next = command;
-    this.#last = command;
-    this.#pending++;
+    if (this.#pending.push(command) === 1) this.#heardAt = this.#options.clock.now();
     if (this.#unwritten === "" && this.#state === "up") this.#options.writeBatch.add(this.#write);
     this.#unwritten += command.text;
     return true;
@@ -112,7 +102,7 @@ export class RedisConnection {
 
   /** A reply is overdue: one that is late is waited for, so that it costs nobody else a decision. A server that is silent for `ms` is given up. */
   giveUpAfter(ms: number): void {
-    if (this.#first === null || this.#state !== "up") return;
+    if (this.#pending.length === 0 || this.#state !== "up") return;
     const { clock } = this.#options;
     const left = this.#heardAt + ms - clock.now();
     if (left <= 0) return this.giveUp(`no answer within ${ms} ms`);
@@ -184,11 +174,8 @@ export class RedisConnection {
       this.#socket!.write(rest[0]!.text);
       return;
     }
-    const command = this.#first;
-    if (command === null) return this.#lose("down", "the server sent a reply to no command");
-    this.#first = command.next;
-    if (this.#first === null) this.#last = null;
-    this.#pending--;
+    const command = this.#pending.shift();
+    if (command === undefined) return this.#lose("down", "the server sent a reply to no command");
     command.answered(reply, this);
   }
 
@@ -236,15 +223,10 @@ export class RedisConnection {
   }
 
   #failAll(): void {
-    let command = this.#first;
-    this.#first = this.#last = null;
-    this.#pending = 0;
+    const failed = this.#pending;
+    this.#pending = [];
     this.#unwritten = "";
-    while (command !== null) {
-      const { next }: Command = command;
-      command.failed();
-      command = next;
-    }
+    for (const command of failed) command.failed();
   }
 
   #change(state: ConnectionState, reason: string | null): void {

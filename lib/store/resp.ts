@@ -44,8 +44,8 @@ export function bulk(text: string): string {
 }
 
 /** The longest reply that is awaited is the table of a Cluster: about 200 bytes for each of at most 1,000 servers. */
-const MOST_BYTES = 1024 * 1024;
-const MOST_DEPTH = 8;
+const MAX_BYTES = 1024 * 1024;
+const MAX_DEPTH = 8;
 
 const INCOMPLETE: unique symbol = Symbol("incomplete");
 type Read<T> = T | typeof INCOMPLETE;
@@ -81,7 +81,7 @@ export class ReplyParser {
       take(reply);
     }
     this.#bytes = this.#bytes.subarray(start);
-    if (this.#parsed + this.#bytes.length > MOST_BYTES) throw new ProtocolError(`a reply has more than ${MOST_BYTES} bytes`);
+    if (this.#parsed + this.#bytes.length > MAX_BYTES) throw new ProtocolError(`a reply has more than ${MAX_BYTES} bytes`);
   }
 
   /** The next text, number or empty list, or the beginning of a list. */
@@ -95,9 +95,9 @@ export class ReplyParser {
     const number = integerOf(line);
     if (type === ":") return number;
     if (number === -1) return null;
-    if (number < 0 || number > MOST_BYTES) throw new ProtocolError("a reply has a wrong length");
+    if (number < 0 || number > MAX_BYTES) throw new ProtocolError("a reply has a wrong length");
     if (type === "$") return this.#text(number);
-    if (this.#open.length === MOST_DEPTH) throw new ProtocolError(`a reply has more than ${MOST_DEPTH} levels`);
+    if (this.#open.length === MAX_DEPTH) throw new ProtocolError(`a reply has more than ${MAX_DEPTH} levels`);
     if (number === 0) return [];
     this.#open.push({ items: [], left: number });
     return OPENED;

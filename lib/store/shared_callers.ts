@@ -5,11 +5,19 @@
 import { acquire, isLockedBy, release } from "../base/lock.ts";
 import type { Threads } from "../base/threads.ts";
 import { bytesOfCaller, Callers } from "./callers.ts";
-import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FOLLOWS, FREE, FREED, LAST, LOCK, MARKS, MOVED, NEWER, NEXT, OVERFLOW, RESERVED, SECRET, SHARDS, SIZE, TAKEN, USED, WINDOWS } from "./cells.ts";
+import { BATCH, BEGIN, BUCKETS, CELL, CHAIN, END, FIRST, FREE, FREED, LAST, MARKS, NEWER, NEXT, OVERFLOW, RESERVED, SIZE, TAKEN, USED, WINDOWS } from "./cells.ts";
 import type { Window } from "./counters.ts";
 import { MARKS_OF_CELL, type Plan } from "./marks.ts";
 import { CallerTable, type Secret, type ShareTable } from "./memory.ts";
 
+/** The word of a shard with its lock. */
+const LOCK = 11;
+/** In the third cell: into how many tables the memory is divided, and the secret of their hashes. */
+const SHARDS = 21;
+const SECRET = 22;
+/** 1: larger memory has taken the place of this shard; the memory has a predecessor that it is still taking the place of (first shard). */
+const MOVED = 24;
+const FOLLOWS = 25;
 /** One decision may convert eleven callers, and rewrite the overflow. */
 const SPARE_CALLERS = 16;
 /** With fewer callers there are fewer shards. */

@@ -223,8 +223,10 @@ describe("the text of an explanation", () => {
     expect(headings).toEqual(["Upstreams, hash on header:X-Tenant, asked for /x", "Upstreams, round_robin, sticky by the cookie route, asked for /x", "Upstreams, round_robin, asked for /x"]);
   });
 
+  const DONE = [["passes", "passes the request on"], ["answers", "answers 401 key_missing"], ["not_reached", "not reached"]] as const;
+
   it("the text of an explanation shows good, bad and unimportant verdicts in colours", () => {
-    const view = explanationView({ ...EXPLANATION, plugins: ["passes the request on", "answers 401 key_missing", "not reached"].map((verdict) => ({ ...EXPLANATION.plugins[0]!, verdict })) });
+    const view = explanationView({ ...EXPLANATION, plugins: DONE.map(([action, verdict]) => ({ ...EXPLANATION.plugins[0]!, action, verdict })) });
     const text = explanationText(question, view, inColour);
     for (const part of ["\u001b[32mtakes the request\u001b[", "\u001b[32mpasses the request on\u001b[", "\u001b[31manswers 401 key_missing\u001b[", "\u001b[2mnot reached\u001b["]) expect(text).toContain(part);
     expect(explanationText(question, view, plain)).not.toContain("\u001b");

@@ -235,7 +235,7 @@ describe("a start", () => {
     const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
     const expected: unknown[] = [];
     const note = { ...silentLog, warn: (message: string) => void expected.push(message) };
-    warnOfNode({ gateway: { shownConfig: { global: { h2c: true }, services: [] } }, https: [] } as never, note);
+    warnOfNode({ global: { h2c: true }, services: [], https: [] }, note);
     for (const [h2c, environment] of [[true, {}], [false, tls], [false, {}]] as const) {
       const running = await runningProgram(oneService(9, {}, { h2c }), [], environment);
       running.child.kill("SIGTERM");
@@ -250,7 +250,7 @@ describe("a start", () => {
     ["h2", true, [expect.stringMatching(/^HTTP\/2 clients and upstreams can abort this process/)]],
   ])("a start warns of a Node whose nghttp2 can be aborted by upstreams of protocol %s, with h2c for clients: %s", (protocol, h2c, expected) => {
     const warned: string[] = [];
-    const started = { gateway: { shownConfig: { global: { h2c }, services: [{ protocol }] } }, https: [] } as never;
+    const started = { global: { h2c }, services: [{ protocol }], https: [] };
     warnOfNode(started, { ...silentLog, warn: (message) => void warned.push(message) }, "1.61.0");
     expect(warned).toEqual(expected);
   });
@@ -267,7 +267,7 @@ describe("a start", () => {
     ["1.68.0-DEV", true],
   ])("a start warns of nghttp2 %s: %s", (nghttp2, isOld) => {
     const warned: string[] = [];
-    const started = { gateway: { shownConfig: { global: { h2c: false }, services: [] } }, https: ["https://0.0.0.0:8443"] } as never;
+    const started = { global: { h2c: false }, services: [], https: ["https://0.0.0.0:8443"] };
     warnOfNode(started, { ...silentLog, warn: (message) => void warned.push(message) }, nghttp2);
     expect(warned).toEqual(isOld ? [expect.stringMatching(/older than 1\.68\.1 \(CVE-2026-27135\); run the gateway with Node 24/)] : []);
   });

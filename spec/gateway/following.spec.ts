@@ -2,7 +2,8 @@
 import { rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { ConfigError, Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import { ConfigError } from "../../lib/gateway/gateway.ts";
 import { definePlugin, schema, type GatewayOptions } from "../../lib/index.ts";
 import { rewrite, together } from "../support/following.ts";
 import { backend, oneService } from "../support/gateway.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import { together } from "../support/following.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import type { ConfigSource } from "../../lib/config/load.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
-import { Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import { Parts } from "../../lib/gateway/parts.ts";
 import { KINDS, TABLE } from "../../lib/parts/table.ts";
 import { freshModules, loadPluginModules } from "../../lib/parts/load.ts";

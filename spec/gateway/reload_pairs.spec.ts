@@ -9,7 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
-import { Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import { freshModules } from "../../lib/parts/load.ts";
 import { PublishedHealth } from "../../lib/upstream/shared_health.ts";
 import type { Peer } from "../../lib/upstream/upstream_set.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
-import { Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { program } from "../support/program.ts";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
 import { createGateway, loadPluginModules } from "../../lib/index.ts";
 import { EXPIRED, SERVER } from "../support/certs.ts";

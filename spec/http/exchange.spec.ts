@@ -26,10 +26,9 @@ describe("an exchange", () => {
     }
   });
 
-  it("an exchange shares one call with its copies: its id, its notes, its end", () => {
+  it("an exchange shares one call with its copies: its id, its notes, which have the identity, its end", () => {
     const exchange = madeUpExchange({ call: call() });
     const copy = exchange.with({ identity: "alice" });
-    copy.call.notes.identity = "alice";
     expect(exchange.call.notes.identity).toBe("alice");
     expect(copy.requestId).toBe("id-1");
     expect(copy.signal).toBe(exchange.signal);

@@ -2,7 +2,8 @@
 import { onTestFinished } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
 import type { Admin } from "../../lib/admin/server.ts";
-import { createManager, type Manager } from "../../lib/manager/server.ts";
+import { AdminProxy } from "../../lib/manager/proxy.ts";
+import { createManager, ofThisProcess, type Manager } from "../../lib/manager/server.ts";
 import type { Pair } from "../../lib/server/certificates.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { ask, type Answer, type Ask } from "../support/raw_client.ts";
@@ -25,7 +26,7 @@ export async function startManager(backend: number | string | Admin, options: { 
   const note = (severity: string) => (message: string, fields?: LogFields) => void logged.push(fields === undefined ? [severity, message] : [severity, message, fields]);
   const log = { debug: note("debug"), info: note("info"), warn: note("warn"), error: note("error") };
   const urlOf = (address: number | string) => new URL(typeof address === "number" ? `http://127.0.0.1:${address}` : address);
-  const manager = createManager({ backend: typeof backend === "object" ? backend.answer : { url: urlOf(backend), ca }, tls: tls && { ...tls, part }, hosts, clock, log, ...more });
+  const manager = createManager({ backend: typeof backend === "object" ? ofThisProcess(backend.answer) : new AdminProxy({ url: urlOf(backend), ca }, clock, log), tls: tls && { ...tls, part }, hosts, clock, log, ...more });
   onTestFinished(async () => {
     const closed = manager.close();
     clock.advance(10_000); // whatever a failed spec left open is cut

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { createTimeSlices } from "../../lib/base/time_slices.ts";
 import { configWarnings, configWarningsInSlices } from "../../lib/proof/config_warnings.ts";
-import { Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import type { Loaded } from "../../lib/gateway/snapshot.ts";
 import type { ConfigWarning } from "../../lib/gateway/status.ts";
 import { definePlugin, schema } from "../../lib/index.ts";

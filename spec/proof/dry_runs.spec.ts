@@ -2,7 +2,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { createGateway } from "../../lib/index.ts";
 import type { DryRunLimits, DryRuns } from "../../lib/proof/dry_runs.ts";
-import type { Gateway } from "../../lib/gateway/gateway.ts";
+import type { Gateway } from "../../lib/embed/gateway.ts";
 import { oneService } from "../support/gateway.ts";
 
 const built = async <T>(path: string) => (await import(new URL(`../../dist/lib/${path}`, import.meta.url).href)) as T;
@@ -10,12 +10,12 @@ const built = async <T>(path: string) => (await import(new URL(`../../dist/lib/$
 async function dryRuns(limits?: DryRunLimits) {
   const { createGateway: create } = await built<{ createGateway: typeof createGateway }>("index.js");
   const { DryRuns: Runs } = await built<{ DryRuns: typeof DryRuns }>("proof/dry_runs.js");
-  const { Gateway: Class } = await built<{ Gateway: typeof Gateway }>("gateway/gateway.js");
+  const { Gateway: Class } = await built<{ Gateway: typeof Gateway }>("embed/gateway.js");
   const gateway = create({ config: oneService(9) });
   onTestFinished(async () => void (await gateway.close(0)));
   const { configuration, requests } = Class.partsOf(gateway);
   const runs = new Runs(configuration, limits);
-  return { gateway, runs, run: (config: object) => runs.run(Buffer.from(JSON.stringify(config)), requests.recent) };
+  return { gateway, runs, run: (config: object) => runs.run(Buffer.from(JSON.stringify(config)), requests.recent?.list() ?? []) };
 }
 
 /** Twice as many routes. */

@@ -46,6 +46,18 @@ describe("the verdict on a plugin", () => {
     expect((await asked({ clientIp: "10.0.0.1" }))[0]).toEqual(["global", "acl", "answers 403 forbidden"]);
   });
 
+  it("the verdict on a plugin is data too: its action, and the status and code of its answer", async () => {
+    const actions = async (plugins: readonly object[], own: readonly AnyPlugin[] = []) => {
+      const gateway = createGateway({ config: oneService(9, { plugins: plugins as never }), plugins: own });
+      return (await gateway.explain({ method: "GET", url: "/a/x" })).plugins.map(({ action, status, code }) => [action, status, code]);
+    };
+    const auth = { name: "forward_auth", config: { url: "http://127.0.0.1:1/" } };
+    expect(await actions([KEY, LIMIT])).toEqual([["answers", 401, "key_missing"], ["not_reached", null, null]]);
+    expect(await actions([auth, LIMIT])).toEqual([["asks", null, null], ["passes", null, null]]);
+    expect(await actions([{ name: "request_termination", config: { status: 204 } }])).toEqual([["answers", 204, null]]);
+    expect(await actions([{ name: "own" }], [kind(() => () => undefined as never)])).toEqual([["answers", 500, "internal"]]);
+  });
+
   it("the verdict on a plugin names the headers that it sets and removes, without their values", async () => {
     const edits = { name: "request_headers", config: { set: { "X-User": "s3cret", "X-B": "new" }, add: { "x-c": "2" }, remove: ["Cookie"], rename: { "X-Old": "X-New" } } };
     const headers = { Cookie: "a=b", "X-Old": "1", "X-B": "old", "X-C": "1", "X-Same": "1" };

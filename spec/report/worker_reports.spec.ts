@@ -2,7 +2,8 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Followers } from "../../lib/gateway/bundle.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
-import { Gateway, type CompleteOptions } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import type { CompleteOptions } from "../../lib/gateway/options.ts";
 import type { WorkerReport } from "../../lib/report/worker_reports.ts";
 import { createGateway, definePlugin, schema, type ConfigInput } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { onTestFinished } from "vitest";
 import type { Threads } from "../../lib/base/threads.ts";
 import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.ts";
-import { Gateway } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 

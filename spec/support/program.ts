@@ -1,7 +1,8 @@
 import { onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
-import { Gateway, type CompleteOptions } from "../../lib/gateway/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import type { CompleteOptions } from "../../lib/gateway/options.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
 import type { ManualClock } from "./clock.ts";
 

@@ -249,7 +249,7 @@ export interface Now {
 
 /** GET /gateway/plugins: the enabled plugins of a route in the order in which they run. */
 export interface RoutePlugins {
-  readonly plugins: readonly Omit<ExplainedPlugin, "verdict">[];
+  readonly plugins: readonly Pick<ExplainedPlugin, "level" | "name" | "id" | "config">[];
 }
 
 /** The request of POST /gateway/explain. */
@@ -299,6 +299,11 @@ export interface ExplainedPlugin {
   readonly name: string;
   readonly id: string | null;
   readonly config: Readonly<Record<string, unknown>>;
+  /** Older gateways do not send it. */
+  readonly action?: "passes" | "answers" | "asks" | "hangs" | "not_reached";
+  /** Of its answer; null: it gives none. */
+  readonly status: number | null;
+  readonly code: string | null;
   /** "passes the request on", "answers 401 key_missing", "not reached", … Older gateways send none. */
   readonly verdict?: string;
 }

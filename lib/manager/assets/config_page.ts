@@ -24,7 +24,7 @@ const CHANGES: Readonly<Record<Change["change"], readonly [string, string]>> = {
   removed: ["Removed", "badge--bad"],
 };
 /** Changes listed individually. */
-const MOST_CHANGES = 200;
+const MAX_CHANGES = 200;
 
 export const configPage: OpenPage = (frame) => {
   const file = fileCard(frame);
@@ -238,7 +238,7 @@ function issueLines(issues: readonly string[]): HTMLElement {
 }
 
 function changeList(changes: readonly Change[]): HTMLElement {
-  const items = changes.slice(0, MOST_CHANGES).map(({ change, name }) => {
+  const items = changes.slice(0, MAX_CHANGES).map(({ change, name }) => {
     const [label, tone] = CHANGES[change] ?? [change, ""];
     return el("li", {}, el("span", { class: `badge ${tone}` }, label), " ", el("span", { class: "mono" }, name));
   });

@@ -8,7 +8,7 @@ import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 
 /** Further places are only counted. */
-const MOST_PLACES = 4;
+const MAX_PLACES = 4;
 
 export interface FaultBanner {
   readonly node: HTMLElement;
@@ -36,7 +36,7 @@ export function faultBanner(): FaultBanner {
 /** "Route list of shop, all routes of pay and 3 more": links; several plugins of one place are one. */
 function placesOf(faults: readonly Warning[]): readonly Child[] {
   const places = [...new Map(faults.map((fault) => [JSON.stringify([fault.service, fault.route]), fault])).values()];
-  const shown = places.slice(0, MOST_PLACES).map(placeLink);
+  const shown = places.slice(0, MAX_PLACES).map(placeLink);
   const rest = places.length - shown.length;
   return [...shown.flatMap((place, i) => (i === 0 ? [place] : [", ", place])), ...(rest === 0 ? [] : [" and ", link("#/plugins", `${number(rest)} more`)])];
 }

@@ -14,8 +14,8 @@ import { circuitLabel, upstreamLabel, stateBadge, type Badge } from "./component
 import { warningList } from "./warnings.ts";
 
 /** Services whose upstreams are shown; services with problems come first. */
-const MOST_SERVICES = 24;
-const MOST_UPSTREAMS = 16;
+const MAX_SERVICES = 24;
+const MAX_UPSTREAMS = 16;
 const SOON_MS = 14 * 86_400_000;
 /** Statistics arrive each second; older ones show their age. */
 const FRESH_MS = 5000;
@@ -112,7 +112,7 @@ function healthCard(): Part<[Health | null]> {
       if (health === last) return;
       last = health;
       const services = [...health.services].sort((a, b) => severity(b) - severity(a));
-      const shown = services.slice(0, MOST_SERVICES);
+      const shown = services.slice(0, MAX_SERVICES);
       const all = health.services.flatMap(({ upstreams }) => upstreams);
       setText(title, all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`);
       const key = JSON.stringify(shown.map(({ name, circuit_breaker, upstreams }) => [name, isBroken(circuit_breaker), upstreams.length, orderOf(upstreams).map(({ id, group }) => [id, group])]));
@@ -121,8 +121,8 @@ function healthCard(): Part<[Health | null]> {
         const made = new Map<string, Badge>();
         replace(list, ...shown.map((service) => serviceRow(service, made)));
         badges = made;
-        replace(body, services.length === 0 ? el("p", { class: "empty" }, "The configuration has no services yet.") : list, services.length > MOST_SERVICES ? rest : null);
-        replace(rest, `and ${number(services.length - MOST_SERVICES)} more services: `, el("a", { href: "#/upstreams" }, "all upstreams"));
+        replace(body, services.length === 0 ? el("p", { class: "empty" }, "The configuration has no services yet.") : list, services.length > MAX_SERVICES ? rest : null);
+        replace(rest, `and ${number(services.length - MAX_SERVICES)} more services: `, el("a", { href: "#/upstreams" }, "all upstreams"));
       }
       for (const service of shown) drawStates(service, badges);
     },
@@ -234,8 +234,8 @@ function keep(badges: Map<string, Badge>, key: string): Badge {
 
 /** The worst first if not all are drawn. */
 function orderOf(upstreams: readonly UpstreamHealth[]): readonly UpstreamHealth[] {
-  if (upstreams.length <= MOST_UPSTREAMS) return upstreams;
-  return [...upstreams].sort((a, b) => upstreamLabel(b).rank - upstreamLabel(a).rank).slice(0, MOST_UPSTREAMS);
+  if (upstreams.length <= MAX_UPSTREAMS) return upstreams;
+  return [...upstreams].sort((a, b) => upstreamLabel(b).rank - upstreamLabel(a).rank).slice(0, MAX_UPSTREAMS);
 }
 
 function severity({ circuit_breaker: breaker, upstreams }: ServiceHealth): number {

@@ -10,7 +10,6 @@ import type { Share } from "./balancing.ts";
 import { flowThrough, type Flow, type Level } from "./inventory.ts";
 import { breakable, groupBadge, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
-import { verdictOf } from "./verdicts.ts";
 
 /** The stages to draw. */
 export interface Plan {
@@ -29,6 +28,7 @@ interface PlannedPlugin {
   readonly id: string | null;
   readonly config: Readonly<Record<string, unknown>>;
   /** What it would do with one request. */
+  readonly action?: string;
   readonly verdict?: string;
 }
 
@@ -149,12 +149,12 @@ export class Pipeline {
     return stage;
   }
 
-  #pluginStage({ level, name, id, config, verdict }: PlannedPlugin): Stage {
+  #pluginStage({ level, name, id, config, action, verdict }: PlannedPlugin): Stage {
     const title = `${id === null ? name : `${name} (${id})`}, ${level} plugin`;
     const text = [id ?? "", pluginText({ name, config }, 2)].filter(Boolean).join(" · ");
     const stage = this.#stage("plugin", name, text, 3, title, () => settingsList(config));
     if (injectsFaults({ name, config })) stage.button.append(el("span", { class: "badge badge--warn" }, "Injects faults"));
-    if (verdict !== undefined) stage.button.append(el("span", { class: `stage__verdict stage__verdict--${verdictOf({ verdict }).kind}` }, ...breakable(verdict)));
+    if (verdict !== undefined) stage.button.append(el("span", { class: `stage__verdict stage__verdict--${action}` }, ...breakable(verdict)));
     return stage;
   }
 

@@ -104,15 +104,15 @@ export function routeTable({ figuresOf, warningsOf, ofService }: RouteTableOptio
 }
 
 /** Further conditions are only counted. */
-const MOST_CONDITIONS = 4;
+const MAX_CONDITIONS = 4;
 
 /** With its conditions below: they tell routes of one path apart. */
 function patternPart({ pattern, route }: RouteRow): Part {
   const conditions = conditionTexts(route.match);
-  const rest = conditions.length - MOST_CONDITIONS;
+  const rest = conditions.length - MAX_CONDITIONS;
   return fixedPart(
     el("span", { class: "mono" }, pattern),
-    ...conditions.slice(0, MOST_CONDITIONS).map((text) => el("span", { class: "muted sub condition" }, text)),
+    ...conditions.slice(0, MAX_CONDITIONS).map((text) => el("span", { class: "muted sub condition" }, text)),
     rest > 0 && el("span", { class: "muted sub" }, `and ${number(rest)} more`),
   );
 }

@@ -66,14 +66,14 @@ function serviceName({ name, routes }: ServiceConfig, warningsOf: () => number):
 }
 
 /** Groups named in the table; further ones are only counted. */
-const MOST_GROUPS = 3;
+const MAX_GROUPS = 3;
 
 function strategyPart({ protocol, load_balancing_strategy, hash_on: hashOn, sticky, split = [] }: ServiceConfig): Part {
   const groups = [...new Set(split.map(({ group }) => group))];
   const more = [
     hashOn === undefined ? "" : `on ${hashedText(hashOn)}`,
     sticky === undefined ? "" : `sticky by ${sticky.cookie}`,
-    groups.length === 0 ? "" : `split to ${listed(groups, MOST_GROUPS)}`,
+    groups.length === 0 ? "" : `split to ${listed(groups, MAX_GROUPS)}`,
     `over ${protocol}`,
   ];
   return fixedPart(load_balancing_strategy, ...more.filter((text) => text !== "").map((text) => el("span", { class: "muted sub" }, text)));

@@ -12,7 +12,7 @@ import { EXAMPLE_TEST } from "./test_json.ts";
 import { comparisonsOf, differenceOf, failedFirst, otherDifferences, searchTextOf } from "./test_results.ts";
 
 /** More tests get a search field. */
-const MOST_WITHOUT_SEARCH = 10;
+const MAX_WITHOUT_SEARCH = 10;
 /** Tests that are drawn at first. */
 const FIRST_TESTS = 100;
 /** Failed tests that are open at first. */
@@ -109,7 +109,7 @@ function testList(tests: readonly TestResult[]): HTMLElement {
   const search = el("div", { class: "toolbar toolbar--apart" }, el("div", { class: "field" }, el("label", { for: input.id }, "Search tests"), input), count);
   let all = false;
   draw();
-  return el("div", { class: "card stack" }, tests.length > MOST_WITHOUT_SEARCH && search, list, more);
+  return el("div", { class: "card stack" }, tests.length > MAX_WITHOUT_SEARCH && search, list, more);
 
   function draw(): void {
     const found = items.filter(({ text }) => matches(text, input.value));

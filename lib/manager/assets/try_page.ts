@@ -21,11 +21,11 @@ import { answering, isOpen } from "./verdicts.ts";
 const FIELDS = ["method", "url", "headers", "clientIp", "body"] as const;
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** Candidates that are listed; further ones are only counted. */
-const MOST_CANDIDATES = 100;
+const MAX_CANDIDATES = 100;
 
 /** The forms by the hash of their page, for Back and for the time after a login; in memory only, since headers and bodies may contain secrets. */
 const drafts = new Map<string, TryInput>();
-const MOST_DRAFTS = 20;
+const MAX_DRAFTS = 20;
 
 export function forgetDrafts(): void {
   drafts.clear();
@@ -124,7 +124,7 @@ class TryPage implements Page {
     const input = { method: method.value, url: url.value, headers: headers.value, clientIp: clientIp.value, body: body.value };
     drafts.delete(location.hash);
     drafts.set(location.hash, input);
-    if (drafts.size > MOST_DRAFTS) drafts.delete(drafts.keys().next().value!);
+    if (drafts.size > MAX_DRAFTS) drafts.delete(drafts.keys().next().value!);
     return input;
   }
 
@@ -200,7 +200,7 @@ function errorNode(field: string): HTMLElement {
 
 function outcomeNotice({ outcome, status, code, reasons, service, route, path, plugins }: Explanation): HTMLElement {
   const answer = answering(plugins);
-  const tone = outcome === "refused" ? "bad" : answer === null || answer.status < 400 ? "good" : "warn";
+  const tone = outcome === "refused" ? "bad" : answer === null || answer.status! < 400 ? "good" : "warn";
   const where = path === null ? "" : `: ${path}`;
   const head =
     outcome === "matched"
@@ -211,7 +211,7 @@ function outcomeNotice({ outcome, status, code, reasons, service, route, path, p
           link(hashFor("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
           " of ",
           link(hashFor("services", service ?? ""), service ?? ""),
-          answer === null ? "." : `. ${isOpen(plugins) ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.plugin.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
+          answer === null ? "." : `. ${isOpen(plugins) ? "If the plugins before it let the request pass, the" : "The"} plugin ${answer.name} answers with ${replyText(answer)}: the request does not reach an upstream.`,
         )
       : el("p", {}, el("strong", {}, `Refused with ${replyText({ status, code })}`), where);
   return el("div", { class: `notice notice--${tone}` }, head, reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))));
@@ -226,7 +226,7 @@ function replyText({ status, code }: { readonly status: number | null; readonly 
 function candidateList({ candidates = [], service: taken, route: takenRoute }: Explanation): HTMLElement | null {
   if (candidates.length === 0) return null;
   const head = el("tr", {}, ...["Route", "Service", "Verdict"].map((title) => el("th", { scope: "col" }, title)));
-  const rows = candidates.slice(0, MOST_CANDIDATES).map(({ service, route, verdict }) => {
+  const rows = candidates.slice(0, MAX_CANDIDATES).map(({ service, route, verdict }) => {
     const name = link(hashFor("routes", service, route), ...breakable(route));
     const isTaken = service === taken && route === takenRoute;
     const text = isTaken ? el("span", { class: "badge badge--good badge--wrap" }, verdict) : verdict;

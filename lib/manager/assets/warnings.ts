@@ -9,7 +9,7 @@ import type { Part } from "./tables.ts";
 import { linkForWarning } from "./url_hash.ts";
 
 /** Further warnings are shown after a click. */
-const MOST_WARNINGS = 6;
+const MAX_WARNINGS = 6;
 
 export interface WarningList {
   readonly node: HTMLElement;
@@ -31,10 +31,10 @@ export function warningList(): WarningList {
       if (key === drawn) return;
       drawn = key;
       node.hidden = warnings.length === 0;
-      replace(list, ...warnings.slice(0, MOST_WARNINGS).map(warningRow));
-      replace(more, ...warnings.slice(MOST_WARNINGS).map(warningRow));
-      rest.hidden = warnings.length <= MOST_WARNINGS;
-      setText(count, `${number(warnings.length - MOST_WARNINGS)} more`);
+      replace(list, ...warnings.slice(0, MAX_WARNINGS).map(warningRow));
+      replace(more, ...warnings.slice(MAX_WARNINGS).map(warningRow));
+      rest.hidden = warnings.length <= MAX_WARNINGS;
+      setText(count, `${number(warnings.length - MAX_WARNINGS)} more`);
     },
   };
 }

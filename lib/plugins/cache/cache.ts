@@ -49,7 +49,7 @@ interface Lookup {
 /** After requests waited without result, how long requests for the target do not wait for one another. */
 const NO_WAIT_MS = 60_000;
 /** How long requests wait for a body that has started. */
-const MOST_BODY_WAIT_MS = 5_000;
+const MAX_BODY_WAIT_MS = 5_000;
 /** Shorter bodies are in the socket's buffer at once. */
 const LONG_BODY = 16 * 1024;
 /** Safe methods that are not cached: they change nothing (RFC 9110 §9.2.1). */
@@ -235,7 +235,7 @@ export class Cache {
 
   /** Forwards a body to its client and stores it once it is complete. */
   #recording(body: Readable, fetch: Fetch, exchange: Exchange, expected: number | null, put: (whole: Buffer) => boolean): Recorder {
-    const patience = this.#clock.after(MOST_BODY_WAIT_MS, () => fetch.announce("unshared"));
+    const patience = this.#clock.after(MAX_BODY_WAIT_MS, () => fetch.announce("unshared"));
     fetch.call.onAbort(() => body.destroy());
     return new Recorder(body, {
       clock: this.#clock,

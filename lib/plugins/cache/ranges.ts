@@ -17,7 +17,7 @@ interface ByteRange {
 }
 
 /** A request with more ranges gets the whole body. */
-const MOST_RANGES = 16;
+const MAX_RANGES = 16;
 const RANGE = /^(\d*)-(\d*)$/;
 
 /** The ranges of a stored reply that a request gets, none if none is within its body. Null: it gets the whole reply. */
@@ -33,7 +33,7 @@ export function rangesFor(stored: Stored, range: string | null, headers: HeaderL
  */
 function rangesOf(range: string, length: number): readonly ByteRange[] | null {
   const members = range.slice("bytes=".length).split(",").map((member) => member.trim()).filter((member) => member !== "");
-  if (members.length === 0 || members.length > MOST_RANGES || length === 0) return null;
+  if (members.length === 0 || members.length > MAX_RANGES || length === 0) return null;
   const found: ByteRange[] = [];
   let bytes = 0;
   for (const member of members) {

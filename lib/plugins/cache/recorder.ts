@@ -93,7 +93,7 @@ export class Recorder extends GuardedReadable {
       if (this.#isReaderWaiting) this.#give();
     }
     const giveUp = () => this.destroy(new Fault("request_timeout", "the client reads no more"));
-    if (!this.destroyed) this.#patience = this.#options.clock.after(MOST_UNREAD_MS, giveUp);
+    if (!this.destroyed) this.#patience = this.#options.clock.after(MAX_UNREAD_MS, giveUp);
   };
 
   readonly #broken = (cause: Error | null): void => {
@@ -109,7 +109,7 @@ export class Recorder extends GuardedReadable {
   #give(): void {
     if (this.destroyed) return;
     if (this.#given < this.#filled) {
-      const end = Math.min(this.#filled, this.#given + MOST_AT_ONCE);
+      const end = Math.min(this.#filled, this.#given + MAX_AT_ONCE);
       const part = this.#record.subarray(this.#given, end);
       this.#given = end;
       this.#isReaderWaiting = false;
@@ -155,10 +155,10 @@ export class Recorder extends GuardedReadable {
 }
 
 const NOTHING = Buffer.alloc(0);
-const MOST_UNREAD_MS = 60_000;
+const MAX_UNREAD_MS = 60_000;
 const LEAST_ROOM = 16 * 1024;
 /** Maximum bytes that the reader gets at once. */
-const MOST_AT_ONCE = 64 * 1024;
+const MAX_AT_ONCE = 64 * 1024;
 
 /** A copy: a slice of one of Node's read buffers would keep the whole buffer alive. */
 function copied(bytes: Buffer, length: number): Buffer {

@@ -60,10 +60,8 @@ export class CacheStore {
   #fixed = 0;
   /** Each body counts once, even if several entries and clients use it. */
   readonly #bodies = new Map<Buffer, { entries: number; readers: number }>();
-  /** Entries by key, the newest first. */
-  readonly #groups = new Map<string, Item[]>();
-  /** Keys that are longer than their target, by target. */
-  readonly #longKeys = new Map<string, Set<string>>();
+  /** Entries by target and key, the newest first. */
+  readonly #targets = new Map<string, Map<string, Item[]>>();
   /** All entries, the least recently used first. */
   readonly #order = new Set<Item>();
   #closed = false;
@@ -84,8 +82,8 @@ export class CacheStore {
 
   /** The newest entry of a target that matches the request (RFC 9111 §4.1) and audience. */
   find(key: string, audience: string, headers: HeaderList): Entry | null {
-    const group = this.#groups.get(key);
-    if (group === undefined) return null;
+    const group = this.#group(key);
+    if (group.length === 0) return null;
     const changes = this.changesOf(key);
     for (const item of group) {
       if (item.entry === null || item.entry.audience !== audience || !isFor(item.entry, headers)) continue;
@@ -127,7 +125,7 @@ export class CacheStore {
   /** The target has changed: drops its entries and notes under all keys, and outdates its entries in all other workers. */
   change(target: string): void {
     this.#changes?.add(target);
-    for (const key of [target, ...(this.#longKeys.get(target) ?? [])]) this.#dropWhere(key, () => true);
+    for (const group of [...(this.#targets.get(target)?.values() ?? [])]) for (const item of [...group]) this.#drop(item);
   }
 
   /** Notes that requests for this target should not wait for one another. */
@@ -166,7 +164,7 @@ export class CacheStore {
   }
 
   #group(key: string): readonly Item[] {
-    return this.#groups.get(key) ?? NOTHING;
+    return this.#targets.get(targetOf(key))?.get(key) ?? NOTHING;
   }
 
   #dropWhere(key: string, matches: (entry: Entry | null) => boolean): void {
@@ -180,12 +178,10 @@ export class CacheStore {
     if (!this.#makeRoom(item.bytes + (isRead ? 0 : (body?.length ?? 0)))) return false;
     this.#used += item.bytes;
     if (body !== null) this.#count(body, "entries", 1);
-    const group = this.#groups.get(item.key);
-    if (group === undefined) this.#addGroup(item);
-    else {
-      group.unshift(item);
-      if (group.length > MOST_VARIANTS) this.#drop(group.at(-1)!);
-    }
+    const groups = this.#targets.get(targetOf(item.key)) ?? new Map<string, Item[]>();
+    const group = groups.get(item.key) ?? [];
+    this.#targets.set(targetOf(item.key), groups.set(item.key, group));
+    if (group.unshift(item) > MAX_VARIANTS) this.#drop(group.at(-1)!);
     this.#order.add(item);
     return true;
   }
@@ -203,26 +199,12 @@ export class CacheStore {
     this.#order.delete(item);
     this.#used -= item.bytes;
     if (item.entry !== null && item.entry.body !== null) this.#count(item.entry.body, "entries", -1);
-    const group = this.#groups.get(item.key)!;
-    if (group.length === 1) this.#removeGroup(item.key);
-    else group.splice(group.indexOf(item), 1);
-  }
-
-  #addGroup(item: Item): void {
-    const { key } = item;
-    this.#groups.set(key, [item]);
-    const target = targetOf(key);
-    if (target === key) return;
-    const keys = this.#longKeys.get(target);
-    if (keys === undefined) this.#longKeys.set(target, new Set([key]));
-    else keys.add(key);
-  }
-
-  #removeGroup(key: string): void {
-    this.#groups.delete(key);
-    const target = targetOf(key);
-    const keys = target === key ? undefined : this.#longKeys.get(target);
-    if (keys?.delete(key) === true && keys.size === 0) this.#longKeys.delete(target);
+    const target = targetOf(item.key);
+    const groups = this.#targets.get(target)!;
+    const group = groups.get(item.key)!;
+    group.splice(group.indexOf(item), 1);
+    if (group.length === 0) groups.delete(item.key);
+    if (groups.size === 0) this.#targets.delete(target);
   }
 
   #count(body: Buffer, whose: "entries" | "readers", change: 1 | -1): void {
@@ -243,7 +225,7 @@ export class CacheStore {
 const NOTHING: readonly Item[] = [];
 
 /** Entries per target. A look-up compares with each: a Vary on a header with many values must not make it slow. */
-const MOST_VARIANTS = 32;
+const MAX_VARIANTS = 32;
 
 /** Generous estimates of the overhead in bytes of an entry and of a header line. */
 const OVERHEAD = 512;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Explanation } from "../../../lib/manager/assets/admin_types.ts";
+import type { ExplainedPlugin, Explanation } from "../../../lib/manager/assets/admin_types.ts";
 import { testOf } from "../../../lib/manager/assets/test_json.ts";
 import { isOpen } from "../../../lib/manager/assets/verdicts.ts";
 
@@ -9,8 +9,17 @@ const REFUSED: Explanation = {
 };
 const REQUEST = { method: "GET", url: "/shop/items", headers: {} };
 
-function matched(...verdicts: readonly (string | undefined)[]): Explanation {
-  const plugins = verdicts.map((verdict, i) => ({ level: "route" as const, name: `p${i}`, id: null, config: {}, ...(verdict !== undefined && { verdict }) }));
+type Action = NonNullable<ExplainedPlugin["action"]>;
+
+/** What a plugin does: "passes", or the status and the code of its answer. */
+type Done = Action | readonly [number, string | null] | undefined;
+
+function matched(...actions: readonly Done[]): Explanation {
+  const plugins = actions.map((each, i): ExplainedPlugin => {
+    const [status, code] = typeof each === "object" ? each : [null, null];
+    const action = typeof each === "object" ? "answers" : each;
+    return { level: "route", name: `p${i}`, id: null, config: {}, status, code, ...(action !== undefined && { action }) };
+  });
   return { ...REFUSED, outcome: "matched", status: null, code: null, service: "shop", route: "list", plugins };
 }
 
@@ -24,25 +33,25 @@ describe("the test made of an explanation", () => {
   });
 
   it("expects the route and the 200 of the upstream if every plugin passes the request on", () => {
-    expect(testOf(REQUEST, matched("passes the request on"))).toMatchObject({
+    expect(testOf(REQUEST, matched("passes"))).toMatchObject({
       name: "GET /shop/items reaches shop, list",
       expect: { status: 200, service: "shop", route: "list" },
     });
   });
 
   it("expects the route, status and code of the plugin that answers", () => {
-    expect(testOf(REQUEST, matched("passes the request on", "answers 401 key_missing", "not reached"))).toMatchObject({
+    expect(testOf(REQUEST, matched("passes", [401, "key_missing"], "not_reached"))).toMatchObject({
       name: "GET /shop/items gets 401 key_missing",
       expect: { status: 401, code: "key_missing", service: "shop", route: "list" },
     });
-    expect(testOf(REQUEST, matched("answers 204")).expect).toEqual({ status: 204, service: "shop", route: "list" });
+    expect(testOf(REQUEST, matched([204, null])).expect).toEqual({ status: 204, service: "shop", route: "list" });
   });
 
-  it.each([
-    ["a plugin asks another machine", ["asks http://127.0.0.1:4000/check: not done here", "passes the request on"]],
-    ["a plugin asks another machine before another one answers", ["asks http://127.0.0.1:4000/check: not done here", "answers 429 rate_limited"]],
-    ["a plugin has not answered", ["has not answered within 2 s"]],
-    ["the plugins could not be run", ["not reached", "not reached"]],
+  it.each<readonly [string, readonly Done[]]>([
+    ["a plugin asks another machine", ["asks", "passes"]],
+    ["a plugin asks another machine before another one answers", ["asks", [429, "rate_limited"]]],
+    ["a plugin has not answered", ["hangs"]],
+    ["the plugins could not be run", ["not_reached", "not_reached"]],
     ["the gateway sends no verdicts", [undefined]],
   ])("expects no status if %s", (_, verdicts) => {
     expect(testOf(REQUEST, matched(...verdicts)).expect).toEqual({ service: "shop", route: "list" });
@@ -50,7 +59,7 @@ describe("the test made of an explanation", () => {
   });
 
   it("expects the status if the plugin that asks another machine is not reached", () => {
-    const plugins = ["answers 403 forbidden", "asks http://127.0.0.1:4000/check: not done here"];
+    const plugins = [[403, "forbidden"], "asks"] as const;
     expect(testOf(REQUEST, matched(...plugins)).expect).toMatchObject({ status: 403 });
   });
 

@@ -1,7 +1,7 @@
 /** Several workers, each with replies of its own. */
 import { describe, expect, it } from "vitest";
 import { definePlugin, schema, type Reply } from "../../../lib/index.ts";
-import type { Gateway } from "../../../lib/gateway/gateway.ts";
+import type { Gateway } from "../../../lib/embed/gateway.ts";
 import { headerValue } from "../../../lib/http/headers.ts";
 import { Changes, CHANGES_BYTES } from "../../../lib/plugins/cache/changes.ts";
 import { gate } from "../../journeys/harness.ts";

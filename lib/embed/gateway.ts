@@ -1,0 +1,141 @@
+/**
+ * The gateway for programs that embed it, and for whoever asks for reports: what it shows of itself, tries out, and takes as values.
+ */
+import type { Readable } from "node:stream";
+import { isWorker, type Threads } from "../base/threads.ts";
+import type { Json } from "../config/json.ts";
+import { NOT_LOADED } from "../config/part_fields.ts";
+import type { Following } from "../gateway/bundle.ts";
+import { GatewayCore, type GatewayParts } from "../gateway/gateway.ts";
+import type { CompleteOptions, GatewayHealth } from "../gateway/options.ts";
+import type { GatewayStatus, LastTests, TestReport } from "../gateway/status.ts";
+import type { GatewayStats, StatsExtent } from "../observe/stats.ts";
+import type { DryRun } from "../proof/dry_run.ts";
+import type { DryRuns } from "../proof/dry_runs.ts";
+import type { Explanation, Question, RunningPlugin } from "../proof/explain.ts";
+import type { InjectRequest, InjectResponse } from "../proof/made_request.ts";
+import type { Reporting } from "../report/reporting.ts";
+import type { Mounted } from "./mounted.ts";
+
+export class Gateway extends GatewayCore {
+  /** Null: none has been asked for. */
+  #dryRuns: DryRuns | null = null;
+
+  /**
+   * For mounting in a host's own server: `http.createServer(gateway.handler)`, `app.use(gateway.handler)`. Given `next`, it passes on each
+   * request that no route takes; without it, the client gets 404. The path that the client sent counts, with a prefix under which it is mounted.
+   */
+  readonly handler: Mounted["handler"];
+  /**
+   * For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. An upgrade that no route takes goes to
+   * `next`, or to the other listeners of the event: nothing is written to its socket. Without either, and if no listener answers, it gets 404.
+   */
+  readonly upgrade: Mounted["upgrade"];
+  /** Whether a route takes the path, host and headers of the request; also one whose method is not allowed (405), or whose path is refused. */
+  readonly matches: Mounted["matches"];
+
+  constructor(options: CompleteOptions, threads?: Threads, following?: Following | null) {
+    super(options, threads, following);
+    const { configuration, listener, runtime } = this.#joined;
+    const { parts } = runtime;
+    if (!isWorker(runtime.threads) && this.#joined.metrics !== null) this.#joined.onActivate = () => this.#reports.start();
+    const mounted = parts.partIfLoaded("embedding")?.mounted(listener, configuration);
+    this.handler = mounted?.handler ?? notEmbedded;
+    this.upgrade = mounted?.upgrade ?? notEmbedded;
+    this.matches = mounted?.matches ?? notEmbedded;
+  }
+
+  get #joined(): GatewayParts {
+    return GatewayCore.partsOf(this);
+  }
+
+  /** The configuration in force, for display: as written, with defaults filled in and references unresolved. */
+  get shownConfig(): Json {
+    return this.#joined.configuration.snapshot.shown;
+  }
+
+  /** The same for users who may not see secrets: each literal secret is masked. */
+  get maskedConfig(): Json {
+    return this.#joined.configuration.snapshot.masked();
+  }
+
+  /** All about the gateway at this moment, as the admin interface reports it. */
+  get status(): GatewayStatus {
+    return this.#joined.runtime.parts.part("reporting").statusOf(this.#joined, this.#joined.listening());
+  }
+
+  /** The state of every upstream and every circuit breaker. */
+  get health(): GatewayHealth {
+    return { services: this.#joined.runtime.health };
+  }
+
+  /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */
+  get stats(): GatewayStats {
+    return this.recentStats("all");
+  }
+
+  /** As `stats`; "active": without the history, and without routes and upstreams that had no request in the last minute. */
+  recentStats(extent: StatsExtent = "active"): GatewayStats {
+    return this.#reports.stats(extent);
+  }
+
+  /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
+  async explain(question: Question, secrets: "shown" | "masked" = "shown"): Promise<Explanation> {
+    const { explain } = await this.#joined.runtime.parts.onDemand.explain();
+    return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#joined);
+  }
+
+  /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
+  async routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null> {
+    const { routePlugins } = await this.#joined.runtime.parts.onDemand.explain();
+    return routePlugins({ service, route }, this.maskedConfig, this.#joined.configuration.snapshot.kinds);
+  }
+
+  /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
+  metrics(): string {
+    return this.#reports.metrics(this.#joined.listening());
+  }
+
+  /** The same as a stream, which lets requests through between its slices and waits for a slow reader. */
+  metricsStream(): Readable {
+    return this.#reports.metricsStream(this.#joined.listening());
+  }
+
+  get #reports(): Reporting {
+    return (this.#joined.reporting ??= new (this.#joined.runtime.parts.part("metrics").Reporting)({ ...this.#joined, metrics: this.#joined.metrics! }));
+  }
+
+  /**
+   * Runs the tests of the configuration in force whose names contain `only`, or all. Nothing is dialled, counted or stored. Never rejects: a
+   * test that hangs fails after 2 seconds, and after 10 seconds the rest fails.
+   */
+  test({ only }: { readonly only?: string } = {}): Promise<TestReport> {
+    return this.#joined.configuration.test(only);
+  }
+
+  /**
+   * Tries a reload without doing it: with `text`, a whole configuration, or with the source of the one in force, read again. Runs in a thread
+   * of its own, unless the gateway has `plugins` of its host. Never rejects for errors in the configuration; with a `Fault` if four others wait,
+   * or if it needs more than 30 seconds or 512 MB.
+   */
+  async dryRun(text: Buffer | null = null): Promise<DryRun> {
+    const { DryRuns } = await this.#joined.runtime.parts.onDemand.dryRuns();
+    this.#dryRuns ??= new DryRuns(this.#joined.configuration);
+    return this.#dryRuns.run(text, this.#joined.requests.recent?.list() ?? []);
+  }
+
+  /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */
+  get lastTests(): LastTests | null {
+    return this.#joined.configuration.lastTests;
+  }
+
+  /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
+  inject(request: InjectRequest): Promise<InjectResponse> {
+    return this.#joined.runtime.parts.part("embedding").injectInto(this.#joined.requests, request, this.#joined.configuration.receiving);
+  }
+}
+
+/** The program itself never calls what is for a host's server. */
+function notEmbedded(): never {
+  throw new Error(`the part "embedding" ${NOT_LOADED}`);
+}
