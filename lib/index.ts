@@ -41,7 +41,7 @@ export { definePlugin, type AnyPlugin, type KeptState, type Plugin, type Scope, 
 export * as schema from "./config/schema.ts";
 export type { Config } from "./config/model.ts";
 export type * from "./gateway/config_input.ts";
-export type { ConfigIssue } from "./config/load.ts";
+export type { ConfigIssue } from "./config/source.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./proof/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question, RunningPlugin } from "./proof/explain.ts";

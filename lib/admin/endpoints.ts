@@ -10,7 +10,6 @@ import { compressed } from "../http/content_coding.ts";
 import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../operator/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { METRICS_TYPE } from "../observe/exposition.ts";
 import type { Inbound } from "../server/receive.ts";
 import type * as streams from "./events.ts";
 import type * as explaining from "./explain_request.ts";
@@ -18,7 +17,7 @@ import { Login } from "./login.ts";
 import { nowView, readNowQuestion } from "./now.ts";
 import type * as reloading from "./reload_request.ts";
 import { Sessions } from "./session.ts";
-import { hasMetricsToken, json, NO_STORE, queryOf, readiness, retryAfter, targetOf } from "./replies.ts";
+import { hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter, targetOf } from "./replies.ts";
 import { configView, gatewayView, healthView, statsWithHistoryView, statusView, testsView, type AdminSource, type Secrets } from "./views.ts";
 
 export interface EndpointsOptions {
@@ -233,7 +232,7 @@ export class Endpoints {
     const refused = isOpen ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
     if (refused !== null) return refused;
     await this.#options.source.refresh("all");
-    return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: this.#options.source.metrics() };
+    return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: await this.#options.source.metrics() };
   }
 
   async #streamEvents({ call, headers, method }: Inbound): Promise<Reply> {

@@ -6,10 +6,9 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { METRICS_TYPE } from "../observe/exposition.ts";
 import { createOperatorServer, type OperatorServer } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
-import { hasMetricsToken, json, NO_STORE, readiness, targetOf } from "./replies.ts";
+import { hasMetricsToken, json, METRICS_TYPE, NO_STORE, readiness, targetOf } from "./replies.ts";
 
 export interface ProbesOptions {
   /** Whether new requests should come here. */

@@ -7,6 +7,9 @@ import type { Reply } from "../http/reply.ts";
 
 export const NO_STORE: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff"];
 
+/** Prometheus' text format. */
+export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+
 const READY = json(200, { status: "ready" });
 const NOT_READY = json(503, { status: "not_ready" });
 

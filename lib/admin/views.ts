@@ -27,7 +27,8 @@ export interface AdminSource {
   explain(question: Question, secrets: Secrets): Promise<Explanation>;
   /** The enabled plugins of a route in the order in which they run, secrets masked; null: there is no such route. */
   routePlugins(service: string, route: string): Promise<readonly RunningPlugin[] | null>;
-  metrics(): Readable;
+  /** In Prometheus' text format. */
+  metrics(): Promise<Readable>;
   /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;
   /** Tries a reload without doing it. `text` is a whole configuration; null: the file, read again. */

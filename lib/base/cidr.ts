@@ -1,15 +1,7 @@
 /**
- * Reads IP addresses and CIDR blocks.
- *
- * An IPv4-mapped IPv6 address (::ffff:192.0.2.1, RFC 4291 §2.5.5.2) is its IPv4 address everywhere: a dual-stack listener reports
- * IPv4 clients in that form.
+ * Reads CIDR blocks, and reports whether a set of blocks contains an address.
  */
-
-/** An address as four 32-bit words, high first. IPv4 has its mapped form: 0, 0, 0xffff, address. */
-export interface IpAddress {
-  readonly version: 4 | 6;
-  readonly words: readonly [number, number, number, number];
-}
+import { parseAddress, type IpAddress } from "./ip_address.ts";
 
 /** A block of addresses: its first address and how many leading bits (of 128, for IPv4 too) all of them share. */
 export interface Cidr {
@@ -17,15 +9,9 @@ export interface Cidr {
   readonly bits: number;
 }
 
-/** The address, or null when the text is not an address. A zone id (`fe80::1%eth0`) is dropped. */
-export function parseAddress(text: string): IpAddress | null {
-  const isMapped = text.startsWith("::ffff:") && text.includes(".");
-  if (isMapped || !text.includes(":")) {
-    const value = ipv4(text, isMapped ? 7 : 0);
-    return value < 0 ? null : { version: 4, words: [0, 0, 0xffff, value] };
-  }
-  const zone = text.indexOf("%");
-  return ipv6(zone < 0 ? text : text.slice(0, zone));
+export interface CidrSet {
+  /** Whether the address lies in one of the blocks; false for a text that is not an address. */
+  has(address: string): boolean;
 }
 
 /**
@@ -48,98 +34,57 @@ export function parseCidr(text: string): Cidr | string {
 }
 
 /**
- * The name under which a client is counted: IPv4 as it is, IPv6 by its /64, because one customer has at least that many addresses
- * (RFC 6177). A text that is not an address is returned as it is.
+ * The set of these blocks. Throws for a block that `parseCidr` refuses: configurations are checked with it first. The blocks are sorted,
+ * and blocks inside others left out, so that a binary search finds the only block that can contain an address.
  */
-export function callerAddress(text: string): string {
-  if (text.indexOf(":") < 0) return text;
-  const address = parseAddress(text);
-  if (address === null) return text;
-  const [a, b, , d] = address.words;
-  if (address.version === 4) return `${d >>> 24}.${(d >>> 16) & 255}.${(d >>> 8) & 255}.${d & 255}`;
-  return `${(a >>> 16).toString(16)}:${(a & 0xffff).toString(16)}:${(b >>> 16).toString(16)}:${(b & 0xffff).toString(16)}::/64`;
-}
-
-/** Names the network of a client: IPv4 by its /24, IPv6 by its /48, which is what one site has (RFC 6177). Other texts are returned as they are. */
-export function networkOf(text: string): string {
-  const address = parseAddress(text);
-  if (address === null) return text;
-  const [a, b, , d] = address.words;
-  return address.version === 4 ? `${d >>> 24}.${(d >>> 16) & 255}.${(d >>> 8) & 255}.0/24` : `${a.toString(16)}:${(b >>> 16).toString(16)}/48`;
-}
-
-/** Dotted decimal from `start` on as an unsigned 32-bit number, or -1. A leading zero is refused: some programs read 010 as 8. */
-function ipv4(text: string, start: number): number {
-  let value = 0;
-  let dots = 0;
-  let byte = -1;
-  for (let i = start; i < text.length; i++) {
-    const digit = text.charCodeAt(i) - 48;
-    if (digit === DOT && byte >= 0 && dots < 3) {
-      value = value * 256 + byte;
-      byte = -1;
-      dots++;
-    } else {
-      if (digit < 0 || digit > 9 || byte === 0) return -1;
-      byte = byte < 0 ? digit : byte * 10 + digit;
-      if (byte > 255) return -1;
-    }
+export function cidrSet(list: readonly string[]): CidrSet {
+  const blocks = list.map((text) => {
+    const block = parseCidr(text);
+    if (typeof block === "string") throw new TypeError(`${JSON.stringify(text)}: ${block}`);
+    return block;
+  });
+  const sorted: Cidr[] = [];
+  for (const block of blocks.sort((a, b) => compare(a.first, b.first) || a.bits - b.bits)) {
+    // Blocks nest or are disjoint, so a nested block comes right behind the block that contains it.
+    const last = sorted.at(-1);
+    if (last === undefined || !contains(last, block.first)) sorted.push(block);
   }
-  return dots === 3 && byte >= 0 ? value * 256 + byte : -1;
-}
-
-const DOT = 46 - 48;
-
-/** RFC 4291 §2.2: groups of hex digits, at most one "::", perhaps an IPv4 tail. Character by character: `split` takes twice the time. */
-function ipv6(text: string): IpAddress | null {
-  const groups: number[] = [];
-  let gap = text.startsWith("::") ? 0 : -1;
-  let at = gap < 0 ? 0 : 2;
-  while (at < text.length) {
-    if (groups.length === 8) return null;
-    let value = 0;
-    let i = at;
-    for (let digit; i - at < 5 && (digit = hexDigit(text.charCodeAt(i))) >= 0; i++) value = value * 16 + digit;
-    if (text.charCodeAt(i) === 46 /* . */) {
-      const tail = ipv4(text, at);
-      if (tail < 0) return null;
-      groups.push(tail >>> 16, tail & 0xffff);
-      break;
-    }
-    if (i === at || i - at > 4) return null;
-    groups.push(value);
-    if (i === text.length) break;
-    if (text.charCodeAt(i) !== 58 /* : */) return null;
-    at = i + 1;
-    if (text.charCodeAt(at) === 58) {
-      if (gap >= 0) return null;
-      gap = groups.length;
-      at++;
-    } else if (at === text.length) return null; // 1:2:3:4:5:6:7:
-  }
-  if (gap < 0 ? groups.length !== 8 : groups.length > 7) return null;
-  if (gap >= 0) groups.splice(gap, 0, ...ZEROS.slice(groups.length));
-  const word = (i: number) => ((groups[i]! << 16) | groups[i + 1]!) >>> 0;
-  const words: IpAddress["words"] = [word(0), word(2), word(4), word(6)];
-  return { version: words[0] === 0 && words[1] === 0 && words[2] === 0xffff ? 4 : 6, words };
-}
-
-const ZEROS: readonly number[] = [0, 0, 0, 0, 0, 0, 0, 0];
-
-/** -1 for another character, and for NaN, behind the end. */
-function hexDigit(code: number): number {
-  if (code >= 48 && code <= 57) return code - 48;
-  const letter = code | 32;
-  return letter >= 97 && letter <= 102 ? letter - 87 : -1;
+  return {
+    has(text) {
+      const address = parseAddress(text);
+      if (address === null) return false;
+      let low = 0;
+      let high = sorted.length;
+      while (low < high) {
+        const middle = (low + high) >>> 1;
+        if (compare(sorted[middle]!.first, address) <= 0) low = middle + 1;
+        else high = middle;
+      }
+      return low > 0 && contains(sorted[low - 1]!, address);
+    },
+  };
 }
 
 /** The part of a prefix of `bits` bits that falls into word `i`. */
-export function mask(bits: number, i: number): number {
+function mask(bits: number, i: number): number {
   const inWord = bits - i * 32;
   return inWord <= 0 ? 0 : inWord >= 32 ? -1 : -1 << (32 - inWord);
 }
 
-/** "10.0.0.8:6379", "[fd00::8]:6379" */
-export function addressOf({ host, port }: { readonly host: string; readonly port: number }): string {
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+/** ::/0 does not contain IPv4. */
+function contains(block: Cidr, address: IpAddress): boolean {
+  if (block.first.version !== address.version) return false;
+  for (let i = 0; i < 4; i++) {
+    if (((block.first.words[i]! ^ address.words[i]!) & mask(block.bits, i)) !== 0) return false;
+  }
+  return true;
+}
+
+/** IPv4 before IPv6, then by value. */
+function compare(a: IpAddress, b: IpAddress): number {
+  if (a.version !== b.version) return a.version - b.version;
+  for (let i = 0; i < 4; i++) {
+    if (a.words[i] !== b.words[i]) return a.words[i]! - b.words[i]!;
+  }
+  return 0;
 }

@@ -20,6 +20,15 @@ export function createTimeSlices(): NextTimeSlice {
 
 const SLICE_MS = 5;
 
+/** Runs steps to their end. Waits after each of them, as `paced` does. */
+export async function inSlices<T>(steps: Iterator<unknown, T>, slice: NextTimeSlice): Promise<T> {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    await slice();
+  }
+}
+
 /** For work in small steps: waits for the next slice only once the current one has lasted for 5 ms. */
 export function paced(next: NextTimeSlice = createTimeSlices()): NextTimeSlice {
   let end = performance.now() + SLICE_MS;

@@ -62,8 +62,9 @@ export function loadedAtStart(settings: Settings, parts: Parts, hasTests: boolea
 export const FOR_RELOADS: readonly PartName[] = ["warnings", "changes"];
 
 /** What reloads and requests of the admin interface can load, besides what a text can name that is posted for a dry run. */
-export function loadedOnRequest({ admin }: Pick<Settings, "admin">): readonly Row[] {
-  const reloads = inFolder(TABLE, Object.fromEntries(FOR_RELOADS.map((name) => [name, PARTS[name].load])));
+export function loadedOnRequest({ admin, probe }: Pick<Settings, "admin" | "probe">): readonly Row[] {
+  const names = [...FOR_RELOADS, ...(admin === null && probe === null ? [] : ["exposition"] as const)];
+  const reloads = inFolder(TABLE, Object.fromEntries(names.map((name) => [name, PARTS[name].load])));
   return [...reloads, ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS])];
 }
 

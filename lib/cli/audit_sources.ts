@@ -7,10 +7,9 @@ import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { destinationOf, nameServers, type Destination } from "../base/egress.ts";
 import { formatPath, type Json } from "../config/json.ts";
-import { readSettings, type Settings } from "../config/settings.ts";
+import type { Settings } from "../config/settings.ts";
 import { SETTINGS, type Flags } from "../config/settings_table.ts";
 import { referencesIn } from "../config/references.ts";
-import { withSignatures } from "../config/signed.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
 import { placed } from "../gateway/plugin_error.ts";
@@ -18,8 +17,7 @@ import type { Parts } from "../gateway/parts.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
-import { accepted } from "./failure.ts";
-import { allNamedBy, partsNamedBy, refuseLacking } from "./named_parts.ts";
+import { allNamedBy, partsNamedBy, refuseLacking, settingsOf, withSignatures } from "./named_parts.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -54,7 +52,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
     bySettings.push(resolve(path));
     return readFileSync(path);
   };
-  const settings = accepted(readSettings(flags, process.env, { readFile }));
+  const settings = await settingsOf(flags, process.env, { readFile });
   refuseLacking(allNamedBy(settings));
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;

@@ -2,8 +2,7 @@
  * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is loaded.
  */
 import type { OnRequest } from "../admin/endpoints.ts";
-import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE } from "../config/settings.ts";
-import { SETTINGS } from "../config/settings_table.ts";
+import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "../config/settings_table.ts";
 import type { Command } from "./arguments.ts";
 
 const { configPath, configKey, ...withoutFile } = SETTINGS;

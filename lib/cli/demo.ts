@@ -6,10 +6,10 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { version } from "../base/version.ts";
 import type { ConfigInput } from "../gateway/config_input.ts";
-import { readSettings } from "../config/settings.ts";
 import { reachable } from "./addresses.ts";
 import type { RunCommand } from "./arguments.ts";
-import { accepted, Failure } from "./failure.ts";
+import { Failure } from "./failure.ts";
+import { settingsOf } from "./named_parts.ts";
 import { logFor, reloadFrom } from "./run.ts";
 import { drain, untilStopped } from "./shutdown.ts";
 import { start } from "./start.ts";
@@ -25,7 +25,7 @@ export const demo: RunCommand = async (given) => {
   const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
   // Its key is printed, so only this machine gets to it, unless LISTEN_HOST or --listen-host says otherwise.
   const environment = { LOG_FORMAT: "text", LISTEN_HOST: "127.0.0.1", ...process.env, ...admin, ...ownManager };
-  const read = accepted(readSettings(given.flags, environment, { terminal: process.stderr.isTTY === true }));
+  const read = await settingsOf(given.flags, environment, { terminal: process.stderr.isTTY === true });
   const settings = { ...read, configPath: "(demo)" };
   const log = logFor(settings);
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);

@@ -57,7 +57,7 @@ function section(title: string, lines: readonly string[]): string[] {
   return lines.length === 0 ? [] : [`${title}:`, ...lines];
 }
 
-const MOST_NAMED = 5;
+const MAX_NAMED = 5;
 
 /** `detail` is equal for the routes of a line, `extra` is that of the first one. */
 function sharedLines<T extends RoutePlace>(list: readonly T[], detail: (entry: T) => string = () => "", extra: (entry: T) => string = () => ""): string[] {
@@ -69,8 +69,8 @@ function sharedLines<T extends RoutePlace>(list: readonly T[], detail: (entry: T
   }
   return [...groups.values()].map((entries) => {
     const [first] = entries as [T];
-    const more = entries.length > MOST_NAMED ? ` and ${entries.length - MOST_NAMED} more` : "";
-    return `  ${first.service} / ${entries.slice(0, MOST_NAMED).map(({ route }) => route).join(", ")}${more}${detail(first)}${extra(first)}`;
+    const more = entries.length > MAX_NAMED ? ` and ${entries.length - MAX_NAMED} more` : "";
+    return `  ${first.service} / ${entries.slice(0, MAX_NAMED).map(({ route }) => route).join(", ")}${more}${detail(first)}${extra(first)}`;
   });
 }
 

@@ -4,7 +4,8 @@
 import { isIP } from "node:net";
 import { explanationView } from "../admin/views.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
-import { CLIENT_TABLE, readClientSettings } from "../config/settings.ts";
+import { readClientSettings } from "../config/command_settings.ts";
+import { CLIENT_TABLE } from "../config/settings_table.ts";
 import { readValues, SETTINGS } from "../config/settings_table.ts";
 import type { Question } from "../proof/explain.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";

@@ -4,7 +4,8 @@
 import { hash } from "node:crypto";
 import { chmodSync, existsSync, realpathSync, statSync } from "node:fs";
 import { formatPath, type JsonNode, type Position } from "../config/json.ts";
-import { moduleFilesOf, parsedFrom, readConfigFile } from "../config/load.ts";
+import { parsedFrom, readConfigFile } from "../config/source.ts";
+import { moduleFilesOf } from "../config/plugin_modules.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { RunCommand } from "./arguments.ts";
 import { namedFile } from "./config_file.ts";

@@ -2,7 +2,7 @@
  * `edge-gateway reload`: asks a running gateway to reload its configuration, or only to try it, and prints the changes or the errors.
  */
 import { MAX_POSTED_BYTES, type dryRunView } from "../admin/reload_request.ts";
-import { readClientSettings } from "../config/settings.ts";
+import { readClientSettings } from "../config/command_settings.ts";
 import { changeLine, type Change } from "../proof/config_diff.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";

@@ -4,8 +4,7 @@
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
-import { readSettings, type Settings } from "../config/settings.ts";
-import { withSignatures } from "../config/signed.ts";
+import type { Settings } from "../config/settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import type { Change } from "../proof/config_diff.ts";
 import { answerForThread } from "../gateway/faults.ts";
@@ -13,14 +12,15 @@ import { GatewayCore, type LastReload, type ReloadCause } from "../gateway/gatew
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
 import type { RunCommand } from "./arguments.ts";
-import { accepted, type ExitCode } from "./failure.ts";
+import type { ExitCode } from "./failure.ts";
+import { settingsOf, withSignatures } from "./named_parts.ts";
 import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
 import { passedSockets } from "./socket_activation.ts";
 import { start, type Started } from "./start.ts";
 import { createTlsRenewal, tlsPaths } from "./tls_files.ts";
 import { inOwnFolder } from "./workers.ts";
 
-export const run: RunCommand = (given) => serve(inOwnFolder(accepted(readSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true }))));
+export const run: RunCommand = async (given) => serve(inOwnFolder(await settingsOf(given.flags, process.env, { terminal: process.stderr.isTTY === true })));
 
 async function serve(settings: Settings): Promise<ExitCode> {
   const log = logFor(settings);

@@ -2,6 +2,7 @@
  * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing.
  */
 import type { AddressInfo } from "node:net";
+import type { Readable } from "node:stream";
 import type { Admin, ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
@@ -200,7 +201,7 @@ async function openAdmin(settings: Settings, { gateway, tls, part, reload, log }
         explain: (question, secrets) => gateway.explain(question, secrets),
         routePlugins: (service, route) => gateway.routePlugins(service, route),
         tests: () => gateway.lastTests,
-        metrics: () => gateway.metricsStream(),
+        metrics: () => metricsOf(gateway),
         reload,
         dryRun: (text) => gateway.dryRun(text),
       },
@@ -208,6 +209,11 @@ async function openAdmin(settings: Settings, { gateway, tls, part, reload, log }
   } catch (error) {
     throw new Failure((error as Error).message, 2);
   }
+}
+
+async function metricsOf(gateway: Gateway): Promise<Readable> {
+  await GatewayCore.partsOf(gateway).runtime.parts.loadPart("exposition");
+  return gateway.metricsStream();
 }
 
 /** Asks the workers, if there are any, for their figures. */
@@ -235,7 +241,7 @@ async function openProbes({ probe, metricsToken }: Settings, gateway: Gateway | 
   const { hosts } = probe;
   const metrics = async () => {
     await refresh(gateway, "all");
-    return gateway.metricsStream();
+    return metricsOf(gateway);
   };
   const { createProbes } = await ON_DEMAND.probes();
   return createProbes({ ready: () => gateway.ready, metrics, metricsToken, hosts, clock: systemClock, log });

@@ -94,8 +94,8 @@ function rowOf(name: string, wanted: Json, value: Json | undefined): Row {
   const [expected, found] = [inWords(wanted), inWords(value)];
   let same = 0;
   while (same < expected.length && expected[same] === found[same]) same++;
-  const from = same === expected.length || same < MOST_SHOWN ? 0 : same - SHOWN_BEFORE;
-  const cut = (text: string) => (from === 0 ? "" : "…") + text.slice(from, from + MOST_SHOWN) + (text.length > from + MOST_SHOWN ? "…" : "");
+  const from = same === expected.length || same < MAX_SHOWN ? 0 : same - SHOWN_BEFORE;
+  const cut = (text: string) => (from === 0 ? "" : "…") + text.slice(from, from + MAX_SHOWN) + (text.length > from + MAX_SHOWN ? "…" : "");
   return { name, expected: cut(expected), found: cut(found) };
 }
 
@@ -103,7 +103,7 @@ function inWords(value: Json | undefined): string {
   return value === undefined ? "(nothing)" : withoutControls(isMatches(value) ? `a match of ${value.matches}` : JSON.stringify(value));
 }
 
-const MOST_SHOWN = 60;
+const MAX_SHOWN = 60;
 /** What is the same before the first difference. */
 const SHOWN_BEFORE = 20;
 

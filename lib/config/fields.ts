@@ -3,7 +3,6 @@
  */
 import { METHODS } from "node:http";
 import { isIP } from "node:net";
-import { parseCidr } from "../base/cidr.ts";
 import { TOKEN } from "../base/http_grammar.ts";
 import { suggest } from "../base/suggest.ts";
 import * as s from "./schema.ts";
@@ -91,8 +90,6 @@ export const HOST_PATTERN = s.string({
   },
 });
 
-export const ADDRESS_RANGE = s.string({ references: "value", hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
-
 /** Undefined if the text is exactly a host name, IPv4 or IPv6 address; else a remedy. */
 export function hostProblem(text: string): string | undefined {
   if (isIP(text) !== 0) return undefined;
@@ -103,13 +100,6 @@ export function hostProblem(text: string): string | undefined {
   if (/(^|\.)\d+$/.test(text)) return "this is no valid IPv4 address";
   if (/[^\u0000-\u007f]/.test(text)) return "write international names in their ASCII form (xn--…)";
   return HOST_NAME.test(text) ? undefined : "";
-}
-
-/** Undefined when the text is an IP address or a range in CIDR notation. */
-function rangeProblem(text: string): string | undefined {
-  if (text.includes("%")) return "leave the zone out";
-  const block = parseCidr(text);
-  return typeof block === "string" ? block : undefined;
 }
 
 const HOST_NAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?$/i;

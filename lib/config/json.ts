@@ -102,6 +102,11 @@ export function nodeAt(node: JsonNode, path: Path): JsonNode | undefined {
   return found;
 }
 
+/** The items of an array; none of another node. */
+export function itemsOf(node: JsonNode | undefined): readonly JsonNode[] {
+  return node?.kind === "array" ? node.items : [];
+}
+
 /** The values at a place such as `services[].protocol`, as far as the document has them; `=h2` behind it: those that are this text. */
 export function valuesAt(node: JsonNode, place: string): readonly { readonly at: Path; readonly value: JsonNode }[] {
   const [path, text] = place.split("=") as [string, string | undefined];

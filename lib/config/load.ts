@@ -2,30 +2,16 @@
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { createHash } from "node:crypto";
-import { dirname, resolve } from "node:path";
-import { readRegularFile } from "../base/regular_file.ts";
 import { concealing } from "./concealment.ts";
-import { byPosition, formatPath, inKeyOrder, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
-import { configSchema, defaultRouteName, MODULE_FILE, PLUGIN_MODULE } from "./model.ts";
-import type { Config, PartSchemas, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
+import { byPosition, formatPath, inKeyOrder, itemsOf, nodeAt, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
+import { configSchema, defaultRouteName } from "./model.ts";
+import type { Config, PartSchemas, PluginKind, RouteDeclaration, RouteIssue } from "./model.ts";
 import { fieldsOf, unloaded, type PartFields } from "./part_fields.ts";
 import type { readTests, RouteNames } from "./read_tests.ts";
-import { hasReference, MASK, nameIn, whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
-import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
-import { checkSignature } from "./signed.ts";
+import { hasReference, MASK, nameIn, type Sources } from "./references.ts";
+import { INVALID, type CheckContext, type NamedFile, type Path, type Secret } from "./schema.ts";
+import { forgetParsed, parsedFrom, sourcesFor, type CheckSignature, type ConfigSource, type ReadOptions } from "./source.ts";
 import type { ConfigTest } from "./tests.ts";
-
-export type ConfigIssue = Issue;
-
-/** A file that has been read, or a JavaScript value of the same shape. */
-export type ConfigSource = ReadFile | { readonly value: unknown };
-
-interface ReadFile {
-  readonly text: Buffer | string;
-  readonly file: string;
-  /** The fingerprint of the key that has signed the text, where it had to be signed. */
-  readonly signer?: string;
-}
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
   readonly kinds: readonly K[];
@@ -33,21 +19,12 @@ export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOpti
   readonly parts?: readonly PartFields[];
   /** Reads the tests, once the part has been loaded. */
   readonly readTests?: typeof readTests | undefined;
-  /** Returns the kinds of a module, or its error. Default: modules cannot be used. */
-  readonly moduleKinds?: (module: PluginModule) => readonly K[] | string;
+  /** Returns the given kinds and those of the plugin modules, once the part has been loaded. */
+  readonly withModules?: ((root: JsonNode, kinds: readonly K[], context: CheckContext) => readonly K[]) | undefined;
   /** Finds wrong path patterns and routes that conflict. */
   readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
-  /** Files of `test_files` must be signed by a public key of this file. Default: they need no signature. */
-  readonly configKeyFile?: string | undefined;
-}
-
-export interface ReadOptions {
-  /** Resolves `${env:NAME}`. */
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Resolves `${file:/path}`; default: the file system. */
-  readonly readFile?: (path: string) => Buffer | string;
-  /** Takes the place of variables and files. */
-  readonly placeholders?: PlaceholderSource | undefined;
+  /** Checks the files of `test_files`. Default: they need no signature. */
+  readonly checkSignature?: CheckSignature | undefined;
 }
 
 export type LoadResult<K extends PluginKind = PluginKind> =
@@ -67,7 +44,7 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       /** Of the source; undefined: it is a value. */
       readonly file: string | undefined;
       /** Of the value at a path, or of what stands around it; null for a configuration that is a value. */
-      readonly positionOf: (at: Path) => ConfigIssue["position"];
+      readonly positionOf: (at: Path) => Issue["position"];
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The values of references that no random text could stand for, by reference: see `Placeholders`. */
@@ -79,11 +56,11 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       /** The given kinds and the kinds of the modules. */
       readonly kinds: readonly K[];
     }
-  | { readonly ok: false; readonly issues: readonly ConfigIssue[] };
+  | { readonly ok: false; readonly issues: readonly Issue[] };
 
 export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>): LoadResult<K> {
   const { node, issues: found } = parsedFrom(source);
-  parsed.delete(source); // sources are kept
+  forgetParsed(source);
   const issues: Issue[] = [...found];
   if (node === null) return { ok: false, issues };
   const root = withoutTests(node);
@@ -91,12 +68,12 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const files = new Map<string, NamedFile>();
   const secrets: Secret[] = [];
   const context: CheckContext = { issues, sources, root, files, secrets };
-  const kinds = kindsOf(root, options, context);
+  const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
   const schema = configSchema(kinds, options.parts);
   const config = schema.check(root, [], context);
   const { list, names } = declarations(root, sources, options.parts);
   for (const { at, message } of options.checkRoutes?.(list) ?? []) issues.push({ at, message, position: positionAt(root, at) });
-  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, names, context, options.configKeyFile);
+  const { tests, testFiles, issues: inTestFiles } = (options.readTests ?? noTests)(node, names, context, options.checkSignature);
   if (config === INVALID || issues.length + inTestFiles.length > 0) return { ok: false, issues: [...issues.sort(byPosition), ...inTestFiles] };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
@@ -137,67 +114,11 @@ function masked(shown: Json, secrets: readonly Secret[]): Json {
   return copy;
 }
 
-/** The plugin modules of a configuration whose digest is right; other errors are ignored. */
-export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
-  const { node } = parsedFrom(source);
-  if (node === null) return [];
-  const found = readModules(node, { issues: [], sources: sourcesFor(source, options) });
-  return found.flatMap(({ module }) => (module === INVALID ? [] : [module]));
-}
-
-/** The files of the plugin modules of a configuration, whatever their digests; other errors are ignored. */
-export function moduleFilesOf(source: ConfigSource, options: ReadOptions) {
-  const context: CheckContext = { issues: [], sources: sourcesFor(source, options) };
-  const { node: root } = parsedFrom(source);
-  const found = root === null ? [] : items(nodeAt(root, MODULES_AT));
-  const modules = found.flatMap((node, i) => {
-    const at = [...MODULES_AT, i];
-    if (node.kind !== "object") return (report(context, at, node, "expected an object with path and sha256"), []);
-    const [path, sha256] = [node.members.get("path")?.value, node.members.get("sha256")?.value];
-    if (sha256 !== undefined && sha256.kind !== "string") report(context, [...at, "sha256"], sha256, "expected a string");
-    const module = path === undefined ? report(context, [...at, "path"], node, "is required") : MODULE_FILE.check(path, [...at, "path"], context);
-    return module === INVALID ? [] : [{ at, node, file: module }];
-  });
-  return { modules, issues: context.issues };
-}
-
-/** All kinds that a configuration can use; its errors are ignored. */
-export function kindsWithModules<K extends PluginKind>(
-  source: ConfigSource,
-  options: LoadOptions<K>,
-): { readonly kinds: readonly K[]; readonly issues: readonly ConfigIssue[] } {
-  const { node, issues } = parsedFrom(source);
-  if (node === null) return { kinds: options.kinds, issues };
-  const context: CheckContext = { issues: [...issues], sources: sourcesFor(source, options) };
-  readModules(node, context);
-  return { kinds: kindsOf(node, options, context), issues: context.issues };
-}
-
-/**
- * Reads the file, or returns one issue with a remedy. With `keyFile` it must be signed by a public key of that file. The result, if ok, is a
- * source for `loadConfig`.
- */
-export function readConfigFile(
-  file: string,
-  keyFile?: string,
-): (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly ConfigIssue[] } {
-  const refused = (message: string) => ({ ok: false as const, issues: [{ at: [], message, position: null }] });
-  let text: Buffer;
-  try {
-    text = readRegularFile(file);
-  } catch (error) {
-    return refused(`cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`);
-  }
-  if (keyFile === undefined) return { ok: true, text, file };
-  const checked = checkSignature(file, text, keyFile);
-  return checked.problem === undefined ? { ok: true, text, file, signer: checked.signer } : refused(checked.problem);
-}
-
 /**
  * One line per issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, issues of the configuration
  * itself are without positions.
  */
-export function formatIssues(issues: readonly ConfigIssue[], file?: string): string {
+export function formatIssues(issues: readonly Issue[], file?: string): string {
   const rows = issues.map(({ at, message, position, file: place = file }) => ({
     place: place === undefined ? "" : position === null ? place : `${place}:${position.line}:${position.column}`,
     path: formatPath(at),
@@ -224,60 +145,6 @@ function withoutTests(root: JsonNode): JsonNode {
   return { ...root, members: new Map([...root.members].filter(([key]) => key !== "tests" && key !== "test_files")) };
 }
 
-/** A source is read for its parts and modules before it is read as a whole, and parsed once. */
-const parsed = new WeakMap<ConfigSource, ReturnType<typeof parseJson>>();
-
-/** The document of a source. */
-export function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
-  const known = parsed.get(source);
-  if (known !== undefined) return known;
-  const found = "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
-  parsed.set(source, found);
-  return found;
-}
-
-/** Each file is read once, so that one load sees one state of it. */
-function sourcesFor(source: ConfigSource, { environment, readFile = readRegularFile, placeholders }: ReadOptions) {
-  const contents = new Map<string, Buffer | string>();
-  const readOnce = (path: string) => {
-    const content = contents.get(path) ?? readFile(path);
-    contents.set(path, content);
-    return content;
-  };
-  const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
-  const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
-  return { environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
-}
-
-const MODULES_AT = ["global", "plugin_modules"] as const;
-
-/** Item by item: an invalid module does not hide the kinds of other modules. */
-function readModules(root: JsonNode, context: CheckContext): { at: Path; node: JsonNode; module: PluginModule | Invalid }[] {
-  return items(nodeAt(root, MODULES_AT)).map((node, i) => {
-    const at = [...MODULES_AT, i];
-    return { at, node, module: PLUGIN_MODULE.check(node, at, context) };
-  });
-}
-
-/** The given kinds and the kinds of the plugin modules. Invalid entries are not reported here, but by the whole schema. */
-function kindsOf<K extends PluginKind>(root: JsonNode, options: LoadOptions<K>, context: CheckContext): K[] {
-  const { moduleKinds = () => "plugin modules cannot be used here" } = options;
-  const kinds = [...options.kinds];
-  for (const { at, node, module } of readModules(root, { ...context, issues: [] })) {
-    if (module === INVALID) continue;
-    const { path } = module.path;
-    const found = moduleKinds(module);
-    if (typeof found === "string") report(context, at, node, `${path}: ${found}`);
-    else {
-      for (const kind of found) {
-        if (!kinds.some(({ name }) => name === kind.name)) kinds.push(kind);
-        else report(context, at, node, `${path}: there is already a plugin kind "${kind.name}": give this one another name`);
-      }
-    }
-  }
-  return kinds;
-}
-
 /**
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
  * left out: the schema reports them. `names` are those that tests can name.
@@ -293,18 +160,18 @@ function declarations(root: JsonNode, sources: Sources, parts: readonly PartFiel
   const services = field(root, "services");
   const byService = new Map<string, Set<string>>();
   let isComplete = services?.kind === "array";
-  items(services).forEach((service, i) => {
+  itemsOf(services).forEach((service, i) => {
     const basePath = path(field(service, "base_path")) ?? null;
-    const hosts = texts(items(field(service, "hosts"))).map((host) => host.toLowerCase());
+    const hosts = texts(itemsOf(field(service, "hosts"))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];
     const serviceName = nameIn(field(service, "name"));
     const names = byService.get(serviceName ?? "") ?? new Set<string>();
     if (serviceName !== undefined) byService.set(serviceName, names);
     isComplete &&= serviceName !== undefined && field(service, "routes")?.kind === "array";
     const declaredService = { name: serviceName ?? formatPath(at), basePath, hosts, at };
-    items(field(service, "routes")).forEach((route, j) => {
+    itemsOf(field(service, "routes")).forEach((route, j) => {
       const routePath = path(field(route, "path"));
-      const written = items(field(route, "methods"));
+      const written = itemsOf(field(route, "methods"));
       const methods = texts(written);
       const conditions = field(route, "match");
       const match = conditions === undefined ? undefined : matchSchema.check(conditions, [], { issues: [], sources, root });
@@ -324,8 +191,4 @@ function declarations(root: JsonNode, sources: Sources, parts: readonly PartFiel
 
 function field(node: JsonNode, name: string): JsonNode | undefined {
   return node.kind === "object" ? node.members.get(name)?.value : undefined;
-}
-
-function items(node: JsonNode | undefined): readonly JsonNode[] {
-  return node?.kind === "array" ? node.items : [];
 }

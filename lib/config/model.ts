@@ -1,12 +1,12 @@
 /**
  * The schema of a configuration: global settings, services, upstreams, routes and plugin instances, with their defaults.
  */
-import { hash } from "node:crypto";
 import { ACCEPT_WARNINGS } from "./accepted_warnings.ts";
+import type { ADDRESS_RANGE } from "./address_range.ts";
 import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { Conditions, CONDITIONS } from "./conditions.ts";
 import type { COUNTERS } from "./counters.ts";
-import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
+import { BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
 import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
 import type { HASH_BALANCE_FACTOR, HASH_ON } from "./hash_on.ts";
 import { HEALTH } from "./health.ts";
@@ -15,6 +15,7 @@ import type { JsonNode, Path } from "./json.ts";
 import type { RETRIES } from "./retries.ts";
 import * as s from "./schema.ts";
 import { fieldsOf, type PartFields } from "./part_fields.ts";
+import type { PLUGIN_MODULE } from "./plugin_modules.ts";
 import type { SPLIT } from "./split.ts";
 import type { STICKY } from "./sticky.ts";
 import type { TEST_FILES, TESTS } from "./tests.ts";
@@ -47,7 +48,6 @@ export type Config = Pick<s.Infer<ReturnType<typeof configSchema>>, "global" | "
 export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
-export type PluginModule = s.Infer<typeof PLUGIN_MODULE>;
 /** The configuration as written. */
 export type ConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & { readonly $schema?: string | undefined };
 
@@ -65,51 +65,14 @@ export interface RouteIssue {
   readonly message: string;
 }
 
-export const MODULE_FILE = s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." });
-const MODULE_FIELDS = s.object(
-  {
-    path: MODULE_FILE,
-    sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", references: "none", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
-  },
-  {
-    refine({ path: file, sha256 }, report) {
-      const found = hash("sha256", file.content);
-      if (found !== sha256) report(`is not the digest of ${file.path}: its SHA-256 is ${found}`, "sha256");
-    },
-  },
-);
-
-/** If the digest is missing, the message contains the digest of the file. */
-export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
-  ...MODULE_FIELDS,
-  check(node, at, context) {
-    const before = context.issues.length;
-    const [path, sha256] = [textAt(node, "path"), textAt(node, "sha256")];
-    const { placeholders } = context.sources;
-    if (placeholders?.isKnown(JSON.stringify([path, sha256?.toLowerCase()]), at, context.root) === false) return s.report(context, at, node, MODULE_UNKNOWN);
-    const value = MODULE_FIELDS.check(node, at, context);
-    const named = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path")?.value : undefined;
-    const file = named === undefined ? s.INVALID : s.file().check(named, at, { ...context, issues: [] });
-    if (file === s.INVALID) return value;
-    const found = context.issues.findIndex((issue, i) => i >= before && issue.at.at(-1) === "sha256");
-    context.issues[found] = { ...context.issues[found]!, message: `is required; once you trust the file: "${hash("sha256", file.content)}"` };
-    return value;
-  },
-};
-
-function textAt(node: JsonNode, name: string): string | undefined {
-  const value = node.kind === "object" ? node.members.get(name)?.value : undefined;
-  return value?.kind === "string" ? value.value : undefined;
-}
-
-const MODULE_UNKNOWN = "is not a module of the configuration in force: a text that is only tried loads no other, put it into the gateway's own file";
-
-const PLUGIN_MODULES = s.array(PLUGIN_MODULE, { describe: "Plugin kinds from files; a file is loaded only if its digest is right." });
-
 /** The fields that parts bring, see `fieldsOf`. */
 export interface PartSchemas {
   readonly https_redirect: typeof HTTPS_REDIRECT;
   readonly counters: typeof COUNTERS;
+  /** An item of `trusted_proxies`. */
+  readonly address_range: typeof ADDRESS_RANGE;
+  /** An item of `plugin_modules`. */
+  readonly plugin_module: typeof PLUGIN_MODULE;
   /** An item of `certificates`. */
   readonly certificate: typeof CERTIFICATE;
   readonly tls: typeof UPSTREAM_TLS;
@@ -150,8 +113,8 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, parts: readonl
     {
       name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
       plugins: s.withDefault(plugins, []),
-      plugin_modules: s.withDefault(PLUGIN_MODULES, []),
-      trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are trusted." }), []),
+      plugin_modules: s.withDefault(s.array(field("plugin_module"), { describe: "Plugin kinds from files; a file is loaded only if its digest is right." }), []),
+      trusted_proxies: s.withDefault(s.array(field("address_range"), { describe: "Proxies whose Forwarded values are trusted." }), []),
       access_log: s.withDefault(ACCESS_LOG, {}),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
       certificates: s.withDefault(s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }), []),

@@ -2,11 +2,11 @@
  * Reads the tests of a configuration from its field `tests` and from the files of `test_files`, and reports all their errors.
  */
 import { suggest } from "../base/suggest.ts";
-import { byPosition, describeNode, formatPath, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
+import { byPosition, describeNode, formatPath, itemsOf, nodeAt, parseJson, type Issue, type JsonNode, type Path } from "./json.ts";
 import type { PartFields } from "./part_fields.ts";
 import { nameIn } from "./references.ts";
 import { INVALID, report, type CheckContext } from "./schema.ts";
-import { checkSignature } from "./signed.ts";
+import type { CheckSignature } from "./source.ts";
 import { MAX_TESTS, TEST_FILE, TEST_FILES, TESTS, type ConfigTest } from "./tests.ts";
 
 /** The names of the routes by the names of their services, as far as they can be read. */
@@ -25,28 +25,28 @@ interface TestList {
 
 /**
  * The tests of `tests`, then of each file of `test_files`. `context` gets the files and the issues of the configuration's own text;
- * `issues` are those of the files. With `keyFile` each file must be signed by a public key of that file.
+ * `issues` are those of the files. With `checkSignature` each file must be signed.
  */
 export function readTests(
   root: JsonNode,
   names: RouteNames,
   context: CheckContext,
-  keyFile?: string,
+  checkSignature?: CheckSignature,
 ): { readonly tests: readonly ConfigTest[]; readonly testFiles: readonly string[]; readonly issues: readonly Issue[] } {
   const own = nodeAt(root, ["tests"]);
-  const inFiles = filesWithTests(root, context, keyFile);
+  const inFiles = filesWithTests(root, context, checkSignature);
   const lists: readonly TestList[] = [...(own === undefined ? [] : [{ node: own, at: ["tests"], file: undefined, issues: context.issues }]), ...inFiles];
   const nameCheck = new NameCheck(names, context);
   let count = 0;
   const tests = lists.flatMap((list) => {
     const { node, at, file, issues } = list;
-    count += items(node).length;
+    count += itemsOf(node).length;
     if (count > MAX_TESTS) {
       report({ ...context, issues }, at, node, `expected at most ${MAX_TESTS} tests in all, found ${count}`);
       return [];
     }
     const found = TESTS.check(node, at, { issues, sources: context.sources, root: file === undefined ? root : node });
-    items(node).forEach((test, i) => nameCheck.test(test, [...at, i], list));
+    itemsOf(node).forEach((test, i) => nameCheck.test(test, [...at, i], list));
     return found === INVALID ? [] : file === undefined ? found : found.map((test) => ({ ...test, file }));
   });
   const testFiles = inFiles.map(({ file }) => file);
@@ -54,12 +54,12 @@ export function readTests(
 }
 
 /** A file that cannot be read or parsed is reported, and does not hide the errors of the others. */
-function filesWithTests(root: JsonNode, context: CheckContext, keyFile: string | undefined): (TestList & { readonly file: string })[] {
+function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: CheckSignature): (TestList & { readonly file: string })[] {
   const listed = nodeAt(root, ["test_files"]);
   if (listed === undefined) return [];
   TEST_FILES.check(listed, ["test_files"], context);
   const seen = new Map<string, number>();
-  return items(listed).flatMap((item, i) => {
+  return itemsOf(listed).flatMap((item, i) => {
     const at = ["test_files", i];
     const file = TEST_FILE.check(item, at, { ...context, issues: [] }); // its errors are those of the whole list
     if (file === INVALID) return [];
@@ -69,7 +69,7 @@ function filesWithTests(root: JsonNode, context: CheckContext, keyFile: string |
       return [];
     }
     seen.set(file.path, i);
-    const unsigned = keyFile === undefined ? undefined : checkSignature(file.path, file.content, keyFile).problem;
+    const unsigned = checkSignature?.(file.path, file.content).problem;
     if (unsigned !== undefined) {
       report(context, at, item, unsigned);
       return [];
@@ -80,10 +80,6 @@ function filesWithTests(root: JsonNode, context: CheckContext, keyFile: string |
 }
 
 const NO_TESTS: JsonNode = { kind: "array", items: [], position: null };
-
-function items(node: JsonNode): readonly JsonNode[] {
-  return node.kind === "array" ? node.items : [];
-}
 
 /** A text of the configuration, and its value. */
 interface Text {

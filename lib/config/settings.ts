@@ -1,50 +1,31 @@
 /**
- * The runtime settings of each command, read from its flags and the environment by `settings_table.ts` and checked together.
+ * The runtime settings of a gateway, read from flags and the environment by `settings_table.ts` and checked together.
  */
-import { isHashed } from "../base/password.ts";
 import type { LogFormat } from "../base/log.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import { whyUnreadable, withoutFinalNewline } from "./references.ts";
-import { CLIENT_SETTINGS, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
-import type { Environment, Flags, ReadOf, Setting, ValuesOf } from "./settings_table.ts";
-import { readTracing } from "./tracing.ts";
+import { asksForTraces, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
+import type { Environment, Flags, MANAGER_TABLE, ReadOf, Setting, ValuesOf } from "./settings_table.ts";
+import type { readTracing } from "./tracing.ts";
 
 export interface Host {
   /** Reads ADMIN_PASSWORD_FILE, METRICS_TOKEN_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;
+  /** Needed where the environment asks for traces, see `asksForTraces`. */
+  readonly readTracing?: typeof readTracing;
 }
 
 /** The settings, or all errors, one sentence each. */
 export type SettingsRead<T> = { readonly ok: true; readonly settings: T } | { readonly ok: false; readonly issues: readonly string[] };
 
-/** All flags of the commands that ask a running gateway. */
-export const CLIENT_TABLE = {
-  ...CLIENT_SETTINGS,
-  ...some("adminUser", "adminPassword", "adminPasswordFile", "adminHost", "adminPort", "adminTls"),
-};
-
-/** The settings that `healthcheck` needs to find the gateway of this machine. */
-export const HEALTHCHECK_TABLE = some("probePort", "probeHost", "adminUser", "adminPort", "adminHost", "adminTls");
-
-/** The settings of a management UI without a gateway. */
-export const MANAGER_TABLE = {
-  ...some("managerPort", "managerHost", "managerTls", "managerBackendUrl", "managerBackendCaPath", "adminHosts"),
-  ...some("serverCertPath", "serverKeyPath", "logLevel", "logFormat"),
-};
-
-function some<K extends keyof typeof SETTINGS>(...names: readonly K[]): Pick<typeof SETTINGS, K> {
-  return Object.fromEntries(names.map((name) => [name, SETTINGS[name]])) as Pick<typeof SETTINGS, K>;
-}
-
 type Values = ValuesOf<typeof SETTINGS>;
-type ManagerValues = ValuesOf<typeof MANAGER_TABLE>;
+export type ManagerValues = ValuesOf<typeof MANAGER_TABLE>;
 type Read = ReadOf<typeof SETTINGS>;
 
 export type Settings = ReturnType<typeof settingsOf>;
 export type ManagerSettings = ReturnType<typeof managerOf>;
-export type LoneManagerSettings = ReturnType<typeof loneManagerOf>;
 
 /** For a gateway. Flags that are not settings are errors. */
 export function readSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<Settings> {
@@ -53,52 +34,9 @@ export function readSettings(flags: Flags, environment: Environment, host: Host 
   const password = adminPassword(values, host, issues);
   const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);
   issues.push(...problemsTogether(values, password));
-  const tracing = readTracing(environment, issues, host.readFile);
+  const tracing = asksForTraces(environment) ? host.readTracing!(environment, issues, host.readFile) : null;
   if (issues.length > 0) return { ok: false, issues };
   return { ok: true, settings: settingsOf(values as Values, { password, metricsToken }, tracing, host) };
-}
-
-/** For `healthcheck`: the URL of the gateway on this machine, without a path. The probe port is preferred to the admin interface. */
-export function readHealthcheckSettings(flags: Flags, environment: Environment): SettingsRead<{ readonly url: string }> {
-  const issues = unknownFlags(flags, HEALTHCHECK_TABLE);
-  const { probePort, probeHost, adminUser, adminPort, adminHost, adminTls } = readValues(HEALTHCHECK_TABLE, flags, environment, issues);
-  if (issues.length > 0) return { ok: false, issues };
-  const [name, host, port] = probePort === null ? ["ADMIN_PORT", adminHost, adminPort] : ["PROBE_PORT", probeHost, probePort];
-  if (probePort === null && adminUser === null) issues.push("there is nothing to ask: set PROBE_PORT, as for the gateway itself");
-  else if (port === 0) issues.push(`${name} is 0, any free port: set it to the port in use`);
-  else if (probePort === null && adminTls === true) issues.push("the admin interface uses HTTPS, and its certificate need not name this machine: set PROBE_PORT");
-  if (issues.length > 0) return { ok: false, issues };
-  return { ok: true, settings: { url: `http://${authority(near(host!), port!)}` } };
-}
-
-/** For commands that ask a running gateway: other settings in the environment are ignored, wrong ones too. */
-export function readClientSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<ReturnType<typeof clientOf>> {
-  const issues = unknownFlags(flags, CLIENT_TABLE);
-  const values = readValues(CLIENT_TABLE, flags, environment, issues);
-  if (values.adminUrl === null && values.adminPort === 0) issues.push("ADMIN_PORT is 0, any free port: name the port in use with --admin-url");
-  // If the gateway's own environment contains a hash, give the password with the flag.
-  const isNamed = flags[SETTINGS.adminPasswordFile.flag!] !== undefined;
-  const password = adminPassword(isNamed ? { ...values, adminPassword: null } : values, host, issues);
-  const user = values.adminUser;
-  if (issues.length === 0) {
-    if (user === null) issues.push("ADMIN_USER is not set: it names the user who logs in to the admin interface");
-    if (password === null) issues.push("neither ADMIN_PASSWORD nor ADMIN_PASSWORD_FILE is set: the admin password must be in one of them");
-    else if (isHashed(password)) {
-      issues.push("the admin password is a hash, which cannot log in: set the password itself in ADMIN_PASSWORD or --admin-password-file");
-    }
-  }
-  if (user === null || password === null || issues.length > 0) return { ok: false, issues };
-  return { ok: true, settings: clientOf(values as ValuesOf<typeof CLIENT_TABLE>, user, password) };
-}
-
-/** For a management UI without a gateway: other settings in the environment are ignored, wrong ones too. */
-export function readManagerSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<LoneManagerSettings> {
-  const issues = unknownFlags(flags, MANAGER_TABLE);
-  const read = readValues(MANAGER_TABLE, flags, environment, issues);
-  const values = { ...read, managerBackendUrl: read.managerBackendUrl ?? "http://127.0.0.1:8081" };
-  issues.push(...messagesOf([...certificateRules(values), ...managerRules(values)]));
-  if (issues.length > 0) return { ok: false, issues };
-  return { ok: true, settings: loneManagerOf(values as ManagerValues, values.managerBackendUrl, host) };
 }
 
 interface Secrets {
@@ -160,7 +98,7 @@ function adminOf(values: Values, user: string, password: string) {
   };
 }
 
-function managerOf(values: ManagerValues) {
+export function managerOf(values: ManagerValues) {
   return {
     port: values.managerPort,
     host: values.managerHost,
@@ -174,28 +112,7 @@ function managerOf(values: ManagerValues) {
   };
 }
 
-function loneManagerOf(values: ManagerValues, backendUrl: string, host: Host) {
-  const { serverCertPath, serverKeyPath, logLevel } = values;
-  return { manager: { ...managerOf(values), backendUrl }, serverCertPath, serverKeyPath, logLevel, logFormat: logFormat(values, host) };
-}
-
-/** `url` is the admin interface, by default of a gateway with these settings on the same machine: "http://127.0.0.1:8081". */
-function clientOf(values: ValuesOf<typeof CLIENT_TABLE>, user: string, password: string) {
-  const { adminUrl, adminHost, adminPort, adminTls, adminCaPath: caPath } = values;
-  const url = adminUrl ?? `${adminTls ? "https" : "http"}://${authority(near(adminHost), adminPort)}`;
-  return { url, user, password, caPath };
-}
-
-/** Where a client on this machine reaches a listener on this host. */
-function near(host: string): string {
-  return host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
-}
-
-function authority(host: string, port: number): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
-}
-
-function logFormat(values: ManagerValues, host: Host): LogFormat {
+export function logFormat(values: ManagerValues, host: Host): LogFormat {
   return values.logFormat ?? (host.terminal === true ? "text" : "json");
 }
 
@@ -203,7 +120,7 @@ const ADMIN_PASSWORD: SecretRow = ["ADMIN_PASSWORD", SETTINGS.adminPassword];
 const METRICS_TOKEN: SecretRow = ["METRICS_TOKEN", SETTINGS.metricsToken];
 type SecretRow = readonly [variable: string, row: Setting<string | null>];
 
-function adminPassword({ adminPassword, adminPasswordFile }: Pick<Read, "adminPassword" | "adminPasswordFile">, host: Host, issues: string[]): string | null {
+export function adminPassword({ adminPassword, adminPasswordFile }: Pick<Read, "adminPassword" | "adminPasswordFile">, host: Host, issues: string[]): string | null {
   return secret(ADMIN_PASSWORD, adminPassword, adminPasswordFile, host, issues);
 }
 
@@ -228,7 +145,7 @@ function secret([variable, row]: SecretRow, given: string | null, file: string |
 /** Whether the rule is violated, and the message. */
 type Rule = readonly [isBroken: boolean, message: string];
 
-const messagesOf = (rules: readonly Rule[]) => rules.flatMap(([isBroken, message]) => (isBroken ? message : []));
+export const messagesOf = (rules: readonly Rule[]) => rules.flatMap(([isBroken, message]) => (isBroken ? message : []));
 
 /** Conflicts between settings that are valid by themselves. */
 function problemsTogether(values: Read, password: string | null): string[] {
@@ -266,14 +183,14 @@ function problemsTogether(values: Read, password: string | null): string[] {
 const BOTH_OR_NONE = "set both, or none to leave the admin interface off";
 const WITHOUT_TLS = "SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS";
 
-function certificateRules({ serverCertPath: cert, serverKeyPath: key }: Pick<Read, "serverCertPath" | "serverKeyPath">): Rule[] {
+export function certificateRules({ serverCertPath: cert, serverKeyPath: key }: Pick<Read, "serverCertPath" | "serverKeyPath">): Rule[] {
   return [
     [cert !== null && key === null, "SERVER_CERT_PATH needs SERVER_KEY_PATH"],
     [key !== null && cert === null, "SERVER_KEY_PATH needs SERVER_CERT_PATH"],
   ];
 }
 
-function managerRules(values: ReadOf<typeof MANAGER_TABLE>): Rule[] {
+export function managerRules(values: ReadOf<typeof MANAGER_TABLE>): Rule[] {
   const { managerTls, managerBackendUrl: url, managerBackendCaPath: ca, serverCertPath, serverKeyPath } = values;
   return [
     [managerTls === true && serverCertPath === null && serverKeyPath === null, `MANAGER_TLS needs ${WITHOUT_TLS}`],

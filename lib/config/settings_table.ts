@@ -129,6 +129,25 @@ export const CLIENT_SETTINGS = {
   adminCaPath: optional("ADMIN_CA_PATH", FILE, "CA certificate (PEM) that verifies its certificate, instead of Node's own list.", "ca"),
 };
 
+/** All flags of the commands that ask a running gateway. */
+export const CLIENT_TABLE = {
+  ...CLIENT_SETTINGS,
+  ...some("adminUser", "adminPassword", "adminPasswordFile", "adminHost", "adminPort", "adminTls"),
+};
+
+/** The settings that `healthcheck` needs to find the gateway of this machine. */
+export const HEALTHCHECK_TABLE = some("probePort", "probeHost", "adminUser", "adminPort", "adminHost", "adminTls");
+
+/** The settings of a management UI without a gateway. */
+export const MANAGER_TABLE = {
+  ...some("managerPort", "managerHost", "managerTls", "managerBackendUrl", "managerBackendCaPath", "adminHosts"),
+  ...some("serverCertPath", "serverKeyPath", "logLevel", "logFormat"),
+};
+
+function some<K extends keyof typeof SETTINGS>(...names: readonly K[]): Pick<typeof SETTINGS, K> {
+  return Object.fromEntries(names.map((name) => [name, SETTINGS[name]])) as Pick<typeof SETTINGS, K>;
+}
+
 /** The values of some settings: flags win over the environment, the environment over defaults. Appends one sentence per mistake to `issues`. */
 export function readValues<R extends SettingsTable>(rows: R, flags: Flags, environment: Environment, issues: string[]): ReadOf<R> {
   const read = Object.entries(rows).map(([name, row]) => [name, readValue(row, flags, environment, issues)]);
@@ -165,6 +184,13 @@ export function unknownFlags(flags: Flags, rows: SettingsTable, others: readonly
     const nearest = suggest(flag, known);
     return `--${flag} is not a known flag${nearest === undefined ? "" : `; did you mean --${nearest}?`}`;
   });
+}
+
+/** Whether OpenTelemetry's variables name an endpoint for traces that is in use: then `readTracing` reads the rest of them. */
+export function asksForTraces(environment: Environment): boolean {
+  const text = (name: string) => environment[name]?.trim() ?? "";
+  const isOff = text("OTEL_TRACES_EXPORTER") === "none" || text("OTEL_SDK_DISABLED").toLowerCase() === "true";
+  return !isOff && text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") + text("OTEL_EXPORTER_OTLP_ENDPOINT") !== "";
 }
 
 /** Whether a flag is true or false, and may be written without its value. */

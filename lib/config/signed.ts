@@ -5,22 +5,14 @@ import { readRegularFile } from "../base/regular_file.ts";
 import { resolve } from "node:path";
 import { verifySignature } from "../base/signature.ts";
 import { whyUnreadable } from "./references.ts";
+import { signatureFile, type CheckSignature, type SignatureCheck } from "./source.ts";
 
-/** `problem` is a sentence with a remedy. `signer` is the fingerprint of the key that has signed; see `PublicKey.fingerprint`. */
-export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
-
-/** Where the signature of a file is. */
-function signatureFile(path: string): string {
-  return `${path}.sig`;
+/** Accepts what one of the keys of this file has signed. Signature and keys are read anew at each call. */
+export function signedBy(keyFile: string): CheckSignature {
+  return (path, content) => checkSignature(path, content, keyFile);
 }
 
-/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
-export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
-  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
-}
-
-/** Whether one of the keys has signed these bytes, which were read from `path`. Signature and keys are read anew at each call. */
-export function checkSignature(path: string, content: Uint8Array, keyFile: string): SignatureCheck {
+function checkSignature(path: string, content: Uint8Array, keyFile: string): SignatureCheck {
   const [file, keys] = [resolve(path), resolve(keyFile)];
   const remedy = `sign it: edge-gateway sign ${file} --key private.pem`;
   const pem = readText(keys);

@@ -5,7 +5,7 @@ import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import { whyUnreadable } from "./references.ts";
-import type { Environment } from "./settings_table.ts";
+import { asksForTraces, type Environment } from "./settings_table.ts";
 
 /** The destination of traces, and which requests are traced. */
 export interface TracingSettings {
@@ -42,6 +42,7 @@ type Variable = readonly [name: string, text: string | undefined];
 
 /** Null if no endpoint is set, traces are switched off, or a setting is invalid, which adds one sentence per mistake to `issues`. */
 export function readTracing(environment: Environment, issues: string[], readFile: ReadFile = readRegularFile): TracingSettings | null {
+  if (!asksForTraces(environment)) return null;
   const before = issues.length;
   // OpenTelemetry's rules: an empty variable counts as unset, and only "true" is true.
   const variable = (name: string): Variable => [name, environment[name]?.trim() || undefined];
@@ -55,8 +56,6 @@ export function readTracing(environment: Environment, issues: string[], readFile
     return parsed ?? fallback;
   };
   const [endpoint, exporter, headersSet] = [forTraces("ENDPOINT"), variable("OTEL_TRACES_EXPORTER"), forTraces("HEADERS")];
-  if (endpoint[1] === undefined || exporter[1] === "none" || environment.OTEL_SDK_DISABLED?.trim().toLowerCase() === "true") return null;
-
   value(exporter, "otlp", "otlp or none", oneOf(["otlp"]));
   value(forTraces("PROTOCOL"), "http/json", "http/json, the only supported protocol", oneOf(["http/json"]));
   const isBase = endpoint[0] === "OTEL_EXPORTER_OTLP_ENDPOINT";

@@ -145,7 +145,7 @@ type Track = { -readonly [Key in "forwarded" | "forwardedBody"]: Exercised[Key] 
 
 const SERVICE = { name: "exercise", basePath: "" };
 const ROUTE = { name: "route", path: "/{rest*}" };
-const MOST_VERDICT_BYTES = 1024 * 1024;
+const MAX_VERDICT_BYTES = 1024 * 1024;
 
 /** The global settings of a configuration with this plugin only. Issues begin at the plugin. */
 function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: ExerciseOptions["environment"] = {}): Config["global"] {
@@ -181,7 +181,7 @@ function toolsFor(options: ExerciseOptions, { clock, lines, kept, ...dialling }:
     shared: () => null,
     common: (_name, make) => make(),
     count: (name) => new SharedCount(ALONE, name),
-    verdicts: new SharedMemory(MOST_VERDICT_BYTES),
+    verdicts: new SharedMemory(MAX_VERDICT_BYTES),
     client: (settings) => (ask === undefined ? new HttpClient({ clock, ...settings, ...dialling }) : { ask, close() {} }),
     verifiedClaims,
     secretParameters: new Set(),

@@ -2,7 +2,7 @@
  * What the threads of one program need to serve the same configuration: all of its inputs, and the interface between the gateway of the main
  * thread, which reads and checks it, and the gateways of the workers, which follow.
  */
-import type { ConfigSource } from "../config/load.ts";
+import type { ConfigSource } from "../config/source.ts";
 import type { Handler } from "../http/handler.ts";
 import type { TlsFiles } from "../server/tls.ts";
 

@@ -1,7 +1,8 @@
 /**
  * The error of a configuration that is refused.
  */
-import { formatIssues, type ConfigIssue } from "../config/load.ts";
+import { formatIssues } from "../config/load.ts";
+import type { ConfigIssue } from "../config/source.ts";
 
 /** A configuration that is refused; `message` lists every issue on a line of its own. */
 export class ConfigError extends Error {

@@ -2,12 +2,14 @@
  * Reads and checks a configuration, with all files that it names: from the disk, or in a worker from what the main thread has read.
  */
 import { parseJson, positionAt } from "../config/json.ts";
-import { loadConfig, readConfigFile, type ConfigSource } from "../config/load.ts";
+import { loadConfig } from "../config/load.ts";
+import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
 import type { PlaceholderSource } from "../config/references.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/checks.ts";
 import { ConfigError } from "./config_error.ts";
 import type { ConfigInput } from "./config_input.ts";
+import type { Parts } from "./parts.ts";
 import type { PluginModules } from "./plugin_modules.ts";
 import type { Loaded } from "./snapshot.ts";
 
@@ -73,7 +75,7 @@ export class ConfigReader {
     if (config !== undefined && configKeyFile !== undefined) throw new ConfigError([{ at: [], message: VALUE_UNSIGNED, position: null }], undefined);
     if (config !== undefined) return { value: config };
     if (file === undefined) throw new TypeError("createGateway needs config or configFile");
-    const read = readConfigFile(file, configKeyFile);
+    const read = readConfigFile(file, this.#checkSignature);
     if (!read.ok) throw new ConfigError(read.issues, file);
     return read;
   }
@@ -92,7 +94,7 @@ export class ConfigReader {
       kinds: this.#kinds(),
       parts: parts.fields,
       readTests: parts.partIfLoaded("tests")?.readTests,
-      moduleKinds: (module) => this.#modules.kindsOf(module),
+      withModules: (root, kinds, context) => this.#modules.addTo(kinds, root, context),
       environment,
       placeholders,
       readFile(path) {
@@ -102,7 +104,7 @@ export class ConfigReader {
         return content;
       },
       checkRoutes: (list) => checkRoutes(list, conditions),
-      configKeyFile: known === undefined ? this.#options.configKeyFile : undefined,
+      checkSignature: known === undefined ? this.#checkSignature : undefined,
     });
     if (known === undefined) this.named = [...named];
     if (!loaded.ok) throw new ConfigError(loaded.issues, fileOf(source));
@@ -114,7 +116,7 @@ export class ConfigReader {
     const { configFile, configKeyFile, environment = process.env } = this.#options;
     // Code that a text without its signature names must not run.
     if (config !== undefined && configKeyFile !== undefined) return;
-    const source = config !== undefined ? { ok: true as const, value: config } : configFile === undefined ? null : readConfigFile(configFile, configKeyFile);
+    const source = config !== undefined ? { ok: true as const, value: config } : configFile === undefined ? null : readConfigFile(configFile, this.#checkSignature);
     if (source?.ok) await this.#modules.load(source, environment);
   }
 
@@ -127,6 +129,10 @@ export class ConfigReader {
   /** As `loadModules`, of a source that was read with all of its files. */
   async loadModulesOf(source: ConfigSource, { environment, files }: Inputs): Promise<void> {
     await this.#modules.load(source, environment, (path) => files.get(path) ?? this.#readFile(path));
+  }
+
+  get #checkSignature(): CheckSignature | undefined {
+    return signatureCheck(this.#modules.parts, this.#options.configKeyFile);
   }
 
   /** The built-in kinds and those of the options. */
@@ -144,6 +150,11 @@ export class ConfigReader {
     }
     return kinds;
   }
+}
+
+/** For `readConfigFile`, once the part `signatures` has been loaded. */
+export function signatureCheck(parts: Parts, keyFile: string | undefined): CheckSignature | undefined {
+  return keyFile === undefined ? undefined : parts.part("signatures").signedBy(keyFile);
 }
 
 const VALUE_UNSIGNED = "a configuration that is given as a value has no signature: with configKeyFile it must be a file";

@@ -3,7 +3,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { readRegularFile } from "../base/regular_file.ts";
-import type { ConfigSource } from "../config/load.ts";
+import type { ConfigSource } from "../config/source.ts";
 import type { Call } from "../http/exchange.ts";
 import type { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";

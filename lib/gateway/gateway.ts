@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { ALONE, type Threads } from "../base/threads.ts";
-import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
+import type { TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
@@ -64,7 +64,7 @@ export class GatewayCore {
    */
   constructor(options: CompleteOptions, threads: Threads = ALONE, following: Following | null = null) {
     const { log = silentLog, clock = systemClock, tracing, lookup, modules } = options;
-    const problem = tracing === undefined ? undefined : tracingProblem(tracing);
+    const problem = tracing === undefined ? undefined : modules.parts.part("tracing").tracingProblem(tracing);
     if (problem !== undefined) throw new TypeError(problem);
     const metricsPart = modules.parts.partIfLoaded("metrics");
     const metrics = metricsPart && new metricsPart.Metrics();

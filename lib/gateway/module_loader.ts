@@ -7,7 +7,7 @@
  */
 import { pathToFileURL } from "node:url";
 import { entry } from "../base/event_loop.ts";
-import type { PluginModule } from "../config/model.ts";
+import type { PluginModule } from "../config/plugin_modules.ts";
 import { kit } from "../plugins/kit.ts";
 import { kindProblem } from "../plugins/kind_problem.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";

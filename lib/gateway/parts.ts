@@ -4,7 +4,7 @@
  */
 import { builtParts, isInBuild } from "../base/version.ts";
 import { formatPath, valuesAt, type JsonNode } from "../config/json.ts";
-import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/load.ts";
+import { parsedFrom, type ConfigIssue, type ConfigSource } from "../config/source.ts";
 import { NOT_LOADED, unloaded, type PartFields } from "../config/part_fields.ts";
 import type { TABLE } from "../parts/table.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";

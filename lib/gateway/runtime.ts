@@ -3,6 +3,7 @@
  * identifies it, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
 import { randomFillSync } from "node:crypto";
+import { isIP } from "node:net";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
 import type { Dial } from "../base/egress.ts";
 import { WriteBatch } from "../base/event_loop.ts";
@@ -15,12 +16,11 @@ import type { SharedConnections } from "../server/shared_connections.ts";
 import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
-import { UpstreamSet, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import { Health } from "../upstream/health.ts";
+import { UpstreamSet, type UpstreamSetOptions, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
 import type { HealthCheck, HealthCheckSettings } from "../upstream/health_checks.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import type { ReplayMemory } from "../upstream/replay.ts";
-import { Names, type Address } from "../upstream/addresses.ts";
+import type { Address, Name, Names, NamesOptions } from "../upstream/addresses.ts";
 import type { FailureReports, UpstreamFailures } from "../upstream/shared_health.ts";
 import type { SplitPicker } from "../upstream/split.ts";
 import type { Sticky } from "../upstream/sticky.ts";
@@ -88,7 +88,9 @@ export class Runtime {
   /** Requests to upstreams and replies to clients are written together. */
   readonly writeBatch = new WriteBatch();
   readonly #log: Log;
-  readonly #names: Names;
+  readonly #namesOptions: NamesOptions;
+  /** Null: no upstream has had a name. */
+  #names: Names | null = null;
   readonly #readBuffer = new ReadBuffer();
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
@@ -126,7 +128,7 @@ export class Runtime {
       this.inFlight = this.count("requests in flight");
       this.connections = new (parts.part("shared").SharedConnections)({ ...threads, memory: (name, bytes) => this.lastingMemory(name, bytes) });
     }
-    this.#names = new Names({ clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) });
+    this.#namesOptions = { clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) };
   }
 
   /** For one snapshot, to be filled while it is compiled. */
@@ -147,9 +149,11 @@ export class Runtime {
 
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
-    const { clock, threads, failures: reports } = this;
+    const { clock, threads, failures } = this;
     const known = this.#inUse?.upstreamSets.get(service)?.upstreamSet;
-    return known ?? new UpstreamSet(service, { clock, log: this.#log, threads, reports, changes: this.#changes, shared: () => this.parts.part("sharedHealth") });
+    const health: UpstreamSetOptions["health"] = (options, memory) =>
+      memory === null ? new (this.parts.part("health").Health)(options) : this.parts.part("sharedHealth").healthIn(memory, options, failures);
+    return known ?? new UpstreamSet(service, { clock, log: this.#log, threads, health, changes: this.#changes });
   }
 
   /** Where the threads share the health of an upstream, which keeps it while it is the same; null without workers. */
@@ -303,7 +307,7 @@ export class Runtime {
   /** Closes every connection to every upstream, and ends all probes and look-ups. */
   destroy(): void {
     this.#limitersTimer?.cancel();
-    this.#names.close();
+    this.#names?.close();
     for (const { check } of this.#checks.values()) check.stop();
     this.#checks.clear();
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
@@ -335,8 +339,8 @@ export class Runtime {
     const wanted = new Map<Peer, Checks>();
     for (const { checks } of upstreamSets.values()) for (const peer of checks?.dials.keys() ?? []) wanted.set(peer, checks!);
     const used = this.threads.place < 0 ? Array.from(wanted.keys(), ({ pool }) => pool) : Array.from(pools.values(), ({ pool }) => pool);
-    this.#names.ttlMs = dnsTtlMs;
-    this.#names.retain(used.map(({ options }) => options.host));
+    if (this.#names !== null) this.#names.ttlMs = dnsTtlMs;
+    this.#names?.retain(used.map(({ options }) => options.host));
     for (const [peer, { check, settings }] of this.#checks) {
       const now = wanted.get(peer);
       if (now !== undefined && JSON.stringify(now.settings) === settings) wanted.delete(peer);
@@ -345,23 +349,29 @@ export class Runtime {
         this.#checks.delete(peer);
       }
     }
+    // In a worker: the main thread checks.
+    if (isWorker(this.threads)) return;
     for (const [peer, { settings, dials }] of wanted) {
-      const { health } = peer;
-      // In a worker: the main thread checks.
-      if (!(health instanceof Health)) continue;
       const check = this.parts.part("healthChecks").startHealthCheck({
         target: { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority },
         settings,
         clock: this.clock,
         random: Math.random,
-        report: (failure) => health.checked(failure),
+        report: (failure) => peer.health.checked?.(failure),
       });
       this.#checks.set(peer, { settings: JSON.stringify(settings), check });
     }
   }
 
+  /** Undefined for an address. */
+  #name(host: string): Name | undefined {
+    if (isIP(host) !== 0) return undefined;
+    this.#names ??= new (this.parts.part("names").Names)(this.#namesOptions);
+    return this.#names.name(host);
+  }
+
   #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
-    const name = this.#names.name(options.host);
+    const name = this.#name(options.host);
     const named = name === undefined ? options : { ...options, name };
     if (!isHttp1(named)) {
       const { Sessions, forwardHttp2 } = this.parts.part("http2");

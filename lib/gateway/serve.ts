@@ -2,7 +2,7 @@
  * The data path, top to bottom: a received request is admitted and logged (`Requests`), then read, matched, and sent through its route's
  * plugins to an upstream, which returns a Reply (`serve`). `server/` has the sockets before and after it.
  */
-import { callerAddress } from "../base/cidr.ts";
+import { callerAddress } from "../base/ip_address.ts";
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";

@@ -5,7 +5,8 @@ import { hash } from "node:crypto";
 import { Egress, type Destination } from "../base/egress.ts";
 import type { Config } from "../config/model.ts";
 import { RedisCounters, SharedState, type RedisSettings } from "../store/redis.ts";
-import { connect, readyEvent, tlsOptions, upstreamTls } from "../upstream/connect.ts";
+import { connect, readyEvent } from "../upstream/connect.ts";
+import { UpstreamTls } from "../upstream/tls.ts";
 import type { CompileTools } from "./plugin_instances.ts";
 import type { InUse } from "./runtime.ts";
 
@@ -15,7 +16,7 @@ type CountersConfig = NonNullable<Config["global"]["counters"]>;
 export function sharedCounters(config: CountersConfig, inUse: InUse, { runtime, log }: CompileTools): RedisCounters {
   const settings = settingsOf(config);
   const egress = new Egress(destinationsOfCounters(config));
-  const tls = [config.url].flat()[0]!.secure ? upstreamTls({ ...config.tls, verify: true }) : null;
+  const tls = [config.url].flat()[0]!.secure ? new UpstreamTls({ ...config.tls, verify: true }) : null;
   const { clock, counters: local, countersErrors: errors, writeBatch, threads } = runtime;
   // Compared by digest: it has the password, and the contents of files.
   const digest = hash("sha256", JSON.stringify([settings, tls?.identity]));
@@ -25,7 +26,7 @@ export function sharedCounters(config: CountersConfig, inUse: InUse, { runtime, 
     new RedisCounters(settings, {
       ...{ clock, log, local, errors, writeBatch, random: Math.random, shared },
       connect(server) {
-        const socket = connect({ ...server, dial: egress.dialer({ ...server, why: "redis" }) }, tls === null ? null : tlsOptions(server.host, tls), undefined);
+        const socket = connect({ ...server, dial: egress.dialer({ ...server, why: "redis" }) }, tls === null ? null : tls.options(server.host), undefined);
         return { socket, ready: readyEvent(socket) };
       },
     });

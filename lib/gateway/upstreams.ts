@@ -7,7 +7,7 @@ import type { Handler } from "../http/handler.ts";
 import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
-import { upstreamTls } from "../upstream/connect.ts";
+import { isSecure } from "../upstream/connection_pool.ts";
 import type { SplitOptions, SplitPicker } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
@@ -18,15 +18,15 @@ import type { Checks, InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: AttemptsMeter | null, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
   const { name, protocol, pool } = service;
-  const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
-  if (tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
+  const tls = isSecure(protocol) ? new (runtime.parts.part("upstreamTls").UpstreamTls)(service.tls) : undefined;
+  if (service.tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
   const members = service.upstreams.map(({ id, host, port, weight, group }): Member => {
     const dial = egress.dialer({ host, port, why: "upstream" });
     const options = { protocol, host, port, dial, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
     const memory = runtime.healthMemory(name, id, options, inUse);
-    const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse), memory);
-    return { peer, weight, group, health: healthSettings(service) };
+    const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
+    return { peer, weight, group, health: healthSettings(service), memory };
   });
   const breaker = breakerOf(service, upstreamSet, runtime, inUse);
   const peers = members.map(({ peer }) => peer);
@@ -93,7 +93,9 @@ function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Ser
   return { clock, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0, ...parser };
 }
 
-function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshold, passive } }: Service): HealthSettings {
+/** Null: the only upstream is never ejected, and its failures need not be counted. */
+function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshold, passive }, upstreams }: Service): HealthSettings | null {
+  if (!enabled && upstreams.length === 1) return null;
   return { active: enabled ? { healthyThreshold, unhealthyThreshold } : null, passive };
 }
 

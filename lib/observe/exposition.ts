@@ -4,8 +4,6 @@
 import { Readable } from "node:stream";
 import { BUCKETS } from "./time_buckets.ts";
 
-export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
-
 /** Names and values in turn. */
 export type Labels = readonly string[];
 

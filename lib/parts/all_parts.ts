@@ -3,7 +3,11 @@
  */
 import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
+import * as addressRanges from "../config/address_range.ts";
+import * as moduleFields from "../config/plugin_modules.ts";
 import * as tests from "../config/read_tests.ts";
+import * as signatures from "../config/signed.ts";
+import * as tracingSettings from "../config/tracing.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as sharedMemory from "../base/shared_memory.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
@@ -15,6 +19,7 @@ import * as client from "../client/client.ts";
 import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../operator/admin_cookie.ts";
 import * as combinedLog from "../observe/combined_line.ts";
+import * as exposition from "../observe/exposition.ts";
 import * as metrics from "../observe/metrics_plan.ts";
 import * as exporter from "../observe/otlp.ts";
 import * as sampling from "../observe/sampling.ts";
@@ -29,6 +34,9 @@ import * as certificates from "../server/certificates.ts";
 import * as http2Server from "../server/http2.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as tlsServer from "../server/tls.ts";
+import * as names from "../upstream/addresses.ts";
+import * as health from "../upstream/health.ts";
+import * as upstreamTls from "../upstream/tls.ts";
 import * as trustedProxies from "../server/trusted_proxies.ts";
 import * as breaker from "../upstream/breaker.ts";
 import * as byLoad from "../upstream/by_load.ts";
@@ -46,13 +54,14 @@ import * as changes from "../proof/config_diff.ts";
 import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
 import * as misdirected from "../gateway/misdirected.ts";
-import * as modules from "../gateway/module_loader.ts";
+import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
 import * as pluginInstances from "../gateway/plugin_instances.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
 import { fieldsOfParts, type LoadedParts } from "../gateway/parts.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import * as warnings from "../proof/config_warnings.ts";
+import * as families from "../report/families.ts";
 import * as reporting from "../report/reporting.ts";
 import * as reports from "../report/reports.ts";
 import * as workerReports from "../report/worker_reports.ts";
@@ -66,6 +75,9 @@ const ALL: LoadedParts = {
   breaker,
   nodeParser,
   retries,
+  upstreamTls,
+  names,
+  health,
   healthChecks,
   sharedHealth,
   sharedCallers,
@@ -74,12 +86,12 @@ const ALL: LoadedParts = {
   sticky,
   httpsRedirect,
   misdirected: { ...misdirected, ...certificates, ...pem },
-  trustedProxies,
+  trustedProxies: { ...addressRanges, ...trustedProxies },
   tls,
   tests,
   counters: memory,
   client,
-  modules,
+  modules: { ...moduleFields, ...moduleLoader },
   redis: { ...sharedCounters, ...countersFields },
   plugins: { ...pluginInstances, ...pluginDestinations },
   http2Server,
@@ -89,13 +101,15 @@ const ALL: LoadedParts = {
   combinedLog,
   serverTiming,
   metrics: { ...metrics, ...reporting },
+  exposition: { ...exposition, ...families },
   shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections },
   embedding: { ...inject, ...mounted, ...kindProblem },
   changes,
   workerReports,
-  tracing: { ...tracer, ...sampling, ...exporter },
+  tracing: { ...tracingSettings, ...tracer, ...sampling, ...exporter },
   adminCookie,
   recentRequests,
+  signatures,
   warnings,
 };
 

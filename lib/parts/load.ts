@@ -1,7 +1,8 @@
 /**
  * Loads what a configuration names, before a gateway is made with it: parts of the program, and plugin modules.
  */
-import { kindsWithModules, readConfigFile, type ConfigIssue } from "../config/load.ts";
+import { parsedFrom, readConfigFile, type ConfigIssue } from "../config/source.ts";
+import { signatureCheck } from "../gateway/config_reader.ts";
 import { Parts } from "../gateway/parts.ts";
 import { PluginModules } from "../gateway/plugin_modules.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
@@ -15,8 +16,8 @@ type Environment = Readonly<Record<string, string | undefined>>;
  * the option of `createGateway`: nothing is loaded for a file without the signature that it must have.
  */
 export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<PluginModules> {
-  const modules = freshModules();
-  const read = typeof config === "string" ? readConfigFile(config, configKeyFile) : { ok: true as const, value: config };
+  const modules = await modulesFor(configKeyFile);
+  const read = typeof config === "string" ? readConfigFile(config, signatureCheck(modules.parts, configKeyFile)) : { ok: true as const, value: config };
   if (read.ok) await modules.load(read, environment);
   return modules;
 }
@@ -27,11 +28,18 @@ export async function moduleKinds(
   given: readonly AnyPlugin[],
   configKeyFile?: string,
 ): Promise<{ readonly kinds: readonly AnyPlugin[]; readonly issues: readonly ConfigIssue[] }> {
-  const read = readConfigFile(file, configKeyFile);
+  const modules = await modulesFor(configKeyFile);
+  const read = readConfigFile(file, signatureCheck(modules.parts, configKeyFile));
   if (!read.ok) return { kinds: given, issues: read.issues };
-  const modules = freshModules();
   await modules.load(read, process.env);
-  return kindsWithModules(read, { environment: process.env, kinds: given, moduleKinds: (module) => modules.kindsOf(module) });
+  const part = modules.parts.partIfLoaded("modules");
+  return part?.kindsWithModules(read, { environment: process.env }, given, (module) => modules.kindsOf(module)) ?? { kinds: given, issues: parsedFrom(read).issues };
+}
+
+async function modulesFor(configKeyFile: string | undefined): Promise<PluginModules> {
+  const modules = freshModules();
+  if (configKeyFile !== undefined) await modules.parts.loadPart("signatures");
+  return modules;
 }
 
 /** Nothing is loaded yet. */

@@ -4,6 +4,8 @@
  * What a configuration does not name, and nobody asks for, is not loaded. The commands of the program have a table of their own,
  * `cli/commands.ts`.
  */
+import { isIP } from "node:net";
+import { valuesAt, type JsonNode } from "../config/json.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Strategy } from "../upstream/balance.ts";
 import { KIND_PLACES, type Naming } from "../gateway/parts.ts";
@@ -42,6 +44,17 @@ function namedByStrategies(...strategies: Strategy[]): string[] {
   return strategies.map((strategy) => `services[].load_balancing_strategy=${strategy}`);
 }
 
+/** A host that is no address, such as a reference whose value nobody has read yet. */
+function hasNames(document: JsonNode): boolean {
+  return valuesAt(document, "services[].upstreams[].host").some(({ value }) => value.kind === "string" && isIP(value.value) === 0);
+}
+
+/** The only upstream of a service is used whatever it answers, unless it is checked. */
+function hasHealth(document: JsonNode): boolean {
+  const upstreams = valuesAt(document, "services[].upstreams");
+  return valuesAt(document, "services[].health.enabled").length > 0 || upstreams.some(({ value }) => value.kind === "array" && value.items.length > 1);
+}
+
 /**
  * What a snapshot is compiled with, besides plugin kinds. `named`: the places of a configuration that name the part, see `valuesAt`, or a rule;
  * without it, settings or a reload do. A part that brings fields has their schemas in `fields`.
@@ -62,6 +75,12 @@ export const PARTS = {
     load: () => import("../upstream/by_load.ts"),
   },
   breaker: { named: ["services[].circuit_breaker"], load: () => import("../upstream/breaker.ts") },
+  /** TLS to upstreams and to shared counters. */
+  upstreamTls: { named: ["services[].protocol=https", "services[].protocol=h2"], load: () => import("../upstream/tls.ts") },
+  /** The look-ups of upstreams that have names. */
+  names: { named: hasNames, load: () => import("../upstream/addresses.ts") },
+  /** Which of several upstreams are healthy. */
+  health: { named: hasHealth, load: () => import("../upstream/health.ts") },
   healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
@@ -94,7 +113,7 @@ export const PARTS = {
   /** What trusted proxies say about requests. */
   trustedProxies: {
     named: ["global.trusted_proxies"],
-    load: () => import("../server/trusted_proxies.ts"),
+    load: async () => ({ ...(await import("../config/address_range.ts")), ...(await import("../server/trusted_proxies.ts")) }),
   },
   /** The fields of certificates and TLS. */
   tls: {
@@ -116,10 +135,10 @@ export const PARTS = {
     named: KIND_PLACES.map((place) => place.replace(".name", "")),
     load: async () => ({ ...(await import("../gateway/plugin_instances.ts")), ...(await import("../gateway/plugin_destinations.ts")) }),
   },
-  /** Evaluates plugin modules. */
+  /** Plugin modules: their fields, and their evaluation. */
   modules: {
     named: ["global.plugin_modules[]"],
-    load: () => import("../gateway/module_loader.ts"),
+    load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
   },
   /** How plugins ask other servers. */
   client: {
@@ -142,6 +161,8 @@ export const PARTS = {
   reporting: { named: ["global.certificates[]", ...namedByKinds("mtls")], load: async () => ({ ...(await import("../report/reports.ts")), ...(await import("../embed/gateway.ts")) }) },
   /** What is counted of requests, and statistics and metrics of it. Only settings name it: all requests since the start are counted, or none. */
   metrics: { load: async () => ({ ...(await import("../observe/metrics_plan.ts")), ...(await import("../report/reporting.ts")) }) },
+  /** The text of metrics. Settings that let somebody ask for it name it, and the first who asks has it loaded. */
+  exposition: { load: async () => ({ ...(await import("../observe/exposition.ts")), ...(await import("../report/families.ts")) }) },
   /** The format of the access log that is not JSON. */
   combinedLog: { named: ["global.access_log.format=combined"], load: () => import("../observe/combined_line.ts") },
   serverTiming: { named: ["global.server_timing"], load: () => import("../observe/server_timing.ts") },
@@ -155,7 +176,11 @@ export const PARTS = {
   /** What a reload changes. */
   changes: { load: () => import("../proof/config_diff.ts") },
   workerReports: { load: () => import("../report/worker_reports.ts") },
-  tracing: { load: async () => ({ ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }) },
+  tracing: {
+    load: async () => ({ ...(await import("../config/tracing.ts")), ...(await import("../observe/trace.ts")), ...(await import("../observe/sampling.ts")), ...(await import("../observe/otlp.ts")) }),
+  },
+  /** Signed configurations. */
+  signatures: { load: () => import("../config/signed.ts") },
   /** The requests that a dry run compares. */
   recentRequests: { load: () => import("../gateway/recent_requests.ts") },
   adminCookie: { load: () => import("../operator/admin_cookie.ts") },

@@ -4,8 +4,8 @@
  * An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is the IPv4 address. A client whose address is unknown (on a socket that has none) is
  * refused by both kinds of list.
  */
-import { cidrSet } from "../base/cidr_set.ts";
-import { ADDRESS_RANGE } from "../config/fields.ts";
+import { cidrSet } from "../base/cidr.ts";
+import { ADDRESS_RANGE } from "../config/address_range.ts";
 import { array, object, optional } from "../config/schema.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";

@@ -1,7 +1,7 @@
 /**
  * The plugin kind `rate_limit`: admits each caller at most N requests per second, minute and hour.
  */
-import { callerAddress } from "../base/cidr.ts";
+import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";

@@ -49,7 +49,7 @@ export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | 
     const isRight = await holds(wanted, value, meter);
     if (isRight && !isMatches(wanted)) return shown;
     const text = typeof value === "object" ? JSON.stringify(value) : "";
-    const seen = displayed(text.length > MOST_KEPT ? text : value, conceal, isSecret);
+    const seen = displayed(text.length > MAX_KEPT ? text : value, conceal, isSecret);
     const [left, right] = [inWords(shown), inWords(seen)];
     if (!isRight) differences.push(left === right ? `${name}: not as expected; both are secret or too long to be shown` : `${name}: expected ${left}, found ${right}`);
     return seen;
@@ -85,9 +85,9 @@ type Conceal = (text: string) => string;
  */
 export function displayed(value: Json, conceal: Conceal, isSecret = false): Json {
   if (typeof value === "string") {
-    const begin = value.slice(0, MOST_KEPT + MOST_SECRET);
+    const begin = value.slice(0, MAX_KEPT + MAX_SECRET);
     const shown = isSecret ? maskLiterals(begin) : conceal(redacted(begin));
-    return shown.length > MOST_KEPT ? `${shown.slice(0, MOST_KEPT)}…` : shown;
+    return shown.length > MAX_KEPT ? `${shown.slice(0, MAX_KEPT)}…` : shown;
   }
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map((each) => displayed(each, conceal, isSecret));
@@ -95,10 +95,10 @@ export function displayed(value: Json, conceal: Conceal, isSecret = false): Json
 }
 
 /** The characters of a text that are kept: the results of all tests stay in memory until the next run. */
-const MOST_KEPT = 2_000;
+const MAX_KEPT = 2_000;
 
 /** A secret of up to so many characters is found whole, also where the text is cut. */
-const MOST_SECRET = 2 ** 16;
+const MAX_SECRET = 2 ** 16;
 
 /** Whether a header carries credentials, whatever its value is. */
 function isCredential(name: string): boolean {

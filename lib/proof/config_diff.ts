@@ -14,7 +14,15 @@ export interface Change {
 }
 
 /** A change, with the place to which it belongs. */
-export interface PlacedChange extends Change {
+export interface PlacedChange extends Change, Place {
+  /** The part before and after, with all parts in it; null where there is none. */
+  readonly before: ShownPart | null;
+  readonly after: ShownPart | null;
+  /** Whether the part around it is added or removed as a whole. */
+  readonly isInner: boolean;
+}
+
+interface Place extends Pick<Change, "kind" | "name"> {
   /** The part's own name: `plugin rate_limit`; `name` without the parts around it. */
   readonly label: string;
   /** Null: a part of the whole gateway. */
@@ -33,49 +41,53 @@ export function changesBetween(before: Json, after: Json): Change[] {
 
 /** "altered  service "orders" (split, timeouts.connect_ms)" */
 export function changeLine({ change, name, fields }: Pick<Change, "name" | "fields"> & { readonly change: string }): string {
-  const more = fields.length - MOST_FIELDS;
-  const shown = [...fields.slice(0, MOST_FIELDS), ...(more > 0 ? [`${more} more`] : [])];
+  const more = fields.length - MAX_FIELDS;
+  const shown = [...fields.slice(0, MAX_FIELDS), ...(more > 0 ? [`${more} more`] : [])];
   return `${change.padEnd(8)} ${name}${shown.length === 0 ? "" : ` (${shown.join(", ")})`}`;
 }
 
-const MOST_FIELDS = 10;
+const MAX_FIELDS = 10;
 
 /** The same with places, in steps: first what is no service, then service by service. */
 export function* placedChanges(before: Json, after: Json): Iterable<readonly PlacedChange[]> {
   const [old, next] = [servicesOf(before), servicesOf(after)];
-  yield compare(rootPart(before), rootPart(after), isReordered(old, next) ? ["order of services"] : []);
-  for (const [name, service] of next) {
-    const was = old.get(name);
-    yield was === undefined ? whole(servicePart(service), "added") : compare(servicePart(was), servicePart(service));
+  yield changesOf(ROOT, rootOf(before), rootOf(after), { orders: isReordered([...old.keys()], [...next.keys()]) ? ["order of services"] : [] });
+  for (const name of new Set([...next.keys(), ...old.keys()])) {
+    const label = `service ${quoted(name)}`;
+    yield changesOf({ kind: "service", name: label, label, service: name, route: null }, old.get(name) ?? null, next.get(name) ?? null);
   }
-  for (const [name, service] of old) if (!next.has(name)) yield whole(servicePart(service), "removed");
 }
 
-type Place = Omit<PlacedChange, "change" | "fields">;
+/** A part as it is displayed. */
+export type ShownPart = { readonly [key: string]: Json };
 
-/** A named piece of the configuration. */
-interface Part {
-  readonly place: Place;
-  /** Its content without its inner parts. */
-  readonly own: Fields;
-  /** By name, which is unique. */
-  readonly parts: ReadonlyMap<string, Part>;
+const ROOT: Place = { kind: "global", name: "global", label: "global", service: null, route: null };
+
+function rootOf(shown: Json): ShownPart {
+  const { global, services: _, ...rest } = shown as ShownPart;
+  return { ...(global as ShownPart), ...rest };
 }
 
-function compare(before: Part, after: Part, orders: readonly string[] = []): PlacedChange[] {
-  const moved = INNER.filter((kind) => isReordered(partsOf(before, kind), partsOf(after, kind)));
-  const fields = [...differingFields(before.own, after.own), ...moved.map((kind) => `order of ${kind}s`), ...orders];
-  const inside = [...after.parts].flatMap(([name, part]) => {
-    const old = before.parts.get(name);
-    return old === undefined ? whole(part, "added") : compare(old, part);
+function servicesOf(shown: Json): ReadonlyMap<string, ShownPart> {
+  return new Map(listOf((shown as ShownPart).services).map((service) => [String(service.name), service]));
+}
+
+/** The change of a part, null where there is none, and those of the parts in it. */
+function changesOf(place: Place, before: ShownPart | null, after: ShownPart | null, { orders = [], isInner = false }: { orders?: readonly string[]; isInner?: boolean } = {}): PlacedChange[] {
+  const change = before === null ? "added" : after === null ? "removed" : "altered";
+  const [old, next] = [partsOf(place, before), partsOf(place, after)];
+  const fields = before === null || after === null ? [] : [...differingFields(before, after), ...LISTS.flatMap((list) => orderOf(list, old, next)), ...orders];
+  const own: PlacedChange[] = change === "altered" && fields.length === 0 ? [] : [{ ...place, change, fields, before, after, isInner }];
+  const inner = [...new Map([...next, ...old]).keys()].flatMap((name) => {
+    const [was, is] = [old.get(name), next.get(name)];
+    return changesOf((is ?? was)!.place, was?.fields ?? null, is?.fields ?? null, { isInner: change !== "altered" });
   });
-  const removed = [...before.parts].filter(([name]) => !after.parts.has(name)).flatMap(([, part]) => whole(part, "removed"));
-  return [...(fields.length === 0 ? [] : [{ ...after.place, change: "altered" as const, fields }]), ...inside, ...removed];
+  return [...own, ...inner];
 }
 
-/** Fields whose values differ; where both values are objects, the fields in them. */
-function differingFields(before: Fields, after: Fields): string[] {
-  const names = Object.keys({ ...before, ...after }).filter((name) => !isDeepStrictEqual(before[name], after[name]));
+/** ShownPart whose values differ; where both values are objects, the fields in them. */
+function differingFields(before: ShownPart, after: ShownPart): string[] {
+  const names = Object.keys({ ...before, ...after }).filter((name) => !isList(name) && !isDeepStrictEqual(before[name], after[name]));
   return names.flatMap((name) => {
     const [was, is] = [before[name], after[name]];
     if (!isObject(was) || !isObject(is)) return [name];
@@ -83,59 +95,47 @@ function differingFields(before: Fields, after: Fields): string[] {
   });
 }
 
-function isObject(value: Json | undefined): value is Fields {
+function isObject(value: Json | undefined): value is ShownPart {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-const INNER = ["upstream", "plugin", "route"] as const;
+/** The fields with inner parts. */
+const LISTS = ["upstreams", "plugins", "routes"] as const;
 
-function partsOf({ parts }: Part, kind: Change["kind"]): ReadonlyMap<string, Part> {
-  return new Map([...parts].filter(([, { place }]) => place.kind === kind));
+function isList(field: string): boolean {
+  return (LISTS as readonly string[]).includes(field);
 }
 
-/** Whether the names that both have follow each other in another order. */
-function isReordered(before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>): boolean {
-  const shared = (names: ReadonlyMap<string, unknown>, others: ReadonlyMap<string, unknown>) => [...names.keys()].filter((name) => others.has(name));
-  return !isDeepStrictEqual(shared(before, after), shared(after, before));
-}
+/** A part by its name, which is unique. */
+type Parts = ReadonlyMap<string, { readonly place: Place; readonly fields: ShownPart }>;
 
-function whole({ place, parts }: Part, change: "added" | "removed"): PlacedChange[] {
-  return [{ ...place, change, fields: [] }, ...[...parts.values()].flatMap((part) => whole(part, change))];
-}
-
-type Fields = { readonly [key: string]: Json };
-
-const ROOT: Place = { kind: "global", name: "global", label: "global", service: null, route: null };
-
-function rootPart(shown: Json): Part {
-  const { global, services: _, ...rest } = shown as Fields;
-  return partOf(ROOT, { ...(global as Fields), ...rest });
-}
-
-function servicesOf(shown: Json): ReadonlyMap<string, Fields> {
-  return new Map(listOf((shown as Fields).services).map((service) => [String(service.name), service]));
-}
-
-function servicePart(service: Fields): Part {
-  const name = `service ${quoted(service.name)}`;
-  return partOf({ kind: "service", name, label: name, service: String(service.name), route: null }, service);
-}
-
-function partOf(place: Place, { upstreams, plugins, routes, ...own }: Fields): Part {
-  const inside = (kind: Change["kind"], label: string, route = place.route): Place => {
-    return { kind, label, name: `${place.name} / ${label}`, service: place.service, route };
+function partsOf(place: Place, part: ShownPart | null): Parts {
+  const { upstreams, plugins, routes } = part ?? {};
+  const parts = new Map<string, { readonly place: Place; readonly fields: ShownPart }>();
+  const add = (fields: ShownPart, kind: Change["kind"], label: string, route = place.route) => {
+    const name = `${place.name} / ${label}`;
+    parts.set(name, { place: { kind, name, label, service: place.service, route }, fields });
   };
+  for (const upstream of listOf(upstreams)) add(upstream, "upstream", `upstream ${quoted(upstream.id)}`);
   const labels = pluginLabels(listOf(plugins));
-  const parts = [
-    ...listOf(upstreams).map((upstream) => partOf(inside("upstream", `upstream ${quoted(upstream.id)}`), upstream)),
-    ...listOf(plugins).map((plugin, i) => partOf(inside("plugin", labels[i]!), plugin)),
-    ...listOf(routes).map((route) => partOf(inside("route", `route ${quoted(route.name)}`, String(route.name)), route)),
-  ];
-  return { place, own, parts: new Map(parts.map((part) => [part.place.name, part])) };
+  listOf(plugins).forEach((plugin, i) => add(plugin, "plugin", labels[i]!));
+  for (const route of listOf(routes)) add(route, "route", `route ${quoted(route.name)}`, String(route.name));
+  return parts;
+}
+
+/** "order of routes", if those that both have follow each other in another order. */
+function orderOf(list: (typeof LISTS)[number], before: Parts, after: Parts): string[] {
+  const names = (parts: Parts) => [...parts].flatMap(([name, { place }]) => (`${place.kind}s` === list ? [name] : []));
+  return isReordered(names(before), names(after)) ? [`order of ${list}`] : [];
+}
+
+function isReordered(before: readonly string[], after: readonly string[]): boolean {
+  const [old, next] = [new Set(before), new Set(after)];
+  return !isDeepStrictEqual(before.filter((name) => next.has(name)), after.filter((name) => old.has(name)));
 }
 
 /** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */
-function pluginLabels(plugins: readonly Fields[]): string[] {
+function pluginLabels(plugins: readonly ShownPart[]): string[] {
   const seen = new Map<string, number>();
   return plugins.map(({ name, id }) => {
     const kind = String(name);
@@ -145,8 +145,8 @@ function pluginLabels(plugins: readonly Fields[]): string[] {
   });
 }
 
-function listOf(value: Json | undefined): readonly Fields[] {
-  return (value ?? []) as readonly Fields[];
+function listOf(value: Json | undefined): readonly ShownPart[] {
+  return (value ?? []) as readonly ShownPart[];
 }
 
 /** Quoted as in JSON, so that no name can look like the path to another part. */

@@ -1,8 +1,8 @@
 /**
  * Computes the warnings about a configuration from the configuration alone.
  */
-import { addressOf } from "../base/cidr.ts";
-import { createTimeSlices, type NextTimeSlice } from "../base/time_slices.ts";
+import { addressOf } from "../base/ip_address.ts";
+import { inSlices, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { formatPath, type Path } from "../config/json.ts";
 import { proveRoutes } from "../route/overlaps.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
@@ -21,19 +21,9 @@ export function configWarnings(loaded: Loaded): readonly ConfigWarning[] {
   }
 }
 
-/** A slice may be as long as this, in milliseconds. */
-const SLICE_MS = 10;
-
 /** The same in slices, between which the event loop runs. */
-export async function configWarningsInSlices(loaded: Loaded, nextSlice: NextTimeSlice = createTimeSlices()): Promise<readonly ConfigWarning[]> {
-  const steps = warningSteps(loaded);
-  for (let beganAt = performance.now(); ; ) {
-    const { done, value } = steps.next();
-    if (done) return value;
-    if (performance.now() - beganAt < SLICE_MS) continue;
-    await nextSlice();
-    beganAt = performance.now();
-  }
+export function configWarningsInSlices(loaded: Loaded, nextSlice?: NextTimeSlice): Promise<readonly ConfigWarning[]> {
+  return inSlices(warningSteps(loaded), paced(nextSlice));
 }
 
 function* warningSteps(loaded: Loaded): Generator<undefined, readonly ConfigWarning[], undefined> {

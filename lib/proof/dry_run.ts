@@ -6,13 +6,13 @@ import { messageOf } from "../base/errors.ts";
 import { paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealing } from "../config/concealment.ts";
 import type { Path } from "../config/json.ts";
-import { readConfigFile, type ConfigSource } from "../config/load.ts";
+import { readConfigFile, type ConfigSource } from "../config/source.ts";
 import { Placeholders } from "../config/placeholders.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { redactedPath } from "../http/redact.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { ConfigError } from "../gateway/config_error.ts";
-import { ConfigReader, readNoFile, type ConfigurationOptions } from "../gateway/config_reader.ts";
+import { ConfigReader, readNoFile, signatureCheck, type ConfigurationOptions } from "../gateway/config_reader.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { PluginModules } from "../gateway/plugin_modules.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
@@ -111,7 +111,8 @@ async function ofOwnSource(options: ConfigurationOptions & { readonly modules: P
   let candidate: Candidate;
   try {
     const { config, configFile, configKeyFile, environment } = options;
-    const read = config !== undefined ? { ok: true as const, value: config } : readConfigFile(configFile!, configKeyFile);
+    if (configKeyFile !== undefined) await options.modules.parts.loadPart("signatures");
+    const read = config !== undefined ? { ok: true as const, value: config } : readConfigFile(configFile!, signatureCheck(options.modules.parts, configKeyFile));
     if (read.ok) await options.modules.load(read, environment ?? {});
     candidate = new Candidate(options);
   } catch (error) {
@@ -197,7 +198,7 @@ function concealedBy(concealed: (text: string) => string, result: DryRun): DryRu
   return JSON.parse(JSON.stringify(result), (_name, value: unknown) => (typeof value === "string" ? concealed(value) : value)) as DryRun;
 }
 
-const MOST_EXAMPLES = 10;
+const MAX_EXAMPLES = 10;
 
 async function movedRequests(recent: readonly RecentRequest[], [before, after]: readonly [Compared, Compared], slice: NextTimeSlice): Promise<MovedRequests> {
   const examples = new Map<string, MovedRequest>();
@@ -213,7 +214,7 @@ async function movedRequests(recent: readonly RecentRequest[], [before, after]: 
     if (is === null) noRoute++;
     else otherRoute++;
     const text = `${request.method} http://${request.authority}${redactedPath(request.path)}`;
-    if (examples.size < MOST_EXAMPLES) examples.set(text, { request: text, before: was, after: is });
+    if (examples.size < MAX_EXAMPLES) examples.set(text, { request: text, before: was, after: is });
   }
   return { checked: recent.length, otherRoute, noRoute, undecided, examples: [...examples.values()] };
 }

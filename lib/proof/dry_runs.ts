@@ -13,8 +13,8 @@ import type { RecentRequest } from "../gateway/recent_requests.ts";
 /** `parts/dry_run_thread.js`. Null: the sources, as specs run them; Node cannot run them in a thread. */
 const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("../parts/dry_run_thread.js", import.meta.url);
 
-const MOST_WAITING = 4;
-const MOST_ENDING_MS = 1000;
+const MAX_WAITING = 4;
+const MAX_ENDING_MS = 1000;
 
 /** Of one dry run. */
 export interface DryRunLimits {
@@ -26,7 +26,7 @@ const LIMITS: DryRunLimits = { ms: 30_000, megabytes: 512 };
 
 /** Of one gateway. */
 export class DryRuns {
-  readonly #queue = createTaskQueue(1, MOST_WAITING);
+  readonly #queue = createTaskQueue(1, MAX_WAITING);
   readonly #configuration: Configuration;
 
   readonly #limits: DryRunLimits;
@@ -41,7 +41,7 @@ export class DryRuns {
    * shown.
    */
   async run(text: Buffer | null, recent: readonly RecentRequest[]): Promise<DryRun> {
-    if (!this.#queue.room) throw new Fault("overloaded", `${MOST_WAITING} dry runs are waiting already.`);
+    if (!this.#queue.room) throw new Fault("overloaded", `${MAX_WAITING} dry runs are waiting already.`);
     return this.#queue.take(async () => {
       const { plugins = [], modules } = this.#configuration.options;
       const input = inputOf(this.#configuration, text, recent);
@@ -72,7 +72,7 @@ export class DryRuns {
       throw error;
     } finally {
       // A thread within a call of the system ends only with it.
-      await Promise.race([worker.terminate(), wait(MOST_ENDING_MS, undefined, { ref: false })]);
+      await Promise.race([worker.terminate(), wait(MAX_ENDING_MS, undefined, { ref: false })]);
     }
   }
 }

@@ -6,17 +6,15 @@ import { METHODS } from "node:http";
 import type { Names } from "../base/suggest.ts";
 import type { Json } from "../config/json.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { headerValue, type HeaderList } from "../http/headers.ts";
+import { headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
-import { readFraming, type Refusal } from "../server/framing.ts";
-import { refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import type { SplitDestination } from "../upstream/split.ts";
 import type { Peer, UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedService } from "../gateway/displayed_config.ts";
-import { checkRequest, injected, refuseBytes } from "./made_request.ts";
+import { checkRequest, injected } from "./made_request.ts";
 import type { Parts } from "../gateway/parts.ts";
 import { NOT_REACHED, tryRequest, type PluginVerdict, type Step } from "./plugin_verdicts.ts";
 import { explainRoute, patternOf, type ExplainedCandidate, type Place } from "./route_reasons.ts";
@@ -86,7 +84,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
   checkRequest("explain", question, QUESTION_NAMES);
   const { method } = question;
   const { snapshot, receiving } = source.configuration;
-  const inbound = received(question, receiving, snapshot.redirect === null ? "http" : "https");
+  const inbound = injected(question, receiving, snapshot.redirect === null ? "http" : "https", question.body === undefined);
   const target = readTarget(inbound.target);
   const shown = displayed as unknown as DisplayedConfig;
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
@@ -131,30 +129,6 @@ export async function explain(question: Question, displayed: Json, source: Expla
     sticky: service.sticky?.cookie ?? null,
     upstreams: upstreams === undefined ? [] : withShares(upstreams, destinations),
   };
-}
-
-/**
- * Receives the question like a request from the network. Its framing headers are checked, but only the given body is read. Also
- * refuses questions that the parser of a listener would refuse. `scheme` is that of a URL that is a path.
- */
-function received({ method, url, headers = {}, clientIp = "127.0.0.1", body }: Question, receiving: ReceiveOptions, scheme: "http" | "https"): Inbound {
-  const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((each) => [name, each] as const));
-  const framing = lines.filter(([name]) => body === undefined && FRAMING.test(name)).flat();
-  const others = lines.filter(([name]) => body !== undefined || !FRAMING.test(name)).flat();
-  const given = { method, url, headers: others, clientIp };
-  const inbound = injected(body === undefined ? given : { ...given, body }, receiving, scheme);
-  const { target } = inbound;
-  const { limits } = receiving;
-  const all = [...inbound.headers, ...framing];
-  const refusal = refuseBytes(target, all, limits) ?? inbound.refusal ?? refuseLength(all) ?? readFraming(inbound.method, all, "1.1").refusal ?? refuseSize(target, all, limits);
-  return { ...inbound, refusal };
-}
-
-const FRAMING = /^(?:content-length|transfer-encoding)$/i;
-
-function refuseLength(headers: HeaderList): Refusal | null {
-  const isLength = /^\d+$/.test(headerValue(headers, "content-length") ?? "0");
-  return isLength ? null : { code: "bad_request", detail: "The Content-Length is not a number." };
 }
 
 /** A method that listeners refuse: node's HTTP/1 parser has a fixed list. */

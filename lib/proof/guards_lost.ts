@@ -1,13 +1,13 @@
 /**
  * Finds the requests that pass fewer guards under a new configuration than under the old one.
  */
-import type { NextTimeSlice } from "../base/time_slices.ts";
+import { inSlices, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Config } from "../config/model.ts";
 import type { PlacedCondition } from "../route/conditions.ts";
 import { parsePattern, type Segment } from "../route/pattern.ts";
 import { fulfilling, type SampleRequest } from "../route/sample_requests.ts";
 import type { Loaded, Snapshot } from "../gateway/snapshot.ts";
-import { exampleOf, written } from "./written.ts";
+import { exampleOf, written, type WrittenRoute } from "./written.ts";
 
 export interface RoutePlace {
   readonly service: string;
@@ -26,18 +26,6 @@ export interface GuardsLost extends RoutePlace {
   readonly example: string | null;
 }
 
-interface Guard {
-  readonly kind: string;
-  /** Equal for the same kind with the same configuration, files and secrets included. */
-  readonly identity: string;
-}
-
-interface Guarded extends RoutePlace {
-  readonly guards: readonly Guard[];
-  /** Whether it has this guard, or lets nothing pass. */
-  readonly has: (identity: string) => boolean;
-}
-
 /** A configuration with its route table. */
 export type Compared = Pick<Snapshot, keyof Loaded | "table">;
 
@@ -46,9 +34,9 @@ export type Compared = Pick<Snapshot, keyof Loaded | "table">;
  * another route takes over is found too; then compares the routes that have the same names.
  */
 export async function guardsLost(before: Compared, after: Compared, slice: NextTimeSlice): Promise<GuardsLost[]> {
-  const found = new Map<Guarded, GuardsLost>();
-  const old = await guardedRoutes(before, slice);
-  const next = await guardedRoutes(after, slice);
+  const found = new Map<WrittenRoute, GuardsLost>();
+  const old = await routesByName(before, slice);
+  const next = await routesByName(after, slice);
   let asked = 0;
   const concealed = (text: string) => before.concealed(after.concealed(text));
   const seen = new Set<string>();
@@ -60,7 +48,7 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
       if (++asked % STEP === 0) await slice();
       const request = { ...place, ...choice };
       const was = routeOf(before, old, request);
-      const is = was === null || was.guards.length === 0 ? null : routeOf(after, next, request);
+      const is = was === null || was.guards.size === 0 ? null : routeOf(after, next, request);
       if (was !== null && is !== null) compare(was, is, () => (choice === PLAIN ? exampleOf(request) : concealed(exampleOf(request))), found);
     }
   }
@@ -74,38 +62,36 @@ export async function guardsLost(before: Compared, after: Compared, slice: NextT
 /** How many requests are asked about between two looks at the time. */
 const STEP = 64;
 
-/** Notes in `found` which guards of `was` are not in `is`. */
-function compare(was: Guarded, is: Guarded, exampleFor: () => string | null, found: Map<Guarded, GuardsLost>): void {
+/** Notes in `found` which guards of `was` are not in `is`. A guard with other files or secrets is another guard, too. */
+function compare(was: WrittenRoute, is: WrittenRoute, exampleFor: () => string | null, found: Map<WrittenRoute, GuardsLost>): void {
   const known = found.get(is);
-  const missing = was.guards.filter(({ identity }) => !is.has(identity));
-  const guards = [...new Set([...(known?.guards ?? []), ...missing.map(({ kind }) => kind)])];
+  const missing = was.plugins.flatMap(({ kind, guard }) => (guard === null || is.guards.has(guard) ? [] : kind.name));
+  const guards = [...new Set([...(known?.guards ?? []), ...missing])];
   if (guards.length === (known?.guards.length ?? 0)) return;
-  const altered = guards.filter((kind) => is.guards.some((guard) => guard.kind === kind));
-  const { service, route } = was;
+  const altered = guards.filter((name) => is.plugins.some(({ kind, guard }) => guard !== null && kind.name === name));
   const example = known?.example ?? exampleFor();
-  found.set(is, { service: is.service, route: is.route, guards, altered, before: known?.before ?? { service, route }, example });
+  found.set(is, { ...placeOf(is), guards, altered, before: known?.before ?? placeOf(was), example });
+}
+
+function placeOf({ service, route }: WrittenRoute): RoutePlace {
+  return { service: service.name, route: route.name };
 }
 
 /** By `keyOf`, in the order of the configuration. */
-type GuardedRoutes = ReadonlyMap<string, Guarded>;
+type Routes = ReadonlyMap<string, WrittenRoute>;
 
 function keyOf(service: string, route: string): string {
   return JSON.stringify([service, route]);
 }
 
-function routeOf({ table }: Compared, routes: GuardedRoutes, { host, method, path, headers, query }: SampleRequest): Guarded | null {
+function routeOf({ table }: Compared, routes: Routes, { host, method, path, headers, query }: SampleRequest): WrittenRoute | null {
   const found = table.find(host, method, path, false, headers, query);
   return found.kind === "route" ? routes.get(keyOf(found.target.service.name, found.target.route.name))! : null;
 }
 
-async function guardedRoutes(compared: Compared, slice: NextTimeSlice): Promise<GuardedRoutes> {
-  const steps = written(compared);
-  let step = steps.next();
-  for (; step.done !== true; step = steps.next()) await slice();
-  return new Map(step.value.routes.map(({ service, route, plugins, guards: all }) => {
-    const guards = plugins.flatMap(({ kind, guard }) => (guard === null ? [] : { kind: kind.name, identity: guard }));
-    return [keyOf(service.name, route.name), { service: service.name, route: route.name, guards, has: (identity: string) => all.has(identity) }];
-  }));
+async function routesByName(compared: Compared, slice: NextTimeSlice): Promise<Routes> {
+  const { routes } = await inSlices(written(compared), slice);
+  return new Map(routes.map((each) => [keyOf(each.service.name, each.route.name), each]));
 }
 
 type Place = Pick<SampleRequest, "method" | "host" | "path">;
@@ -121,11 +107,11 @@ function* choicesFor({ method, host, path }: Place, before: Compared, after: Com
   );
   for (const conditions of [...olds, ...nexts]) yield fulfilling(conditions);
   let pairs = 0;
-  for (const old of olds) for (const next of nexts) if (++pairs <= MOST_PAIRS) yield fulfilling(merged(old, next));
+  for (const old of olds) for (const next of nexts) if (++pairs <= MAX_PAIRS) yield fulfilling(merged(old, next));
 }
 
 /** More conditions than that for one path are not combined. */
-const MOST_PAIRS = 1000;
+const MAX_PAIRS = 1000;
 
 /** Of two conditions on one name the stricter one: the value of the other might not fulfil both. */
 function merged(conditions: readonly PlacedCondition[], others: readonly PlacedCondition[]): readonly PlacedCondition[] {

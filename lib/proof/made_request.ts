@@ -2,16 +2,16 @@
  * A request that is made of values instead of bytes of a socket, and its collected reply: for tests of a configuration, `explain`, and hosts.
  */
 import { hash } from "node:crypto";
-import { validateHeaderName, validateHeaderValue } from "node:http";
 import { isIP } from "node:net";
 import { Readable } from "node:stream";
-import { TOKEN } from "../base/http_grammar.ts";
+import { ignore } from "../base/errors.ts";
+import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { checkNames, type Names } from "../base/suggest.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
-import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
+import { hasHeader, headerValue, pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { readFraming, withoutDropped, type Refusal } from "../server/framing.ts";
-import { receiveParts, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import { malformed, readFraming, type Framing, type Refusal } from "../server/framing.ts";
+import { receiveHead, type Inbound, type ReceiveOptions, type RequestHead } from "../server/receive.ts";
 import { replyHeaders } from "../server/reply_headers.ts";
 
 /** A request, by the names that the tests of a configuration use. */
@@ -78,36 +78,27 @@ export function checkRequest<Request extends InjectRequest>(what: string, given:
   if (problem !== false) throw new TypeError(`${what}: ${problem}`);
 }
 
-/** `defaultScheme`: of a URL that is a path. A certificate is always over TLS. */
-export function injected(request: InjectRequest, options: ReceiveOptions, defaultScheme: "http" | "https" = "http"): Inbound {
+/**
+ * Receives a request as from the network. `defaultScheme`: of a URL that is a path; a certificate is always over TLS. `isHead`: there is no body,
+ * whatever the headers say of one. A request for a WebSocket is received as any other.
+ */
+export function injected(request: InjectRequest, options: ReceiveOptions, defaultScheme: "http" | "https" = "http", isHead = false): Inbound {
   const { method = "GET", url, clientIp = "127.0.0.1", certificate = null } = request;
   const { scheme, host: named, path } = readUrl(url);
-  const received = [...withoutDropped(headerListOf(request.headers ?? []), options.underscores)];
+  const headers = [...headerListOf(request.headers ?? [])];
   // With a Host beside it, a URL is sent whole, as to a proxy (RFC 9112 §3.2.2).
-  const target = hasHeader(received, "host") ? url : path;
-  if (!hasHeader(received, "host")) received.unshift("Host", named);
+  const target = hasHeader(headers, "host") ? url : path;
+  if (!hasHeader(headers, "host")) headers.unshift("Host", named);
   const body = request.body === undefined ? null : Buffer.from(request.body);
-  if (body !== null && !hasHeader(received, "content-length")) received.push("Content-Length", String(body.length));
-  const { limits } = options;
-  const refusal =
-    refuseBytes(target, received, limits) ??
-    refuseMalformed({ method, target }, received, body?.length ?? 0) ??
-    refuseSize(target, received, limits) ??
-    refuseExpectation(received);
-  const headers = refusal === null ? withoutNamed(received) : received;
+  if (body !== null && !hasHeader(headers, "content-length")) headers.push("Content-Length", String(body.length));
+  const framing = readFraming(method, headers, "1.1", options.underscores);
   const shown = certificate && certificateOf(certificate);
   const connection = { remoteAddress: clientIp, encrypted: shown !== null || (scheme ?? defaultScheme) === "https", certificate: () => shown, tlsVersion: null };
-  return {
-    ...receiveParts(headers, connection, options, () => {}),
-    authority: headerValue(headers, "host")!,
-    method,
-    target,
-    httpVersion: "1.1",
-    body: body === null || body.length === 0 ? null : Readable.from([body]),
-    trailers: () => [],
-    upgrade: null,
-    refusal,
-  };
+  const head = { method, target, httpVersion: "1.1", headers, framing };
+  const inbound = receiveHead(head, connection, body === null || body.length === 0 ? null : Readable.from([body]), null, options, ignore);
+  const refusal = refuseBytes(head, options) ?? refuseMalformed(head) ?? framing.refusal ?? (isHead ? null : refuseLength(framing, body?.length ?? 0)) ?? inbound.refusal;
+  const kept = isHead ? withoutHeader(withoutHeader(inbound.headers, "content-length"), "transfer-encoding") : inbound.headers;
+  return { ...inbound, headers: kept, upgrade: null, refusal };
 }
 
 /** A path as it is, for localhost. */
@@ -131,37 +122,24 @@ export function headerListOf(headers: Headers): HeaderList {
   return Object.entries(headers as Record<string, string | string[]>).flatMap(([name, values]) => [values].flat().flatMap((value) => [name, value]));
 }
 
-/** Counts as node does: the target, and names and values of headers, without separators. */
-export function refuseBytes(target: string, headers: HeaderList, { maxHeaderBytes, maxUriBytes }: ReceiveOptions["limits"]): Refusal | null {
+/** Counts the target, and names and values of headers, without separators. */
+function refuseBytes({ target, headers }: RequestHead, { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions): Refusal | null {
   if (target.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, target.length) < maxHeaderBytes) return null;
   return { code: "headers_too_large", detail: `The request line and header fields may have at most ${maxHeaderBytes} bytes together.` };
 }
 
-function refuseExpectation(headers: HeaderList): Refusal | null {
-  return CONTINUE.test(headerValue(headers, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION;
-}
-
-/** The same test as node's. */
-const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
-
 /** Refuses what the parser refuses in a request from the network; forwarded, it could hide a second request (request smuggling). */
-function refuseMalformed({ method, target }: Pick<Inbound, "method" | "target">, headers: HeaderList, bodyLength: number): Refusal | null {
-  const malformed = (detail: string): Refusal => ({ code: "bad_request", detail });
-  try {
-    for (let i = 0; i < headers.length; i += 2) {
-      validateHeaderName(headers[i]!);
-      validateHeaderValue(headers[i]!, headers[i + 1]!);
-    }
-  } catch (error) {
-    return malformed(`${(error as Error).message}.`);
-  }
+function refuseMalformed({ method, target, headers }: RequestHead): Refusal | null {
   if (!TOKEN.test(method)) return malformed("The method is not a token.");
   if (target.includes(" ")) return malformed("The request target has a space that is not percent-encoded.");
-  const framing = readFraming(method, headers, "1.1").refusal;
-  if (framing !== null) return framing;
-  if (hasHeader(headers, "transfer-encoding")) return malformed("An injected body has no Transfer-Encoding.");
-  const length = headerValue(headers, "content-length");
-  return length === undefined || length === String(bodyLength) ? null : malformed("The Content-Length is not the length of the body.");
+  const wrong = pairs(headers).find(([name, value]) => value === undefined || !TOKEN.test(name) || !FIELD_VALUE.test(value));
+  // The value is not repeated: it may be a credential.
+  return wrong === undefined ? null : malformed(`The header ${JSON.stringify(wrong[0])} is not a token with a value of visible characters.`);
+}
+
+function refuseLength({ bodyLength }: Framing, actual: number): Refusal | null {
+  if (bodyLength === "chunked") return malformed("An injected body has no Transfer-Encoding.");
+  return bodyLength === actual ? null : malformed("The Content-Length is not the length of the body.");
 }
 
 /** Reads the reply to its end. Rejects when its body breaks off, and when `before` does, which is called with the size of each piece. */

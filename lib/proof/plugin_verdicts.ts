@@ -50,8 +50,8 @@ export interface Step {
 export const NOT_REACHED = said("not_reached", "not reached");
 
 /** In milliseconds, for all plugins together. */
-const MOST_WAITING_MS = 2_000;
-const SILENT = said("hangs", `has not answered within ${MOST_WAITING_MS / 1000} s`);
+const MAX_WAITING_MS = 2_000;
+const SILENT = said("hangs", `has not answered within ${MAX_WAITING_MS / 1000} s`);
 
 /** Ends the call of the request. */
 export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Clock): Promise<Trial> {
@@ -75,7 +75,7 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
   let problem: string | null = null;
   try {
     const returned = scratch.serve(inbound);
-    if (returned instanceof Promise) await waitAtMost(returned.then((late) => void (reply = late)), MOST_WAITING_MS);
+    if (returned instanceof Promise) await waitAtMost(returned.then((late) => void (reply = late)), MAX_WAITING_MS);
     else reply = returned;
   } catch (error) {
     problem = messageOf(error);

@@ -46,10 +46,10 @@ export interface ExplainedRoute {
 type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes" | "match">;
 
 /** The rest is only counted. */
-const MOST_NAMED = 5;
-const MOST_CANDIDATES = 100;
+const MAX_NAMED = 5;
+const MAX_CANDIDATES = 100;
 /** Bounds the search for similar names: the work for each grows with the square of its length. */
-const MOST_COMPARED = 500;
+const MAX_COMPARED = 500;
 
 /** `found` is the answer of the route table. */
 export function explainRoute(found: Found<RouteTarget>, asked: Asked): ExplainedRoute {
@@ -59,7 +59,7 @@ export function explainRoute(found: Found<RouteTarget>, asked: Asked): Explained
   const matches = (host: string | null): Match[] => table.candidates(host, path).map(({ target, ...others }) => ({ ...placeOf(target), ...others }));
   const fits = matches(authority);
   const isFit = new Set(fits.map(({ route }) => route));
-  const elsewhere = matches(null).filter(({ route }) => !isFit.has(route)).slice(0, MOST_NAMED);
+  const elsewhere = matches(null).filter(({ route }) => !isFit.has(route)).slice(0, MAX_NAMED);
   const known: Known = {
     ...{ found, asked, fits, isFit },
     winner: found.kind === "route" ? fits.find(({ route }) => route === placeOf(found.target).route)! : null,
@@ -71,10 +71,10 @@ export function explainRoute(found: Found<RouteTarget>, asked: Asked): Explained
     ...fits.map((place) => said(place, verdictOf(place, known))),
     ...known.deciding.filter(({ route }) => !isFit.has(route)).map((place) => said(place, whyNot(place, known))),
     ...elsewhere.map((place) => said(place, otherHosts(place))),
-    ...near.slice(0, MOST_NAMED).map((place) => said(place, `has another path: ${patternOf(place)}`)),
+    ...near.slice(0, MAX_NAMED).map((place) => said(place, `has another path: ${patternOf(place)}`)),
   ];
   const reasons = known.winner !== null ? whyThis(known.winner, known) : found.kind === "none" ? whyNone(elsewhere, above, asked) : whyRefused(known);
-  return { place: known.winner, reasons, candidates: candidates.slice(0, MOST_CANDIDATES) };
+  return { place: known.winner, reasons, candidates: candidates.slice(0, MAX_CANDIDATES) };
 }
 
 interface Known {
@@ -172,8 +172,8 @@ function whyThis(winner: Match, known: Known): string[] {
   }
   if (winner.match !== undefined) reasons.push(`Its conditions on ${namesOf(placesOf(winner.match.written))} hold.`);
   const losers = known.fits.filter((place) => place !== winner && place.takes(wantedMethod(inbound)));
-  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(sentence(place, verdictOf(place, known)));
-  if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes match as well, and are less specific.`);
+  for (const place of losers.slice(0, MAX_NAMED)) reasons.push(sentence(place, verdictOf(place, known)));
+  if (losers.length > MAX_NAMED) reasons.push(`${losers.length - MAX_NAMED} more routes match as well, and are less specific.`);
   if (losers.length === 0) reasons.push("No other route matches it: a literal segment would come before {name}, and {name} before {name*}.");
   return reasons;
 }
@@ -184,15 +184,15 @@ function whyRefused(known: Known): string[] {
   const decides = new Set(deciding.map(({ route }) => route));
   const others = fits.filter((place) => !decides.has(place.route) && place.takes(wantedMethod(asked.inbound)));
   return [
-    ...deciding.slice(0, MOST_NAMED).map((place) => sentence(place, whyNot(place, known))),
-    ...others.slice(0, MOST_NAMED).map((place) => sentence(place, verdictOf(place, known))),
+    ...deciding.slice(0, MAX_NAMED).map((place) => sentence(place, whyNot(place, known))),
+    ...others.slice(0, MAX_NAMED).map((place) => sentence(place, verdictOf(place, known))),
   ];
 }
 
 function whyNone(elsewhere: readonly Match[], above: readonly DisplayedService[], { target: { path }, shown }: Asked): string[] {
   if (elsewhere.length > 0) return elsewhere.map((place) => sentence(place, otherHosts(place)));
   if (above.length === 0) return shown.services.length === 0 ? ["The configuration has no services."] : [noBase(path, shown)];
-  return above.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
+  return above.slice(0, MAX_NAMED).map((service) => noRoute(service, path));
 }
 
 /** The services whose base_path the path begins with, whatever their routes. */
@@ -208,7 +208,7 @@ function servicesAbove({ target: { path }, authority, shown: { services } }: Ask
 
 function noBase(path: string, { services }: DisplayedConfig): string {
   const bases = [...new Set(services.map(({ base_path }) => base_path))];
-  const meant = suggest(path.split("/", 2)[1]!, bases.slice(0, MOST_COMPARED).map((base) => base.split("/")[1] ?? ""));
+  const meant = suggest(path.split("/", 2)[1]!, bases.slice(0, MAX_COMPARED).map((base) => base.split("/")[1] ?? ""));
   const nearest = bases.find((base) => base.split("/")[1] === meant);
   return `${path} begins with the base_path of no service: there are ${some(bases)}.${didYouMean(nearest)}`;
 }
@@ -217,11 +217,11 @@ function noRoute(service: DisplayedService, path: string): string {
   const patterns = [...new Set(service.routes.map((route) => patternOf({ service, route })))];
   if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
   const place = `${path} begins as base_path ${service.base_path} of service "${service.name}" does`;
-  return `${place}, but matches none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MOST_COMPARED)))}`;
+  return `${place}, but matches none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MAX_COMPARED)))}`;
 }
 
 function some(names: readonly string[]): string {
-  return names.slice(0, MOST_NAMED).join(", ") + (names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "");
+  return names.slice(0, MAX_NAMED).join(", ") + (names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : "");
 }
 
 function didYouMean(name: string | undefined): string {

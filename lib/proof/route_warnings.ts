@@ -1,19 +1,19 @@
 /**
  * Writes the warnings about routes: those that get no requests, and those whose guards a request can pass by.
  */
-import { MOST_TAKERS, type BypassReason, type Proof, type Taker } from "../route/overlaps.ts";
+import { MAX_TAKERS, type BypassReason, type Proof, type Taker } from "../route/overlaps.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { exampleOf, type WrittenRoute } from "./written.ts";
 
 /** How many other routes one warning names. */
-const MOST_NAMED = 3;
+const MAX_NAMED = 3;
 
 export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readonly ConfigWarning[] {
   return [
     ...unreachable.map(({ target, takers, request }) => {
-      const others = takers.slice(0, MOST_NAMED).map(nameOf).join(", ") + (takers.length > MOST_NAMED ? " and others" : "");
+      const others = takers.slice(0, MAX_NAMED).map(nameOf).join(", ") + (takers.length > MAX_NAMED ? " and others" : "");
       const together = takers.some(({ route }) => route.match !== undefined) ? ", together with the other routes of its path," : "";
       const message = `No request reaches ${nameOf(target)}: ${others}${together} ${takers.length === 1 ? "takes" : "take"} all that its path matches.`;
       return warning("route_unreachable", target, message, request, "Remove the route, or give it a path, methods, hosts or conditions (match) that no other route takes");
@@ -21,7 +21,7 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
     ...bypasses.map(({ target, takers }) => {
       const beside = takers.filter(({ reason }) => reason === "upstream");
       const within = takers.filter(({ reason }) => reason !== "upstream");
-      const isMore = takers.length === MOST_TAKERS;
+      const isMore = takers.length === MAX_TAKERS;
       const message = [
         ...sentence(`Requests that match the path of ${nameOf(target)} can avoid its guards`, within.map((taker) => phrase(target, taker)), isMore && beside.length === 0),
         ...sentence(`What ${nameOf(target)} leads to can be reached without its guards`, beside.map((taker) => phrase(target, taker)), isMore),
@@ -34,9 +34,9 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
 
 /** None without phrases. "isMore": there may be further ones. */
 function sentence(begin: string, phrases: readonly string[], isMore: boolean): string[] {
-  const more = phrases.length - MOST_NAMED;
+  const more = phrases.length - MAX_NAMED;
   const others = more > 0 ? [`${isMore ? "at least " : ""}${more} more ${more === 1 ? "route does" : "routes do"} the same`] : [];
-  return phrases.length === 0 ? [] : [`${begin}: ${[...phrases.slice(0, MOST_NAMED), ...others].join(", ")}.`];
+  return phrases.length === 0 ? [] : [`${begin}: ${[...phrases.slice(0, MAX_NAMED), ...others].join(", ")}.`];
 }
 
 function phrase(target: WrittenRoute, taker: Taker<WrittenRoute>): string {

@@ -7,7 +7,7 @@ import type { StepMeter } from "../base/linear_pattern.ts";
 import type { verifyPassword } from "../base/password.ts";
 import { manualClock } from "../base/manual_clock.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
-import type { ConfigIssue } from "../config/load.ts";
+import type { ConfigIssue } from "../config/source.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import type { Handler } from "../http/handler.ts";
 import { discard } from "../http/reply.ts";
@@ -93,14 +93,14 @@ const LANES = 8;
 const STOPPED = "not run: the run was stopped";
 
 /** Of the tests that have failed, in an error: each error of a configuration is logged and stays in the status. */
-const MOST_REPORTED = 100;
+const MAX_REPORTED = 100;
 
 /** For a `ConfigError`: an issue for each of the first 100 tests that have failed, and one for the rest. */
 export function failuresOf(tests: readonly ConfigTest[], report: TestReport): readonly ConfigIssue[] {
   const failed = new Map(report.tests.filter(({ passed }) => !passed).map((result) => [result.name, result]));
-  const more = failed.size - MOST_REPORTED;
+  const more = failed.size - MAX_REPORTED;
   const rest = more > 0 ? [{ at: ["tests"], message: `${more} more ${more === 1 ? "test" : "tests"} failed: edge-gateway test lists all`, position: null }] : [];
-  const reported = tests.filter(({ name }) => failed.has(name)).slice(0, MOST_REPORTED);
+  const reported = tests.filter(({ name }) => failed.has(name)).slice(0, MAX_REPORTED);
   const issues = reported.map(({ name, at, position, file }) => {
     const { late, differences } = failed.get(name)!;
     const message = `${JSON.stringify(name)} ${late ? "ran out of time" : "failed"}: ${differences.join("; ")}`;
@@ -148,7 +148,7 @@ async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: 
 }
 
 /** A reply that never ends must not fill the memory. */
-const MOST_BODY_BYTES = 32 * 2 ** 20;
+const MAX_BODY_BYTES = 32 * 2 ** 20;
 
 /** One test with all its state. */
 class Trial {
@@ -242,7 +242,7 @@ class Trial {
       let bytes = 0;
       const { status, headers, body } = await collected(inbound, reply, async (more) => {
         bytes += more;
-        if (bytes > MOST_BODY_BYTES) throw new Error(`the reply has more than ${MOST_BODY_BYTES / 2 ** 20} MiB`);
+        if (bytes > MAX_BODY_BYTES) throw new Error(`the reply has more than ${MAX_BODY_BYTES / 2 ** 20} MiB`);
         // Pieces that are ready at once would keep the event loop from turning.
         if (this.#bench.slices.isOver) await this.#bench.slices.next();
       });

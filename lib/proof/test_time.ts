@@ -102,12 +102,12 @@ export class TestTimes {
 const TICK_MS = 50;
 
 /** Half of the thread pool. */
-const MOST_HASHING = 2;
+const MAX_HASHING = 2;
 
 /** Verifies each pair of a password and its hash once. */
 export function passwordsOnce(verify = verifyPassword): typeof verifyPassword {
   const known = new Map<string, Promise<boolean>>();
-  const queue = createTaskQueue(MOST_HASHING, Infinity);
+  const queue = createTaskQueue(MAX_HASHING, Infinity);
   return (given, stored) => {
     const pair = JSON.stringify([given, stored]);
     let verified = known.get(pair);

@@ -3,10 +3,9 @@
  * embeds it.
  */
 import type { Readable } from "node:stream";
-import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
+import type { Family } from "../observe/exposition.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
-import { families } from "./families.ts";
 import type { Listening, ReportSource } from "./reports.ts";
 
 export class Reporting {
@@ -34,11 +33,11 @@ export class Reporting {
   }
 
   metrics({ https }: Listening): string {
-    return exposition(this.#families(https));
+    return this.#text.exposition(this.#families(https));
   }
 
   metricsStream({ https }: Listening): Readable {
-    return expositionStream(this.#families(https));
+    return this.#text.expositionStream(this.#families(https));
   }
 
   close(): void {
@@ -46,7 +45,11 @@ export class Reporting {
     this.#stats.close();
   }
 
+  get #text() {
+    return this.#source.runtime.parts.part("exposition");
+  }
+
   #families(https: Listening["https"]): readonly Family[] {
-    return [...families(this.#source, https?.certificate ?? null), ...this.#process.families(this.#source.reports?.threads ?? [])];
+    return [...this.#text.families(this.#source, https?.certificate ?? null), ...this.#process.families(this.#source.reports?.threads ?? [])];
   }
 }

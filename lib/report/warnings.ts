@@ -17,7 +17,7 @@ export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "dige
   readonly wall: number;
 }
 
-const MOST_WARNINGS = 100;
+const MAX_WARNINGS = 100;
 
 export function warningsOf(source: WarningsSource): readonly Warning[] {
   const ofServices = source.upstreamSets.flatMap((upstreamSet) => [...ofService(upstreamSet)]);
@@ -26,10 +26,10 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
   const faults = configWarnings.filter(({ code }) => code === "faults_injected");
   const ofState = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofCounters(source), ...ofWorkers(source), ...ofServices, ...ofPlugins(source)];
   const warnings = [...faults, ...ofState, ...configWarnings.slice(faults.length)];
-  if (warnings.length <= MOST_WARNINGS) return warnings;
-  const message = `There are ${warnings.length - MOST_WARNINGS} more warnings like these.`;
+  if (warnings.length <= MAX_WARNINGS) return warnings;
+  const message = `There are ${warnings.length - MAX_WARNINGS} more warnings like these.`;
   const remedy = "See GET /gateway/health for every upstream, and edge-gateway validate for all warnings about the configuration.";
-  return [...warnings.slice(0, MOST_WARNINGS), warning("more", message, remedy)];
+  return [...warnings.slice(0, MAX_WARNINGS), warning("more", message, remedy)];
 }
 
 function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {

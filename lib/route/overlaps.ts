@@ -30,26 +30,26 @@ export type BypassReason = "method" | "base_path" | "match" | "host" | "specific
 export interface Taker<T> {
   readonly target: T;
   readonly reason: BypassReason;
-  /** Null: there are more ways to spell such a request than are tried (`MOST_STEPS`), and none was found. */
+  /** Null: there are more ways to spell such a request than are tried (`MAX_STEPS`), and none was found. */
   readonly request: SampleRequest | null;
 }
 
 export interface Bypass<T> {
   /** The guarded route. */
   readonly target: T;
-  /** At least one; `MOST_TAKERS` at most. */
+  /** At least one; `MAX_TAKERS` at most. */
   readonly takers: readonly Taker<T>[];
 }
 
 /** How many takers of one guarded route are looked for. */
-export const MOST_TAKERS = 10;
+export const MAX_TAKERS = 10;
 
 export interface Proof<T> {
   /** For each route that is reached, a request that it takes. */
   readonly samples: ReadonlyMap<T, SampleRequest>;
   readonly unreachable: readonly Unreachable<T>[];
   readonly bypasses: readonly Bypass<T>[];
-  /** How many spellings with `%2F` have been tried: `MOST_STEPS_IN_ALL` at most. */
+  /** How many spellings with `%2F` have been tried: `MAX_STEPS_IN_ALL` at most. */
   readonly steps: number;
 }
 
@@ -160,14 +160,14 @@ class Prover<T> {
       // On the same hosts the more specific pattern wins every path that both match.
       if (isLess && (pattern.keys === keys || pattern.keys?.every((key) => keys.includes(key)))) return true;
       for (const route of pattern.routes) {
-        if (takers.size === MOST_TAKERS) return false;
+        if (takers.size === MAX_TAKERS) return false;
         if (route === guarded || !lacks(route.guards, guards) || takers.has(route)) continue;
         const taker = this.#spelt(guarded, route);
         if (taker !== null) takers.set(route, taker);
       }
       return true;
     });
-    const isFull = () => takers.size === MOST_TAKERS;
+    const isFull = () => takers.size === MAX_TAKERS;
     for (const found of isFull() ? [] : this.#decoded.takers(guarded, { leastRank, acceptsSlashes, isKnown: (route) => takers.has(route) })) {
       yield;
       if (found !== undefined) takers.set(found.route, { target: found.route.target, reason: "%2F", request: found.request });

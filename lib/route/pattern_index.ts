@@ -2,21 +2,13 @@
  * An index of route patterns: finds all patterns that share a path with a given one, and follows paths through them segment by segment.
  */
 import type { Segment } from "./pattern.ts";
-import { nextKey } from "./tree.ts";
+import { childOf, newNode, nextKey, type Node } from "./tree.ts";
 
 /** A pattern on one host. */
 export interface Indexed {
   /** See `hostKeys`. */
   readonly key: string;
   readonly segments: readonly Segment[];
-}
-
-export interface Node<P> {
-  literals: Map<string, Node<P>> | null;
-  one: Node<P> | null;
-  /** The patterns that end here, and those that end in {name*} here: one for each host. */
-  ends: P[] | null;
-  rest: P[] | null;
 }
 
 /** Called for each pattern that is found; false ends the search. */
@@ -83,23 +75,13 @@ export function isCovered(key: string, keys: readonly string[]): boolean {
   return keys.includes("") || keysFrom(key).some((each) => keys.includes(each));
 }
 
-function newNode<P>(): Node<P> {
-  return { literals: null, one: null, ends: null, rest: null };
-}
-
 function insert<P extends Indexed>(node: Node<P>, pattern: P): void {
   for (const segment of pattern.segments) {
     if (segment.kind === "rest") {
       (node.rest ??= []).push(pattern);
       return;
     }
-    if (segment.kind === "one") node = node.one ??= newNode();
-    else {
-      const literals = (node.literals ??= new Map<string, Node<P>>());
-      let child = literals.get(segment.text);
-      if (child === undefined) literals.set(segment.text, (child = newNode()));
-      node = child;
-    }
+    node = segment.kind === "one" ? (node.one ??= newNode()) : childOf((node.literals ??= new Map<string, Node<P>>()), segment.text);
   }
   (node.ends ??= []).push(pattern);
 }

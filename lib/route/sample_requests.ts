@@ -52,7 +52,7 @@ export function fulfilling(conditions: readonly PlacedCondition[]): Omit<Choice,
 const NO_CONDITIONS = { headers: [], query: "" };
 
 /** How many values are tried for one route and method. */
-const MOST_TRIED = 1024;
+const MAX_TRIED = 1024;
 
 function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: string, rivals: readonly Route<T>[]): Omit<Choice, "method"> | null {
   const others = rivals.filter((each) => each !== route).flatMap(({ conditions }) => conditions);
@@ -68,8 +68,8 @@ function conditionsFor<T>(route: Route<T>, routes: readonly Route<T>[], method: 
   const taken = new Set(route.conditions.map(({ key }) => key));
   const free = new Map(others.filter(({ key, wanted }) => wanted === null && !taken.has(key)).map((each) => [each.key, each]));
   const added = [...free.values()].map(withValue);
-  const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MOST_TRIED;
-  for (let bits = 0; bits < Math.min(2 ** added.length, MOST_TRIED); bits++) {
+  const isComplete = [...own, ...added].every(({ isPlain }) => isPlain) && 2 ** added.length <= MAX_TRIED;
+  for (let bits = 0; bits < Math.min(2 ** added.length, MAX_TRIED); bits++) {
     const tried = written([...own, ...added.filter((_each, i) => ((bits >> i) & 1) === 1)]);
     if (routeFor(routes, method, tried.headers, tried.query) === route) return tried;
   }

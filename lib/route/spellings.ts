@@ -33,8 +33,8 @@ export interface Steps {
  * The bounds of one search and of all searches together. A search remembers what it has tried, so that most end after segments × segments
  * steps; but to place literals so that no pattern of many wins is a problem (independent set) for which no fast solution is known.
  */
-export const MOST_STEPS = 5_000;
-export const MOST_STEPS_IN_ALL = 500_000;
+export const MAX_STEPS = 5_000;
+export const MAX_STEPS_IN_ALL = 500_000;
 /** So many cells of a table take the time of one step. */
 const CELLS_PER_STEP = 16;
 
@@ -75,7 +75,7 @@ export function findSpelling<P extends Ranked>(pattern: readonly Segment[], othe
   const places = most + literals + 1;
   const cells = (parts.length + 1) * places;
   const cost = Math.ceil(cells / CELLS_PER_STEP);
-  if (cost > MOST_STEPS || options.steps.taken + cost > MOST_STEPS_IN_ALL) return "undecided";
+  if (cost > MAX_STEPS || options.steps.taken + cost > MAX_STEPS_IN_ALL) return "undecided";
   options.steps.taken += cost;
   const fits = new Uint8Array(cells);
   for (let at = places - 1; at >= 0; at--) {
@@ -102,7 +102,7 @@ interface Search<P extends Ranked> extends SpellingOptions<P> {
 
 function search<P extends Ranked>(options: Search<P>): Spelling | null | "undecided" {
   const { parts, most, fitting, fits, start, steps, accepts } = options;
-  const bound = Math.min(steps.taken + MOST_STEPS, MOST_STEPS_IN_ALL);
+  const bound = Math.min(steps.taken + MAX_STEPS, MAX_STEPS_IN_ALL);
   // What follows depends on the text of the beginning only where a path was refused for its text.
   for (const remembers of [true, false]) {
     const known = new Set<number>();

@@ -109,7 +109,7 @@ export class PatternTree<R> {
 }
 
 /** A node: the alternatives after a head or a placeholder. */
-interface Node<R> {
+export interface Node<R> {
   literals: Map<string, Node<R>> | null;
   one: Node<R> | null;
   /** The routes of the pattern that ends in {name*} here, and of the one that ends here. */
@@ -117,11 +117,11 @@ interface Node<R> {
   ends: R[] | null;
 }
 
-function newNode<R>(): Node<R> {
+export function newNode<R>(): Node<R> {
   return { literals: null, one: null, rest: null, ends: null };
 }
 
-function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R> {
+export function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R> {
   let child = children.get(text);
   if (child === undefined) children.set(text, (child = newNode()));
   return child;

@@ -1,7 +1,7 @@
 /**
  * Counts client connections, in all and by client address (IPv6 by /64): those of this thread, or those of all workers (`shared_connections.ts`).
  */
-import { callerAddress } from "../base/cidr.ts";
+import { callerAddress } from "../base/ip_address.ts";
 
 export interface ConnectionCounts {
   /** Connections that are open. */

@@ -1,7 +1,7 @@
 /**
  * Counts the client connections of all workers.
  */
-import { parseAddress } from "../base/cidr.ts";
+import { parseAddress } from "../base/ip_address.ts";
 import { REFUSED, SharedCount, SharedCounts } from "../base/shared_counts.ts";
 import type { Threads } from "../base/threads.ts";
 import type { ConnectionCounts } from "./connection_counts.ts";

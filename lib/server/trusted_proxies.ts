@@ -2,7 +2,7 @@
  * What the proxies in `global.trusted_proxies` say about the requests that they pass on: a part that this field names.
  */
 import { isIP } from "node:net";
-import { cidrSet } from "../base/cidr_set.ts";
+import { cidrSet } from "../base/cidr.ts";
 import { headerValue, sameName, type HeaderList } from "../http/headers.ts";
 import { plainAddress, type TrustedProxies } from "./receive.ts";
 

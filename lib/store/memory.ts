@@ -44,12 +44,6 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     repair(dead: number): void {
       for (const table of all.values()) table.repair(dead);
     },
-    /** How much is remembered now. */
-    get size(): { readonly limiters: number; readonly callers: number } {
-      let callers = 0;
-      for (const { size } of all.values()) callers += size;
-      return { limiters: all.size, callers };
-    },
     /** The callers of each limiter, by its key, and how many decisions were made for callers without a place of their own. */
     *tables() {
       for (const [key, { size, shared }] of all) yield [key, { callers: size, shared }] as const;

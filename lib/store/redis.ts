@@ -6,7 +6,7 @@ import { hash } from "node:crypto";
 import type { Socket } from "node:net";
 // Node's own function: the tests of an embedder may replace the global one to stop time.
 import { setImmediate } from "node:timers";
-import { addressOf } from "../base/cidr.ts";
+import { addressOf } from "../base/ip_address.ts";
 import { DeadlineTimer, type Clock, type HasDeadline } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";

@@ -2,7 +2,7 @@
  * Finds the server of a key: the only one, or the one that has its hash slot in a Cluster
  * (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
  */
-import { addressOf } from "../base/cidr.ts";
+import { addressOf } from "../base/ip_address.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { replyProblem, type RedisConnection } from "./redis_connection.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";

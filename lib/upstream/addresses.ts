@@ -1,7 +1,8 @@
 /**
  * The addresses behind host names, looked up through the system and again as they age; all users of a name share one look-up.
  */
-import net from "node:net";
+import type { LookupAddress } from "node:dns";
+import net, { type LookupFunction } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import { lookUp } from "../base/egress.ts";
 import { ignore } from "../base/errors.ts";
@@ -21,6 +22,13 @@ export interface Name {
   known(): Promise<readonly Address[]>;
   /** Calls `listener` whenever `addresses` has changed. Returns a function that ends this. */
   onChange(listener: () => void): () => void;
+  /** Options of a connection that goes to the address `first`, and if that is unreachable to the others; without `first` it waits for a look-up. */
+  connectOptions(first: Address | undefined): ConnectOptions;
+}
+
+export interface ConnectOptions {
+  readonly lookup: LookupFunction;
+  readonly autoSelectFamily: true;
 }
 
 export interface NamesOptions {
@@ -121,6 +129,23 @@ class LookedUp implements Name {
 
   known(): Promise<readonly Address[]> {
     return this.addresses.length > 0 ? Promise.resolve(this.addresses) : this.#look();
+  }
+
+  connectOptions(first: Address | undefined): ConnectOptions {
+    const lookup: LookupFunction = (_host, { all }, done) => {
+      // A promise, even if the addresses are known: `net` expects the answer in a later turn.
+      this.known().then(
+        (addresses) => {
+          // `first` may have left the name since.
+          const start = first === undefined ? 0 : Math.max(0, addresses.indexOf(first));
+          const list = [...addresses.slice(start), ...addresses.slice(0, start)] as LookupAddress[];
+          if (all === true) done(null, list);
+          else done(null, list[0]!.address, list[0]!.family);
+        },
+        (error: NodeJS.ErrnoException) => done(error, [] as LookupAddress[]),
+      );
+    };
+    return { lookup, autoSelectFamily: true };
   }
 
   start(): void {

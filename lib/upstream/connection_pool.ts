@@ -2,19 +2,19 @@
  * The common base of HTTP/1.1 and HTTP/2 connection pools of one upstream: leases, the queue for them, TLS and addresses.
  */
 import type { Socket } from "node:net";
-import type { ConnectionOptions } from "node:tls";
 import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
 import { Fault } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
-import { connect, type ConnectTarget, tlsOptions, type UpstreamTls } from "./connect.ts";
+import { connect, type ConnectTarget } from "./connect.ts";
+import type { UpstreamTls } from "./tls.ts";
 
 /** All that a pool holds of a configuration, besides what can be set anew: `Runtime` makes another pool when one of them changes. */
 export interface ConnectionPoolOptions extends ConnectTarget {
   readonly protocol: "http" | "https" | "h2" | "h2c";
   /** How long an unused connection is kept, in milliseconds. */
   readonly keepaliveIdleMs: number;
-  /** For "https" and "h2". Default: verified against the system's certificates. */
+  /** For "https" and "h2", and only for them. */
   readonly tls?: UpstreamTls;
 }
 
@@ -32,9 +32,8 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   readonly deadlines: DeadlineTimer;
   readonly clock: Clock;
   protected state: "open" | "retired" | "destroyed" = "open";
-  readonly #tls: ConnectionOptions | null;
-  /** The last TLS session of each address, to be resumed by the next connection. Without a name it is the pool's own. */
-  readonly #tlsSessions = new WeakMap<object, Buffer>();
+  /** Null: connections are plain. */
+  readonly #connectTls: ReturnType<UpstreamTls["connector"]> | null;
   /** Requests in progress. */
   leased = 0;
   /** Requests that wait for a lease. */
@@ -53,13 +52,13 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
 
   /** Throws when the client certificate and its key do not fit. */
   constructor(options: Options, maxConnections: number, clock: Clock) {
-    const { protocol, host, tls } = options;
+    const { protocol, tls } = options;
+    if (isSecure(protocol) !== (tls !== undefined)) throw new Error(`"tls" and the protocol "${protocol}" do not fit`);
     this.options = options;
     this.clock = clock;
     this.deadlines = new DeadlineTimer(clock);
     this.limit = maxConnections;
-    this.#tls = protocol === "http" || protocol === "h2c" ? null : tlsOptions(host, tls);
-    if (protocol === "h2") this.#tls!.ALPNProtocols = ["h2"];
+    this.#connectTls = tls === undefined ? null : tls.connector(options, protocol === "h2" ? ["h2"] : undefined);
   }
 
   /** Most connections at one time. */
@@ -229,16 +228,12 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   }
 
   protected connect(address: Address | undefined, more: object = {}): Socket {
-    if (this.#tls === null) return connect(this.options, null, address, more);
-    const owner = address ?? this;
-    const session = this.#tlsSessions.get(owner);
-    const socket = connect(this.options, this.#tls, address, session === undefined ? more : { ...more, session });
-    socket.on("session", (ticket: Buffer) => void this.#tlsSessions.set(owner, ticket));
-    socket.once("close", (hadError: boolean) => {
-      if (hadError) this.#tlsSessions.delete(owner);
-    });
-    return socket;
+    return this.#connectTls === null ? connect(this.options, null, address, more) : this.#connectTls(address, more);
   }
+}
+
+export function isSecure(protocol: ConnectionPoolOptions["protocol"]): boolean {
+  return protocol === "https" || protocol === "h2";
 }
 
 /** How many places one client may hold at one time. */

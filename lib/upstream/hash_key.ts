@@ -1,7 +1,7 @@
 /**
  * Reads the part of a request that `hash_on` names, as a number of 32 bits: equal for equal values, in every gateway.
  */
-import { parseAddress } from "../base/cidr.ts";
+import { parseAddress } from "../base/ip_address.ts";
 import { mix, textHash } from "../base/mix.ts";
 import { findCookie } from "../http/cookies.ts";
 import type { Exchange } from "../http/exchange.ts";

@@ -70,6 +70,8 @@ export interface UpstreamHealth {
   /** Statuses of responses that count as failures; null: `answered` need not be called. */
   readonly failureStatuses: ReadonlySet<number> | null;
   readonly report: HealthReport;
+  /** Counts an active check: `failure` says why it did not pass; null: it passed. Undefined: checks are counted in another thread. */
+  checked?(failure: string | null): void;
   /** Sets new settings after a reload: results of checks and ejections stay, unless the checks that caused them are off now. */
   configure(settings: HealthSettings): void;
   /** Counts a response to a client. */
@@ -154,7 +156,6 @@ export class Health implements UpstreamHealth {
     this.#eject(now, reason);
   }
 
-  /** Counts an active check: `failure` says why it did not pass; null: it passed. */
   checked(failure: string | null): void {
     const { active } = this.#settings;
     if (active === null) return;

@@ -9,8 +9,8 @@ import { http2Over, requestOver } from "../base/egress.ts";
 import { entry } from "../base/event_loop.ts";
 import { connectFailure, ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
-import { connect, readyEvent, tlsOptions } from "./connect.ts";
-import type { ConnectionPoolOptions } from "./connection_pool.ts";
+import { connect, readyEvent } from "./connect.ts";
+import { isSecure, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { invalidity } from "./heads.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 
@@ -111,8 +111,7 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
 /** Opens the connection for one check, each time to the next address. */
 function opener(target: HealthCheckTarget): () => Socket {
   const { protocol, host, name } = target;
-  const alpn = { https: "http/1.1", h2: "h2", http: null, h2c: null }[protocol];
-  const secure: ConnectionOptions | null = alpn === null ? null : { ...tlsOptions(host, target.tls), ALPNProtocols: [alpn] };
+  const secure: ConnectionOptions | null = isSecure(protocol) ? { ...target.tls!.options(host), ALPNProtocols: [protocol === "h2" ? "h2" : "http/1.1"] } : null;
   let turn = 0;
   return () => {
     const addresses = name?.addresses ?? [];

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
-import { slowShare, type Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
+import { Health, slowShare, type HealthOptions, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
 
 /** A 32-bit word, the state, and a 64-bit cell: when a slow start began, on the monotonic clock; 0: none. */
 export const HEALTH_BYTES = 16;
@@ -15,8 +15,21 @@ const USABLE = 0;
 const EJECTED = 1;
 const UNHEALTHY = 2;
 
-/** In the main thread: writes the state of `health` to `memory`. */
-export function publishHealth({ usable, ejected, slowSince }: Health, memory: ArrayBufferLike): void {
+/** The health of one upstream whose `memory` all threads have: the main thread decides and writes it, a worker reads it and adds failures to `reports`. */
+export function healthIn(memory: ArrayBufferLike, options: HealthOptions, reports: FailureReports | null): UpstreamHealth {
+  const { clock, service, upstream } = options;
+  if (reports !== null) return new PublishedHealth(clock, memory, (reason) => reports.add(service, upstream, reason));
+  const health: Health = new Health({
+    ...options,
+    changed() {
+      publish(health, memory);
+      options.changed();
+    },
+  });
+  return health;
+}
+
+function publish({ usable, ejected, slowSince }: Health, memory: ArrayBufferLike): void {
   new Float64Array(memory)[SLOW_SINCE] = slowSince ?? 0;
   Atomics.store(new Int32Array(memory), STATE, usable ? USABLE : ejected ? EJECTED : UNHEALTHY);
 }

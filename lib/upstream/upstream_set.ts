@@ -2,21 +2,20 @@
  * The upstreams of one service across reloads: which of them can be used, and the service's circuit breaker and retry budget.
  */
 import type { Clock } from "../base/clock.ts";
-import type { Fault } from "../base/errors.ts";
+import { ignore, type Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { textHash } from "../base/mix.ts";
-import { ALONE, type Threads } from "../base/threads.ts";
+import type { Threads } from "../base/threads.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
 import type { Breaker, BreakerOptions, BreakerReport, BreakerSettings, BreakerState } from "./breaker.ts";
 import { isUpstreams } from "./faults.ts";
-import { Health, type HealthReport, type HealthSettings, type UpstreamHealth } from "./health.ts";
+import type { HealthOptions, HealthReport, HealthSettings, UpstreamHealth } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { Pool } from "./pool.ts";
 import type { RetryBudget } from "./retry_policy.ts";
 import type { Sessions } from "./sessions.ts";
-import type * as sharedHealth from "./shared_health.ts";
 import type { ForwardOptions, Try, UpstreamDestination } from "./upstream_request.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
@@ -29,7 +28,8 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   readonly port: number;
   readonly authority: string;
   readonly pool: Connections;
-  readonly health: UpstreamHealth;
+  /** Whether it can be used. A reload may replace it. */
+  health: UpstreamHealth;
   /** As configured; 0: no new requests. A reload may change it. */
   weight = 1;
   /** As configured; null: none. A reload may change it. */
@@ -38,7 +38,7 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   /** In the main thread of several: requests in progress and open connections of all workers. */
   readonly ofWorkers = { load: 0, open: 0 };
 
-  constructor(id: string, pool: Connections, health: UpstreamHealth) {
+  constructor(id: string, pool: Connections, health: UpstreamHealth = ALWAYS_USABLE) {
     const { host, port } = pool.options;
     this.id = id;
     this.idHash = textHash(id);
@@ -79,6 +79,12 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
   }
 }
 
+/** The health of an upstream without which its service has none: it is neither checked nor ejected. */
+const ALWAYS_USABLE: UpstreamHealth = {
+  ...{ usable: true, ejected: false, share: 1, failureStatuses: null, configure: ignore, answered: ignore, failed: ignore, close: ignore },
+  report: { state: "unknown", since: null, reason: null, until: null },
+};
+
 /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
 export function authorityOf({ host, port, protocol }: { readonly host: string; readonly port: number; readonly protocol: string }): string {
   const name = host.includes(":") ? `[${host}]` : host;
@@ -91,7 +97,10 @@ export interface Member {
   readonly weight: number;
   /** Default: none. */
   readonly group?: string | undefined;
-  readonly health: HealthSettings;
+  /** Null: it is always usable. */
+  readonly health: HealthSettings | null;
+  /** Where threads share the health of a new one (`HEALTH_BYTES`). Default: there is one thread. */
+  readonly memory?: ArrayBufferLike | null;
 }
 
 export interface UpstreamReport extends Omit<HealthReport, "state"> {
@@ -123,10 +132,8 @@ export interface UpstreamSetOptions {
   readonly log: Log;
   /** Of the program; default: this one is alone. */
   readonly threads?: Threads;
-  /** In a worker: gets failures. */
-  readonly reports?: sharedHealth.FailureReports | null;
-  /** How threads share health; needed where they do. */
-  readonly shared?: () => typeof sharedHealth;
+  /** Makes the health of an upstream that has settings for it. `memory`: as that of a member. */
+  readonly health: (options: HealthOptions, memory: ArrayBufferLike | null) => UpstreamHealth;
   /** One word, which goes up whenever other upstreams may be usable; shared by all threads. Default: one of its own. */
   readonly changes?: Int32Array;
 }
@@ -153,15 +160,14 @@ export class UpstreamSet {
 
   /**
    * The present peer with this id and these connections, or a new one, which counts from `adopt` on. New connections to the same place,
-   * because of a renewed certificate for instance, do not make an upstream healthy. `memory`: where threads share the health of a new one
-   * (`HEALTH_BYTES`); null: there is one thread.
+   * because of a renewed certificate for instance, do not make an upstream healthy.
    */
-  peer(id: string, pool: Connections, memory: ArrayBufferLike | null = null): Peer {
+  peer(id: string, pool: Connections): Peer {
     const { protocol, host, port } = pool.options;
     const before = this.peers.find((peer) => peer.id === id);
     if (before?.pool === pool) return before;
     const isSame = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
-    return new Peer(id, pool, isSame ? before.health : this.#newHealth(id, memory));
+    return new Peer(id, pool, isSame ? before.health : undefined);
   }
 
   /** The present breaker, or a new one, which counts from `adopt` on. */
@@ -176,11 +182,15 @@ export class UpstreamSet {
     for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
     // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same upstream.
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
-    for (const { peer, weight, group = null, health } of members) {
+    for (const { peer, weight, group = null, health, memory = null } of members) {
       if (isReweighted) peer.turn = 0;
       peer.weight = weight;
       peer.group = group;
-      peer.health.configure(health);
+      if (health === null) {
+        peer.health.close();
+        peer.health = ALWAYS_USABLE;
+      } else if (peer.health === ALWAYS_USABLE) peer.health = this.#newHealth(peer.id, memory);
+      if (health !== null) peer.health.configure(health);
     }
     this.#breaker = breaker?.breaker ?? null;
     breaker?.breaker.configure(breaker.settings);
@@ -229,20 +239,9 @@ export class UpstreamSet {
   }
 
   #newHealth(id: string, memory: ArrayBufferLike | null): UpstreamHealth {
-    const { clock, log, threads = ALONE, reports } = this.#options;
-    const shared = memory === null ? null : { memory, ...this.#options.shared!() };
-    if (shared !== null && threads.place >= 0) return new shared.PublishedHealth(clock, shared.memory, (reason) => reports?.add(this.service, id, reason));
-    const health: Health = new Health({
-      clock,
-      log,
-      service: this.service,
-      upstream: id,
-      mayEject: () => this.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
-      changed: () => {
-        shared?.publishHealth(health, shared.memory);
-        this.#changed();
-      },
-    });
+    const { clock, log } = this.#options;
+    const mayEject = () => this.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable);
+    const health = this.#options.health({ clock, log, service: this.service, upstream: id, mayEject, changed: () => this.#changed() }, memory);
     return health;
   }
 

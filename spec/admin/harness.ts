@@ -181,7 +181,7 @@ export const source: AdminSource = {
   tests: () => TESTS,
   explain: () => Promise.resolve(EXPLANATION),
   routePlugins: (service, route) => Promise.resolve(service === "a" && route === "r" ? EXPLANATION.plugins.map(({ level, name, id, config }) => ({ level, name, id, config })) : null),
-  metrics: () => Readable.from(["# metrics\n"]),
+  metrics: () => Promise.resolve(Readable.from(["# metrics\n"])),
   reload: () => Promise.resolve(TAKEN),
   dryRun: () => Promise.resolve(DRY_RUN),
 };

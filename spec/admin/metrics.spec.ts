@@ -88,18 +88,17 @@ describe("GET /metrics", () => {
   /** Metrics without an end. */
   function endless() {
     const made = { slices: 0, isOver: false };
-    const metrics = () =>
-      new Readable({
-        read() {
-          made.slices++;
-          this.push(Buffer.alloc(64 * 1024, 0x23));
-        },
-        destroy(_error, done) {
-          made.isOver = true;
-          done(null);
-        },
-      });
-    return { source: { ...source, metrics }, made };
+    const metrics = new Readable({
+      read() {
+        made.slices++;
+        this.push(Buffer.alloc(64 * 1024, 0x23));
+      },
+      destroy(_error, done) {
+        made.isOver = true;
+        done(null);
+      },
+    });
+    return { source: { ...source, metrics: () => Promise.resolve(metrics) }, made };
   }
 
   async function unread(port: number): Promise<void> {

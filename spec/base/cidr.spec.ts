@@ -1,7 +1,7 @@
 import { BlockList } from "node:net";
 import { describe, expect, it } from "vitest";
-import { callerAddress, networkOf, parseAddress, parseCidr } from "../../lib/base/cidr.ts";
-import { cidrSet } from "../../lib/base/cidr_set.ts";
+import { cidrSet, parseCidr } from "../../lib/base/cidr.ts";
+import { callerAddress, networkOf, parseAddress } from "../../lib/base/ip_address.ts";
 import { random, type Random } from "../support/random.ts";
 
 const words = (text: string) => {

@@ -120,7 +120,7 @@ describe("edge-gateway audit --json", () => {
   it("lists apart what requests of the admin interface can load: every built-in kind, HTTP/2 and Redis, which the text of a dry run can name", async () => {
     const { modules, on_request: later } = await audited(fileWith({ services: [service()] }), { ...QUIET, ADMIN_USER: "a", ADMIN_PASSWORD: "a long password" });
     const listed = later.map(({ path }) => path.replace(/^dist\/lib\/|\.js$/g, ""));
-    expect(listed).toEqual(expect.arrayContaining(["plugins/compress", "plugins/cache/response_cache", "plugins/jwt", "upstream/http2_request", "store/redis", "parts/dry_run_thread", "admin/events", "admin/explain_request", "admin/reload_request"]));
+    expect(listed).toEqual(expect.arrayContaining(["plugins/compress", "plugins/cache/response_cache", "plugins/jwt", "upstream/http2_request", "store/redis", "parts/dry_run_thread", "admin/events", "admin/explain_request", "admin/reload_request", "observe/exposition"]));
     expect(listed).not.toContain("observe/otlp");
     expect(later.filter(({ path }) => modules.some((module) => module.path === path))).toEqual([]);
     const alone = (await audited(fileWith({ services: [service()] }))).on_request.map(({ path }) => path);

@@ -151,6 +151,11 @@ describe("a build", () => {
     expect(await of(config({ protocol: "h2c" }))).toEqual(['services[0].protocol  "h2c" is not in this build: build again with this configuration, or with --with http2']);
     expect(await of({ ...config(), tests: [] })).toEqual(["tests  is not in this build: build again with this configuration, or with --with tests"]);
     expect(await of(KEYED, [], ADMIN)).toEqual(['the settings name "admin", which is not in this build: build again with these settings, or with --with admin']);
+    const traces = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" };
+    expect(await of(KEYED, [], traces)).toEqual(['the settings name "tracing", which is not in this build: build again with these settings, or with --with tracing']);
+    const [signed, unsigned] = [{ CONFIG_PUBLIC_KEY: "public.pem" }, 'the settings name "signatures", which is not in this build: build again with these settings, or with --with signatures'];
+    expect(await of(KEYED, [], signed)).toEqual([unsigned]);
+    expect(await program(["validate", fileWith(KEYED)], { environment: signed, main: mainOf(folder) }).ended).toMatchObject({ code: 2, stderr: expect.stringContaining(unsigned) });
     expect(await of(KEYED, ["test"])).toEqual(['"test" is not in this build, which has run, validate, healthcheck, audit, hash-password, verify, help: build again with --with test']);
     const help = await program(["--help"], { main: mainOf(folder) }).ended;
     expect(help.stdout).toMatch(/^ {2}validate /m);

@@ -5,8 +5,9 @@ import { accepted } from "../../lib/cli/failure.ts";
 import { partsNamedBy } from "../../lib/cli/named_parts.ts";
 import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
-import { fileWith, program, runningProgram } from "../support/process.ts";
+import { fileWith, program, runningFile, runningProgram } from "../support/process.ts";
 import { recorder } from "../support/recorder.ts";
+import { signed, signingKeys } from "../support/signing_keys.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as { readonly services: readonly [Record<string, unknown>] };
@@ -28,6 +29,9 @@ const PARTS = {
   hashOn: /^lib\/config\/hash_on$/,
   hash: /^lib\/upstream\/hash/,
   breaker: /^lib\/(?:upstream\/breaker|config\/circuit_breaker)$/,
+  upstreamTls: /^lib\/upstream\/tls$/,
+  names: /^lib\/upstream\/addresses$/,
+  health: /^lib\/upstream\/health$/,
   healthChecks: /^lib\/upstream\/health_checks$/,
   sharedHealth: /^lib\/upstream\/shared_health$/,
   retries: /^lib\/(?:upstream\/(?:retries|retry_policy|replay)|config\/retries)$/,
@@ -36,7 +40,7 @@ const PARTS = {
   conditions: /^lib\/(?:config|http|route)\/conditions$/,
   split: /^lib\/(?:upstream|config)\/split$/,
   sticky: /^lib\/(?:upstream|config)\/sticky$/,
-  trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr_set)$/,
+  trustedProxies: /^lib\/(?:server\/trusted_proxies|base\/cidr|config\/address_range)$/,
   tls: /^lib\/config\/tls_fields$/,
   certificates: /^lib\/(?:gateway\/misdirected|server\/certificates)$/,
   tests: /^lib\/config\/(?:read_)?tests$/,
@@ -47,9 +51,12 @@ const PARTS = {
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/server\/tls$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
-  tracing: /^lib\/observe\/(?:trace|trace_context|sampling|otlp|span_json)$/,
+  modules: /^lib\/(?:config\/plugin_modules|gateway\/module_loader)$/,
+  signatures: /^lib\/(?:config\/signed|base\/signature)$/,
+  tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|config\/tracing)$/,
   reporting: /^lib\/report\/(?:reports|warnings)$/,
-  metrics: /^lib\/(?:report\/(?:reporting|families)|observe\/(?:metrics|metrics_plan|plugin_meter|time_buckets|stats|exposition|process))$/,
+  metrics: /^lib\/(?:report\/reporting|observe\/(?:metrics|metrics_plan|plugin_meter|time_buckets|stats|process))$/,
+  exposition: /^lib\/(?:report\/families|observe\/exposition)$/,
   combinedLog: /^lib\/observe\/combined_line$/,
   serverTiming: /^lib\/observe\/server_timing$/,
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
@@ -70,12 +77,12 @@ const PARTS = {
 const partsOf = (modules: readonly string[]) => Object.entries(PARTS).filter(([, part]) => modules.some((path) => part.test(path))).map(([name]) => name);
 
 describe("the program with examples/quickstart.json", () => {
-  it("loads at most 116 of its modules, and no part that the configuration does not name", async () => {
+  it("loads at most 114 of its modules, and no part that the configuration does not name", async () => {
     const modules = await loadedBy(quickstart);
     expect(modules).toContain("lib/gateway/gateway");
     expect(modules).toHaveLength(new Set(modules).size);
     expect(partsOf(modules)).toEqual([]);
-    expect(modules.length).toBeLessThanOrEqual(116);
+    expect(modules.length).toBeLessThanOrEqual(114);
   });
 });
 
@@ -91,7 +98,10 @@ describe("the program loads what is named, and only that,", () => {
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), [], {}, ["hashOn", "hash"]],
     ["with a choice by load", withService({ load_balancing_strategy: "least_connections" }), [], {}, ["byLoad"]],
     ["with a circuit breaker", withService({ circuit_breaker: {} }), [], {}, ["breaker"]],
-    ["with health checks", withService({ health: { enabled: true } }), [], {}, ["healthChecks"]],
+    ["with health checks", withService({ health: { enabled: true } }), [], {}, ["health", "healthChecks"]],
+    ["with two upstreams", withService({ upstreams: [1, 2].map((port) => ({ host: "127.0.0.1", port })) }), [], {}, ["health"]],
+    ["with the name of an upstream", withService({ upstreams: [{ host: "localhost", port: 1 }] }), [], {}, ["names"]],
+    ["with an upstream behind TLS", withService({ protocol: "https" }), [], {}, ["upstreamTls"]],
     ["with a split", withService({ upstreams: [{ host: "127.0.0.1", port: 1, group: "canary" }], split: [{ group: "canary", percent: 5 }] }), [], {}, ["hashOn", "conditions", "split"]],
     ["with conditions of a route", withService({ routes: [{ path: "/a", match: { query: { a: true } } }] }), [], {}, ["conditions", "warnings"]],
     ["with retries", withService({ retries: {} }), [], {}, ["retries"]],
@@ -102,7 +112,7 @@ describe("the program loads what is named, and only that,", () => {
     ["with Node's server for clients", { ...quickstart, global: { http1: "node" } }, [], {}, ["nodeHttp1"]],
     ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
-    ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["tls", "counters", "redis", "shared", "warnings"]],
+    ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["upstreamTls", "tls", "counters", "redis", "shared", "warnings"]],
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
     ["with the combined log", { ...quickstart, global: { access_log: { format: "combined" } } }, [], {}, ["combinedLog"]],
     ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
@@ -123,6 +133,12 @@ describe("the program loads what is named, and only that,", () => {
   it("with a plugin: the file of its kind, and of none of the other kinds", async () => {
     const modules = await loadedBy(withService({ plugins: [{ name: "request_size_limit", config: { max_payload_size: 1 } }] }));
     expect(modules.filter((path) => PARTS.kinds.test(path))).toEqual(["lib/plugins/request_size_limit"]);
+  });
+
+  it("with a signed configuration", async () => {
+    const [recording, keys] = [recorder(), signingKeys()];
+    await runningFile(signed(fileWith(quickstart), keys), [], { ...recording.environment, CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") });
+    expect(partsOf(recording.modules())).toEqual(["signatures"]);
   });
 
   it("for a command that starts nothing", async () => {

@@ -1,15 +1,17 @@
 import { describe, expect, it } from "vitest";
-import { readClientSettings, readHealthcheckSettings, readManagerSettings, readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
+import { readClientSettings, readHealthcheckSettings, readManagerSettings } from "../../lib/config/command_settings.ts";
+import { readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
+import { readTracing } from "../../lib/config/tracing.ts";
 import { SETTINGS, type Flags } from "../../lib/config/settings_table.ts";
 
 function settings(flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}): Settings {
-  const result = readSettings(flags, environment, host);
+  const result = readSettings(flags, environment, { readTracing, ...host });
   if (!result.ok) throw new Error(result.issues.join("\n"));
   return result.settings;
 }
 
 function issues(flags: Flags, environment: Record<string, string> = {}, host: Host = {}): readonly string[] {
-  const result = readSettings(flags, environment, host);
+  const result = readSettings(flags, environment, { readTracing, ...host });
   return result.ok ? [] : result.issues;
 }
 

@@ -1,6 +1,7 @@
 /** The schema of tests: what they become, and what is reported of wrong ones. `read_tests.spec.ts` is about all tests together. */
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { formatIssues, type ConfigSource } from "../../lib/config/load.ts";
+import { formatIssues } from "../../lib/config/load.ts";
+import type { ConfigSource } from "../../lib/config/source.ts";
 import type { Config, ConfigInput } from "../../lib/config/model.ts";
 import { isMatches, type Matches } from "../../lib/config/expected.ts";
 import type { ConfigTest } from "../../lib/config/tests.ts";

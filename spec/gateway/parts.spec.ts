@@ -1,6 +1,6 @@
 /** Which parts of the program a configuration has loaded; which modules a start loads is in `spec/cli/loaded_modules.spec.ts`. */
 import { describe, expect, it } from "vitest";
-import type { ConfigSource } from "../../lib/config/load.ts";
+import type { ConfigSource } from "../../lib/config/source.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { Parts } from "../../lib/gateway/parts.ts";
@@ -143,7 +143,7 @@ describe("a plugin kind alone", () => {
 describe("a gateway that somebody can ask", () => {
   it("answers every question with the parts of the smallest configuration, and with none of the others", async () => {
     const modules = await partsOf({ services: [service] });
-    for (const name of ["reporting", "metrics"] as const) await modules.parts.loadPart(name);
+    for (const name of ["reporting", "metrics", "exposition"] as const) await modules.parts.loadPart(name);
     const gateway = new Gateway({ config: { services: [service] }, modules });
     await gateway.listen({ port: 0 });
     expect(gateway.status).toMatchObject({ state: "serving", warnings: [], counters: null });

@@ -11,6 +11,7 @@ import type { JsonSchema } from "../../lib/config/schema.ts";
 import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { freshModules } from "../../lib/parts/load.ts";
+import { Health } from "../../lib/upstream/health.ts";
 import { PublishedHealth } from "../../lib/upstream/shared_health.ts";
 import type { Peer } from "../../lib/upstream/upstream_set.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
@@ -94,7 +95,7 @@ async function configurations(): Promise<readonly ConfigInput[]> {
     }, { certificates: [{ hosts: ["localhost"], cert, key }] }),
     of({ protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH }, { h2c: true }),
     of(
-      { hosts: ["127.0.0.1"], encoded_slashes: "allow", path_parameters: "allow", preserve_host: true, upstream_client: "node" },
+      { upstreams: [{ host: "localhost", port }], hosts: ["127.0.0.1"], encoded_slashes: "allow", path_parameters: "allow", preserve_host: true, upstream_client: "node" },
       { name: "seven", http1: "node", limits, access_log, server_timing: true, trusted_proxies: ["127.0.0.0/8"], https_redirect: { status: 307, port: 8443 }, underscore_headers: "allow", dns_ttl_ms: 200 },
     ),
     of(
@@ -172,13 +173,18 @@ function rulesOf(gateway: Gateway): unknown {
     const peers = upstreamSet.peers.map(({ id, weight, group, authority, health, pool }) => {
       const { protocol, host, port, keepaliveIdleMs, tls } = pool.options;
       const options = { protocol, host, port, keepaliveIdleMs, tls: tls?.identity, maxConnections: pool.maxConnections, clientShare: fieldOf(pool, "#clientShare") };
-      return { id, weight, group, authority, options, statuses: [...(health.failureStatuses ?? [])], health: health instanceof PublishedHealth ? [fieldOf(health, "#maxFailures"), fieldOf(health, "#slowStartMs")] : fieldOf(health, "#settings") };
+      // Neither: the only upstream of a service, without checks, is always usable.
+      const published = health instanceof PublishedHealth ? [fieldOf(health, "#maxFailures"), fieldOf(health, "#slowStartMs")] : null;
+      return { id, weight, group, authority, options, statuses: [...(health.failureStatuses ?? [])], health: health instanceof Health ? fieldOf(health, "#settings") : published };
     });
     return { service: upstreamSet.service, breaker: breaker === null ? null : fieldOf(breaker, "#settings"), peers };
   });
   const checks = [...fieldOf<Map<Peer, { readonly settings: string }>>(runtime, "#checks")].map(([{ id }, { settings }]) => [id, settings]);
   const shared = runtime.shared === null ? null : runtime.shared.settings;
-  return { upstreamSets, checks, ttlMs: fieldOf<{ readonly ttlMs: number }>(runtime, "#names").ttlMs, shared };
+  // Names of earlier configurations are no longer looked up.
+  const hasNames = runtime.upstreamSets.some(({ peers }) => peers.some(({ pool }) => pool.options.name !== undefined));
+  const ttlMs = hasNames ? fieldOf<{ readonly ttlMs: number }>(runtime, "#names").ttlMs : null;
+  return { upstreamSets, checks, ttlMs, shared };
 }
 
 /** Reloads between all pairs, and past the first probes of each configuration. */

@@ -5,6 +5,7 @@ import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Runtime } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { Breaker, BREAKER_BYTES } from "../../lib/upstream/breaker.ts";
+import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -44,9 +45,9 @@ describe("Runtime", () => {
     ["another service", "t", OPTIONS],
     ["another port", "s", { ...OPTIONS, port: 10 }],
     ["another host", "s", { ...OPTIONS, host: "localhost" }],
-    ["another protocol", "s", { ...OPTIONS, protocol: "https" as const }],
+    ["another protocol", "s", { ...OPTIONS, protocol: "https" as const, tls: new UpstreamTls() }],
     ["another keepalive_idle_ms", "s", { ...OPTIONS, keepaliveIdleMs: 2000 }],
-    ["other TLS settings", "s", { ...OPTIONS, protocol: "https" as const, tls: { verify: false, identity: "other" } }],
+    ["other TLS settings", "s", { ...OPTIONS, protocol: "https" as const, tls: new UpstreamTls({ verify: false }) }],
   ])("an upstream with %s gets a separate pool", (_what, service, options) => {
     const runtime = made();
     const first = runtime.inUse(1000);
@@ -258,9 +259,9 @@ describe("the runtime of a program with workers", () => {
       for (const [service, host] of [["checked", "checked.example"], ["other", "other.example"]] as const) {
         const upstreamSet = runtime.upstreamSet(service);
         const options = { ...OPTIONS, host, port };
-        const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, inUse), runtime.healthMemory(service, "u", options, inUse));
+        const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, inUse));
         const health = { active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { maxFailures: 2, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } };
-        inUse.upstreamSets.set(service, { upstreamSet, members: [{ peer, weight: 1, health }], breaker: null, checks: service === "checked" ? { settings, dials: new Map([[peer, ANYWHERE.egress.dialer({ host, port, why: "health" })]]) } : null });
+        inUse.upstreamSets.set(service, { upstreamSet, members: [{ peer, weight: 1, health, memory: runtime.healthMemory(service, "u", options, inUse) }], breaker: null, checks: service === "checked" ? { settings, dials: new Map([[peer, ANYWHERE.egress.dialer({ host, port, why: "health" })]]) } : null });
       }
       runtime.adopt(inUse);
       runtime.activate();
@@ -283,8 +284,9 @@ describe("the runtime of a program with workers", () => {
     const upstreamSet = main.upstreamSet("s");
     const members = [9, 10].map((port) => {
       const options = { ...OPTIONS, port };
-      const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, inUse), main.healthMemory("s", String(port), options, inUse));
-      return { peer, weight: 1, health: { active: null, passive: { maxFailures: 3, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } } };
+      const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, inUse));
+      const memory = main.healthMemory("s", String(port), options, inUse);
+      return { peer, weight: 1, memory, health: { active: null, passive: { maxFailures: 3, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 } } };
     });
     inUse.upstreamSets.set("s", { upstreamSet, members, breaker: null, checks: null });
     main.adopt(inUse);

@@ -4,6 +4,7 @@ import { withAllParts } from "../../lib/parts/all_parts.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
+import { sizeOf } from "../support/limiters.ts";
 import { program } from "../support/program.ts";
 
 const config = (...plugins: object[]) => ({ services: [{ name: "a", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/x", plugins }] }] });
@@ -93,7 +94,7 @@ describe("the rate limits of a program with workers", () => {
     const gateways = [main, worker()];
     expect(await admitted(gateways.slice(1), 3)).toBe(3);
     for (const each of gateways) await each.reload(config(ANSWER) as never);
-    const limiters = () => gateways.map((each) => Gateway.partsOf(each).runtime.counters.size.limiters);
+    const limiters = () => gateways.map((each) => sizeOf(Gateway.partsOf(each).runtime.counters).limiters);
     clock.advance(59_999);
     expect(limiters()).toEqual([1, 1]);
     clock.advance(1);

@@ -11,7 +11,8 @@ import { memoryCounters } from "../../lib/store/memory.ts";
 import { RedisCounters, type RedisSettings } from "../../lib/store/redis.ts";
 import { slotOf } from "../../lib/store/redis_cluster.ts";
 import { SCRIPT } from "../../lib/store/redis_script.ts";
-import { connect, readyEvent, tlsOptions, type UpstreamTls } from "../../lib/upstream/connect.ts";
+import { connect, readyEvent } from "../../lib/upstream/connect.ts";
+import { UpstreamTls, type UpstreamTlsSettings } from "../../lib/upstream/tls.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { counting, Model } from "../contracts/counters.ts";
 import { random } from "../support/random.ts";
@@ -25,7 +26,7 @@ interface Made {
 }
 
 /** Without a gateway around it. */
-function countersOn(ports: number | readonly number[], settings: Partial<RedisSettings> = {}, script?: string, tls: Partial<UpstreamTls> | null = null, clock = systemClock): Made {
+function countersOn(ports: number | readonly number[], settings: Partial<RedisSettings> = {}, script?: string, tls: UpstreamTlsSettings | null = null, clock = systemClock): Made {
   const errors = new Map<string, number>();
   const log: string[] = [];
   const servers = [ports].flat().map((port) => ({ host: "127.0.0.1", port }));
@@ -40,7 +41,7 @@ function countersOn(ports: number | readonly number[], settings: Partial<RedisSe
       writeBatch: new WriteBatch(),
       random: Math.random,
       connect(server) {
-        const socket = connect({ ...server, ...ANYWHERE }, tls === null ? null : tlsOptions(server.host, tls), undefined);
+        const socket = connect({ ...server, ...ANYWHERE }, tls === null ? null : new UpstreamTls(tls).options(server.host), undefined);
         return { socket, ready: readyEvent(socket) };
       },
       ...(script === undefined ? {} : { script }),
@@ -424,7 +425,7 @@ describe("a server of rate counters behind TLS", () => {
 
   it("is verified by the CA that is named, and gets the client certificate", async () => {
     const server = await redis([], true);
-    const made = countersOn(server.port, {}, undefined, { ca: file(server, "ca.pem"), cert: file(server, "client.pem"), key: file(server, "client.key"), verify: true });
+    const made = countersOn(server.port, {}, undefined, { ca: { content: file(server, "ca.pem") }, cert: { content: file(server, "client.pem") }, key: { content: file(server, "client.key") }, verify: true });
     expect(await limiterOf(made).decide("a")).toMatchObject({ admitted: true });
   });
 

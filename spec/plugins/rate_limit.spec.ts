@@ -4,7 +4,9 @@ import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { rateLimit } from "../../lib/plugins/rate_limit.ts";
 import type { Counters, Decision, LimiterOptions, Undecided } from "../../lib/store/counters.ts";
+import type { MemoryCounters } from "../../lib/store/memory.ts";
 import { manualClock } from "../support/clock.ts";
+import { sizeOf } from "../support/limiters.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
 
 /** An instance on a manual clock, and a way to ask it. */
@@ -72,7 +74,7 @@ describe("what is admitted", () => {
     const { tools, ask } = limited({ limit_min: 1, max_callers: 3 });
     const statuses = Array.from({ length: 9 }, (_, i) => ask({ clientAddress: `192.0.2.${i}` }).status);
     expect(statuses).toEqual([200, 200, 200, 200, 429, 429, 429, 429, 429]);
-    expect((tools.counters as unknown as { size: { callers: number } }).size.callers).toBe(3);
+    expect(sizeOf(tools.counters as unknown as MemoryCounters).callers).toBe(3);
   });
 });
 

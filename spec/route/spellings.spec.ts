@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { parsePattern, type Segment } from "../../lib/route/pattern.ts";
 import { PathStates, PatternIndex, type Ranked } from "../../lib/route/pattern_index.ts";
-import { findSpelling, MOST_STEPS, type Spelling } from "../../lib/route/spellings.ts";
+import { findSpelling, MAX_STEPS, type Spelling } from "../../lib/route/spellings.ts";
 
 function segments(text: string): readonly Segment[] {
   const parsed = parsePattern(text, "path");
@@ -58,6 +58,6 @@ describe("findSpelling", () => {
     const many = Array.from({ length: 12 }, (_, i) => `/{a${i}}/x`).join("");
     const { answer, steps } = tried(many, "/{rest*}", () => "refused");
     expect(answer).toBe("undecided");
-    expect(steps).toBeLessThanOrEqual(MOST_STEPS + 100);
+    expect(steps).toBeLessThanOrEqual(MAX_STEPS + 100);
   });
 });

@@ -1,7 +1,8 @@
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { readManagerSettings, readSettings } from "../../lib/config/settings.ts";
+import { readManagerSettings } from "../../lib/config/command_settings.ts";
+import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
 import { backend } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";

@@ -5,6 +5,7 @@ import { bytesOfCaller } from "../../lib/store/callers.ts";
 import { memoryCounters, type MemoryLimiter } from "../../lib/store/memory.ts";
 import type { Window } from "../../lib/store/counters.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
+import { sizeOf } from "../support/limiters.ts";
 import { random, type Random } from "../support/random.ts";
 
 const LIMITS = [1, 2, 10, 64, 65, 100, 1000, 5000];
@@ -179,13 +180,13 @@ describe("a decision", () => {
           const log = (logs.get(caller) ?? []).filter((time) => clock.now() - time < 3_600_000);
           const left = windows.map(({ limit, ms }) => limit - log.filter((time) => clock.now() - time < ms).length);
           const admitted = Math.min(...left) > 0;
-          const { callers } = counters.size;
+          const { callers } = sizeOf(counters);
           const decision = limiter.decide(caller);
           if (decision.admitted !== admitted) expect.fail(`admitted: ${decision.admitted}, left: ${left}`);
           const told = admitted ? left.map((each) => each - 1) : left;
           if (decision.remaining.join() !== told.join()) expect.fail(`remaining: ${decision.remaining}, left: ${told}`);
           if (admitted) logs.set(caller, [...log, clock.now()]);
-          if (counters.size.callers < callers) forgotten++;
+          if (sizeOf(counters).callers < callers) forgotten++;
         }
       }
       expect(forgotten).toBeGreaterThan(0);
@@ -224,7 +225,7 @@ describe("memory of the limiter", () => {
     const before = collect();
     for (let i = 0; i < callers; i++) limiter.decide(`ip:${i >> 16}.${(i >> 8) & 255}.${i & 255}.1`);
     expect((collect() - before) / callers).toBeLessThan(300);
-    expect(counters.size.callers).toBe(callers);
+    expect(sizeOf(counters).callers).toBe(callers);
   });
 
   it("takes no more memory for a flood of callers after others have been forgotten", () => {
@@ -232,14 +233,14 @@ describe("memory of the limiter", () => {
     const { clock, counters, limiter } = limiterOf([second(10), minute(100)], callers);
     const flood = (name: string) => {
       for (let i = 0; i < callers; i++) limiter.decide(`${name} ${i}`);
-      expect(counters.size.callers).toBe(callers);
+      expect(sizeOf(counters).callers).toBe(callers);
       return collect();
     };
     const before = flood("first");
     for (const name of ["second", "third"]) {
       clock.advance(60_000);
       for (let i = 0; i < callers; i++) limiter.decide("a");
-      expect(counters.size.callers).toBe(1);
+      expect(sizeOf(counters).callers).toBe(1);
       clock.advance(60_000);
       expect(flood(name) - before).toBeLessThan(20 * callers);
     }
@@ -250,7 +251,7 @@ describe("memory of the limiter", () => {
     const before = collect();
     for (let i = 0; i < 500; i++) counters.limiter(`k${i}`, { windows: [second(10), minute(100), hour(5_000)], maxCallers: 10 });
     expect((collect() - before) / 500).toBeLessThan(4_000);
-    expect(counters.size.limiters).toBe(501);
+    expect(sizeOf(counters).limiters).toBe(501);
   });
 
   it("does not grow with the length of a caller's name", () => {
@@ -258,7 +259,7 @@ describe("memory of the limiter", () => {
     const before = collect();
     for (let i = 0; i < 1_000; i++) limiter.decide("h:" + i + Buffer.alloc(10_000, "x").toString());
     expect((collect() - before) / 1_000).toBeLessThan(1_000);
-    expect(counters.size.callers).toBe(1_000); // still there when the heap was weighed
+    expect(sizeOf(counters).callers).toBe(1_000); // still there when the heap was weighed
   });
 
   it("does not keep the header that contained a caller's name", () => {
@@ -269,7 +270,7 @@ describe("memory of the limiter", () => {
       limiter.decide("ip:" + header.slice(14_000));
     }
     expect((collect() - before) / 1_000).toBeLessThan(1_000);
-    expect(counters.size.callers).toBe(1_000);
+    expect(sizeOf(counters).callers).toBe(1_000);
   });
 
   it("distinguishes names of any script and finds them again", () => {
@@ -298,7 +299,7 @@ describe("memory of the limiter", () => {
       limiter.decide("a");
     }
     expect(collect() - before).toBeLessThan(100_000);
-    expect(counters.size.callers).toBe(1);
+    expect(sizeOf(counters).callers).toBe(1);
   });
 
   it("loses the callers whose windows have expired, a few with each decision", () => {
@@ -306,9 +307,9 @@ describe("memory of the limiter", () => {
     for (let i = 0; i < 100; i++) limiter.decide(`a${i}`);
     clock.advance(1_000);
     limiter.decide("b");
-    expect(counters.size.callers).toBe(99);
+    expect(sizeOf(counters).callers).toBe(99);
     for (let i = 0; i < 60; i++) limiter.decide("b");
-    expect(counters.size.callers).toBe(1);
+    expect(sizeOf(counters).callers).toBe(1);
   });
 
   it("keeps a caller who was admitted again after other callers of the same time have expired", () => {
@@ -330,7 +331,7 @@ describe("more callers than places", () => {
     let strangers = 0;
     for (let i = 0; i < 1_000; i++) strangers += admitted(limiter, `stranger ${i}`, 1);
     expect(strangers).toBe(5);
-    expect(counters.size.callers).toBe(3);
+    expect(sizeOf(counters).callers).toBe(3);
     for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(2);
   });
 
@@ -339,7 +340,7 @@ describe("more callers than places", () => {
     for (const [name, times] of [["a", 9], ["b", 4], ["c", 6]] as const) admitted(limiter, name, times);
     clock.advance(1_000);
     expect(limiter.decide("d").remaining).toEqual([5, 95]); // b is forgotten
-    expect(counters.size.callers).toBe(3);
+    expect(sizeOf(counters).callers).toBe(3);
     expect(limiter.decide("a").remaining).toEqual([0, 90]);
     expect(limiter.decide("c").remaining).toEqual([3, 93]);
     clock.advance(59_000); // what b had used leaves the minute
@@ -350,7 +351,7 @@ describe("more callers than places", () => {
     const { counters, limiter } = limiterOf([hour(1_000)], 100);
     for (let i = 0; i < 50; i++) admitted(limiter, `known ${i}`, 5);
     for (let i = 0; i < 10_000; i++) expect(limiter.decide(`flood ${i}`).admitted).toBe(true);
-    expect(counters.size.callers).toBe(100);
+    expect(sizeOf(counters).callers).toBe(100);
     expect(limiter.decide("new").remaining[0]).toBeGreaterThan(500);
     for (let i = 0; i < 50; i++) expect(limiter.decide(`known ${i}`).remaining[0]).toBeGreaterThan(500);
   });
@@ -416,13 +417,13 @@ describe("more callers than places", () => {
         clock.advance(from.chance(0.05) ? from.next() * 40_000 : from.next() * pace);
         // Some come often, some once in a while, some once.
         const caller = from.chance(0.1) ? `once ${i}` : `c${Math.trunc(crowd ** from.next())}`;
-        const isFull = counters.size.callers >= maxCallers;
+        const isFull = sizeOf(counters).callers >= maxCallers;
         if (!limiter.decide(caller).admitted) continue;
         if (isFull && !logs.has(caller)) forgotten++;
         if (!logs.has(caller)) logs.set(caller, []);
         logs.get(caller)!.push(clock.now());
       }
-      expect(counters.size.callers).toBeLessThanOrEqual(maxCallers);
+      expect(sizeOf(counters).callers).toBeLessThanOrEqual(maxCallers);
       for (const log of logs.values()) for (const { limit, ms } of windows) expect(densest(log, ms), `seed ${seed}`).toBeLessThanOrEqual(limit);
     }
     expect(forgotten).toBeGreaterThan(1_000);
@@ -515,7 +516,7 @@ describe("a reload", () => {
     for (let i = 0; i < 10; i++) expect(admitted(after, `a${i}`, 9)).toBe(1);
     clock.advance(60_000);
     for (let i = 0; i < 5; i++) after.decide("x");
-    expect(counters.size.callers).toBeLessThanOrEqual(3);
+    expect(sizeOf(counters).callers).toBeLessThanOrEqual(3);
   });
 
   it("a reload never admits more than the larger of any two limits in a window that spans it", () => {
@@ -571,11 +572,11 @@ describe("retire", () => {
     limiter.decide("a");
     clock.advance(59_999);
     counters.retire(new Set(["kept"]));
-    expect(counters.size.limiters).toBe(2);
+    expect(sizeOf(counters).limiters).toBe(2);
     expect(counters.limiter("k", { windows: [second(1), minute(5)], maxCallers: 100 }).decide("a").remaining).toEqual([0, 3]);
     clock.advance(60_000);
     counters.retire(new Set(["kept"]));
-    expect(counters.size.limiters).toBe(1);
+    expect(sizeOf(counters).limiters).toBe(1);
   });
 
   it("keeps a limiter in use, and a limiter whose shared allowance has not expired", () => {
@@ -585,11 +586,11 @@ describe("retire", () => {
     limiter.decide("b");
     clock.advance(30_000);
     counters.retire(new Set());
-    expect(counters.size.limiters).toBe(1);
+    expect(sizeOf(counters).limiters).toBe(1);
     clock.advance(60_000);
     counters.retire(new Set(["k"]));
-    expect(counters.size.limiters).toBe(1);
+    expect(sizeOf(counters).limiters).toBe(1);
     counters.retire(new Set());
-    expect(counters.size).toEqual({ limiters: 0, callers: 0 });
+    expect(sizeOf(counters)).toEqual({ limiters: 0, callers: 0 });
   });
 });

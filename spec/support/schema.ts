@@ -1,5 +1,6 @@
 /** Configurations read with the fields of all parts, and their routes checked with them, whatever has been loaded. */
-import { loadConfig as load, type ConfigSource, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
+import { loadConfig as load, type LoadOptions, type LoadResult } from "../../lib/config/load.ts";
+import type { ConfigSource } from "../../lib/config/source.ts";
 import { configJsonSchema as jsonSchema, type PluginKind, type RouteDeclaration, type RouteIssue } from "../../lib/config/model.ts";
 import { readTests } from "../../lib/config/read_tests.ts";
 import type { JsonSchema } from "../../lib/config/schema.ts";

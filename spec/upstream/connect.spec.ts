@@ -2,9 +2,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { Socket } from "node:net";
+import type { Dial } from "../../lib/base/egress.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Address, Name } from "../../lib/upstream/addresses.ts";
-import { lookupOptions, tlsOptions, upstreamTls } from "../../lib/upstream/connect.ts";
+import { connect } from "../../lib/upstream/connect.ts";
+import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { addressOf, madeUpNames } from "../support/addresses.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { madeUpTools } from "../support/exercise.ts";
@@ -12,7 +15,7 @@ import { loadConfig } from "../support/schema.ts";
 
 describe("the look-up of a connection", () => {
   const ask = (name: Name, first: Address, all: boolean) =>
-    new Promise((resolve) => lookupOptions(name, first).lookup!("any", { all }, (...answer: unknown[]) => resolve(answer)));
+    new Promise((resolve) => name.connectOptions(first).lookup("any", { all }, (...answer: unknown[]) => resolve(answer)));
 
   it("the look-up of a connection returns every address that the name has by then, the given address first", async () => {
     const { again, named } = madeUpNames(["192.0.2.1", "192.0.2.2", "::1"]);
@@ -25,7 +28,13 @@ describe("the look-up of a connection", () => {
   });
 
   it("the look-up of a connection uses Node's look-up if the host is not a name", () => {
-    expect(lookupOptions(undefined, undefined)).toEqual({});
+    const given: object[] = [];
+    const dial: Dial = (options) => {
+      given.push(options);
+      return new Socket();
+    };
+    connect({ host: "a.example", port: 1, dial }, null, undefined);
+    expect(given).toEqual([{}]);
   });
 });
 
@@ -85,7 +94,7 @@ describe("the identity of TLS settings", () => {
   const file = (content: string, path = "/f") => ({ path, content: Buffer.from(content) });
 
   it("the identity of TLS settings depends on the contents of files, not on their names", () => {
-    expect(upstreamTls({ ca: file("a", "/1"), verify: true }).identity).toBe(upstreamTls({ ca: file("a", "/2"), verify: true }).identity);
+    expect(new UpstreamTls({ ca: file("a", "/1"), verify: true }).identity).toBe(new UpstreamTls({ ca: file("a", "/2"), verify: true }).identity);
   });
 
   it("the identity of TLS settings differs with each part", () => {
@@ -98,7 +107,7 @@ describe("the identity of TLS settings", () => {
       { verify: true, key: file("a") },
       { verify: true, servername: "a" },
     ];
-    expect(new Set(all.map((each) => upstreamTls(each).identity)).size).toBe(all.length);
+    expect(new Set(all.map((each) => new UpstreamTls(each).identity)).size).toBe(all.length);
   });
 });
 
@@ -111,10 +120,10 @@ describe("the host name that TLS asks for", () => {
     ["127.0.0.1", "b.example", "b.example"],
     ["a.example", "127.0.0.1", ""],
   ])("the host name that TLS asks for with host %s and servername %s equals %j", (host, servername, expected) => {
-    expect(tlsOptions(host, { verify: true, identity: "", ...(servername && { servername }) }).servername).toBe(expected);
+    expect(new UpstreamTls({ servername }).options(host).servername).toBe(expected);
   });
 
   it("the host name that TLS asks for does not depend on NODE_TLS_REJECT_UNAUTHORIZED", () => {
-    expect(tlsOptions("a.example", undefined).rejectUnauthorized).toBe(true);
+    expect(new UpstreamTls().options("a.example").rejectUnauthorized).toBe(true);
   });
 });

@@ -5,6 +5,7 @@ import https from "node:https";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { version } from "../../lib/base/version.ts";
+import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { startHealthCheck, type HealthCheckSettings, type HealthCheckTarget } from "../../lib/upstream/health_checks.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site, turn } from "../support/addresses.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
@@ -67,7 +68,7 @@ async function serving(server: Server) {
 const talking = (talk: (socket: Socket) => void) => serving(net.createServer((socket) => void socket.once("data", () => talk(socket))));
 
 const KEYS = { cert: SERVER.cert, key: SERVER.key };
-const TLS = { verify: true, identity: "i", ca: Buffer.from(CA.cert) };
+const TLS = { ca: { content: Buffer.from(CA.cert) } };
 
 const SERVERS: { readonly [protocol in Protocol]: (listener: RequestListener) => Server } = {
   http: (listener) => http.createServer(listener),
@@ -76,7 +77,7 @@ const SERVERS: { readonly [protocol in Protocol]: (listener: RequestListener) =>
   h2c: (listener) => http2.createServer(listener as never),
 };
 
-const targetOf = (protocol: Protocol): Partial<HealthCheckTarget> => ({ protocol, ...(protocol === "https" || protocol === "h2" ? { tls: TLS } : {}) });
+const targetOf = (protocol: Protocol): Partial<HealthCheckTarget> => ({ protocol, ...(protocol === "https" || protocol === "h2" ? { tls: new UpstreamTls(TLS) } : {}) });
 const PROTOCOLS: readonly Protocol[] = ["http", "https", "h2", "h2c"];
 
 describe.each(PROTOCOLS)("health checks over %s", (protocol) => {
@@ -294,12 +295,12 @@ describe("TLS", () => {
   const certified = () => serving(SERVERS.https((_request, response) => void response.end()));
 
   it("fails for a certificate that the system does not know", async () => {
-    const { reported } = check((await certified()).port, { target: { protocol: "https" } });
+    const { reported } = check((await certified()).port, { target: { protocol: "https", tls: new UpstreamTls() } });
     expect((await reported(1))[0]).toMatch(/certificate/);
   });
 
   it("fails for a certificate for another name", async () => {
-    const { reported } = check((await certified()).port, { target: { protocol: "https", tls: { ...TLS, servername: "other.example" } } });
+    const { reported } = check((await certified()).port, { target: { protocol: "https", tls: new UpstreamTls({ ...TLS, servername: "other.example" }) } });
     expect((await reported(1))[0]).toContain("other.example");
   });
 
@@ -311,12 +312,12 @@ describe("TLS", () => {
   it("presents the client certificate", async () => {
     const server = https.createServer({ ...KEYS, ca: CA.cert, requestCert: true, rejectUnauthorized: true }, (_request, response) => void response.end());
     const origin = await serving(server);
-    const tls = { ...TLS, cert: Buffer.from(CLIENT.cert), key: Buffer.from(CLIENT.key) };
+    const tls = new UpstreamTls({ ...TLS, cert: { content: Buffer.from(CLIENT.cert) }, key: { content: Buffer.from(CLIENT.key) } });
     expect(await check(origin.port, { target: { protocol: "https", tls } }).reported(1)).toEqual([null]);
   });
 
   it("throws at the start if certificate and key do not match", () => {
-    const tls = { ...TLS, cert: Buffer.from(CLIENT.cert), key: Buffer.from(SERVER.key) };
+    const tls = new UpstreamTls({ ...TLS, cert: { content: Buffer.from(CLIENT.cert) }, key: { content: Buffer.from(SERVER.key) } });
     expect(() => check(1, { target: { protocol: "https", tls } })).toThrow();
   });
 });

@@ -5,6 +5,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../../lib/upstream/pool.ts";
+import type { Address } from "../../lib/upstream/addresses.ts";
+import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";
@@ -277,6 +279,7 @@ describe("the addresses of a name", () => {
         return name.addresses;
       },
       known: () => name.known(),
+      connectOptions: (first: Address | undefined) => name.connectOptions(first),
       onChange(listener: () => void) {
         following++;
         const end = name.onChange(listener);
@@ -299,7 +302,7 @@ describe("the addresses of a name", () => {
   });
 
   it("the addresses of a name must present a certificate for the name over https", async () => {
-    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
+    const tls = new UpstreamTls({ ca: { content: Buffer.from(OTHER_CA.cert) } });
     const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await right.ask(), await right.ask(), await right.ask()]).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1"]);
     const wrong = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "other.example.com", tls });
@@ -307,13 +310,13 @@ describe("the addresses of a name", () => {
   });
 
   it("the addresses of a name give way to the next address over https if they refuse", async () => {
-    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
+    const tls = new UpstreamTls({ ca: { content: Buffer.from(OTHER_CA.cert) } });
     const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
   it("the addresses of a name keep their TLS session, which the next connection resumes", async () => {
-    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
+    const tls = new UpstreamTls({ ca: { content: Buffer.from(OTHER_CA.cert) } });
     const reused: boolean[] = [];
     const listener: RequestListener = (request, response) => {
       reused.push((request.socket as TLSSocket).isSessionReused());

@@ -11,7 +11,7 @@ import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
 import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
-import type { UpstreamTls } from "../../lib/upstream/connect.ts";
+import { UpstreamTls, type UpstreamTlsSettings } from "../../lib/upstream/tls.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
@@ -613,7 +613,7 @@ describe("faults", () => {
 });
 
 describe("TLS", () => {
-  const settings = (parts: Partial<UpstreamTls> = {}): UpstreamTls => ({ verify: true, identity: "i", ca: Buffer.from(CA.cert), ...parts });
+  const settings = (parts: UpstreamTlsSettings = {}) => new UpstreamTls({ ca: { content: Buffer.from(CA.cert) }, ...parts });
 
   async function secureOrigin(options: http2.SecureServerOptions = {}, made = http2.createSecureServer as (options: http2.SecureServerOptions) => net.Server) {
     const server = made({ cert: SERVER.cert, key: SERVER.key, ...options });
@@ -634,22 +634,22 @@ describe("TLS", () => {
     expect(await read(await send())).toBe("ok");
   });
 
-  it.each<[string, UpstreamTls | undefined, RegExp]>([
-    ["one the system does not know", undefined, /certificate/],
+  it.each<[string, UpstreamTls, RegExp]>([
+    ["one the system does not know", new UpstreamTls(), /certificate/],
     ["one for another name", settings({ servername: "other.example" }), /other\.example/],
   ])("refuses %s with upstream_connect_failed, and the reason is in the fault alone", async (_title, tls, why) => {
-    const { send } = bench(await secureOrigin(), { protocol: "h2", ...(tls && { tls }) });
+    const { send } = bench(await secureOrigin(), { protocol: "h2", tls });
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringMatching(why) as string });
   });
 
   it("accepts any certificate if verify is false", async () => {
-    const { send } = bench(await secureOrigin(), { protocol: "h2", tls: { verify: false, identity: "i" } });
+    const { send } = bench(await secureOrigin(), { protocol: "h2", tls: new UpstreamTls({ verify: false }) });
     expect(await read(await send())).toBe("ok");
   });
 
   it("presents the client certificate", async () => {
     const port = await secureOrigin({ ca: CA.cert, requestCert: true, rejectUnauthorized: true });
-    const { send } = bench(port, { protocol: "h2", tls: settings({ cert: Buffer.from(CLIENT.cert), key: Buffer.from(CLIENT.key) }) });
+    const { send } = bench(port, { protocol: "h2", tls: settings({ cert: { content: Buffer.from(CLIENT.cert) }, key: { content: Buffer.from(CLIENT.key) } }) });
     expect(await read(await send())).toBe("ok");
   });
 
@@ -798,6 +798,6 @@ describe("the addresses of a name", () => {
   });
 
   function settingsFor(ca: string): UpstreamTls {
-    return { verify: true, identity: "i", ca: Buffer.from(ca) };
+    return new UpstreamTls({ ca: { content: Buffer.from(ca) } });
   }
 });

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
-import * as sharedHealth from "../../lib/upstream/shared_health.ts";
-import { FailureReports, HEALTH_BYTES, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
+import { FailureReports, healthIn, HEALTH_BYTES, type UpstreamFailures } from "../../lib/upstream/shared_health.ts";
 import { UpstreamSet } from "../../lib/upstream/upstream_set.ts";
 import { balancerOf } from "../support/balance_parts.ts";
 import { manualClock } from "../support/clock.ts";
@@ -28,9 +27,9 @@ function bench(settings: HealthSettings = HEALTH) {
     reports.send = (failures) => void sent.push(...failures);
     const own = threads(place);
     const changes = new Int32Array(own.memory("changes", 4));
-    const upstreamSet = new UpstreamSet("s", { clock, log: place < 0 ? log : silentLog, threads: own, reports, changes, shared: () => sharedHealth });
+    const upstreamSet = new UpstreamSet("s", { clock, log: place < 0 ? log : silentLog, threads: own, changes, health: (of, memory) => healthIn(memory!, of, place < 0 ? null : reports) });
     const adopt = (next: HealthSettings) => {
-      const members = ["a", "b"].map((id) => ({ peer: upstreamSet.peer(id, pools[id]!, own.memory(id, HEALTH_BYTES)), weight: 1, health: next }));
+      const members = ["a", "b"].map((id) => ({ peer: upstreamSet.peer(id, pools[id]!), memory: own.memory(id, HEALTH_BYTES), weight: 1, health: next }));
       upstreamSet.adopt(members, null);
     };
     const pools: Record<string, ReturnType<typeof madeUpPool>> = { a: madeUpPool(), b: madeUpPool() };

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
 import { hashKey } from "../../lib/upstream/hash_key.ts";
-import type { Health } from "../../lib/upstream/health.ts";
+import { Health } from "../../lib/upstream/health.ts";
 import { sideAt, SplitPicker, type Share } from "../../lib/upstream/split.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { candidates } from "../contracts/balance.ts";
@@ -32,7 +32,7 @@ function inTurn(): () => number {
 /** A service with the upstreams "v1 v2/canary:0": ids, groups and weights. */
 function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
   const clock = manualClock();
-  const set = new UpstreamSet("s", { clock, log: silentLog });
+  const set = new UpstreamSet("s", { clock, log: silentLog, health: (options) => new Health(options) });
   const members = upstreams.split(" ").map((item): Member => {
     const [name, weight = "1"] = item.split(":");
     const [id, group] = name!.split("/");

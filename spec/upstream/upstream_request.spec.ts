@@ -5,6 +5,8 @@ import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
 import type { Connections } from "../../lib/upstream/upstream_set.ts";
+import { isSecure } from "../../lib/upstream/connection_pool.ts";
+import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { Pool } from "../../lib/upstream/pool.ts";
 import { forwardHttp2 } from "../../lib/upstream/http2_request.ts";
 import { Sessions } from "../../lib/upstream/sessions.ts";
@@ -26,7 +28,8 @@ async function bench(protocol: Protocol, { reads = true } = {}) {
     if (reads) socket.on("data", (chunk: Buffer) => void (heard.text += chunk.toString("latin1")));
   });
   const clock = manualClock();
-  const options = { ...ANYWHERE, host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000 };
+  const tls = isSecure(protocol) ? { tls: new UpstreamTls() } : {};
+  const options = { ...ANYWHERE, host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000, ...tls };
   const pool: Connections =
     protocol === "http" || protocol === "https" ? new Pool({ ...options, protocol }, 1, clock) : new Sessions({ ...options, protocol }, 1, clock, forwardHttp2);
   onTestFinished(async () => {

@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { Breaker, type BreakerOptions } from "../../lib/upstream/breaker.ts";
-import type { Health, HealthSettings } from "../../lib/upstream/health.ts";
+import { Health, type HealthSettings } from "../../lib/upstream/health.ts";
+import { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { UpstreamSet, type Member, type Peer } from "../../lib/upstream/upstream_set.ts";
 import { balancerOf } from "../support/balance_parts.ts";
 import { manualClock } from "../support/clock.ts";
@@ -18,7 +19,7 @@ const BREAKER = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 1000,
 /** A fleet of upstreams in force: "a b:0 c:2", ids and weights. */
 function bench(text: string) {
   const clock = manualClock();
-  const fleet = new UpstreamSet("s", { clock, log: silentLog });
+  const fleet = new UpstreamSet("s", { clock, log: silentLog, health: (options) => new Health(options) });
   const pools = new Map<string, ReturnType<typeof madeUpPool>>();
   const adopt = (next: string) => {
     const members = next.split(" ").map((item): Member => {
@@ -137,6 +138,24 @@ describe("a reload", () => {
     expect(clock.pending).toBe(0);
   });
 
+  it("a reload that gives an upstream settings for its health begins to count its failures, and one that takes them away makes it usable", () => {
+    const { fleet, peers, clock } = bench("a b");
+    const [a, b] = peers as [Peer, Peer];
+    const put = (health: HealthSettings | null) => fleet.adopt([a, b].map((peer) => ({ peer, weight: 1, health })), null);
+    const states = () => {
+      a.health.failed("broken");
+      return fleet.report.upstreams.map(({ state }) => state);
+    };
+    put(null);
+    expect(states()).toEqual(["unknown", "unknown"]);
+    put(HEALTH);
+    expect(states()).toEqual(["ejected", "unknown"]);
+    put(null);
+    expect([states(), a.health.usable, clock.pending]).toEqual([["unknown", "unknown"], true, 0]);
+    put(HEALTH);
+    expect(states()).toEqual(["ejected", "unknown"]);
+  });
+
   it("a reload leaves no timer when it removes an upstream or when the service ends", () => {
     const { peers, adopt, clock, fleet } = bench("a b c");
     peers[0]!.health.failed("broken");
@@ -185,7 +204,7 @@ it.each([
   ["2001:db8::1", 80, "http", "[2001:db8::1]"],
   ["2001:db8::1", 8080, "http", "[2001:db8::1]:8080"],
 ] as const)("the authority of %s, port %d, over %s is %s", (host, port, protocol, authority) => {
-  expect(madeUpPeer("a", madeUpPool({ host, port, protocol })).authority).toBe(authority);
+  expect(madeUpPeer("a", madeUpPool({ host, port, protocol, ...(protocol === "https" ? { tls: new UpstreamTls() } : {}) })).authority).toBe(authority);
 });
 
 it.each<[ErrorCode, number]>([

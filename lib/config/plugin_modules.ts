@@ -1,0 +1,118 @@
+/**
+ * The schema of `global.plugin_modules`, and what of them can be read in a configuration with errors.
+ */
+import { hash } from "node:crypto";
+import { itemsOf, nodeAt, type Issue, type JsonNode } from "./json.ts";
+import type { PartFields } from "./part_fields.ts";
+import * as s from "./schema.ts";
+import { parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
+
+const MODULE_FILE = s.file({ describe: "An ES module with plugin kinds; relative to the configuration's folder." });
+const MODULE_FIELDS = s.object(
+  {
+    path: MODULE_FILE,
+    sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", references: "none", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
+  },
+  {
+    refine({ path: file, sha256 }, report) {
+      const found = hash("sha256", file.content);
+      if (found !== sha256) report(`is not the digest of ${file.path}: its SHA-256 is ${found}`, "sha256");
+    },
+  },
+);
+
+/** If the digest is missing, the message contains the digest of the file. */
+export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
+  ...MODULE_FIELDS,
+  check(node, at, context) {
+    const before = context.issues.length;
+    const [path, sha256] = [textAt(node, "path"), textAt(node, "sha256")];
+    const { placeholders } = context.sources;
+    if (placeholders?.isKnown(JSON.stringify([path, sha256?.toLowerCase()]), at, context.root) === false) return s.report(context, at, node, MODULE_UNKNOWN);
+    const value = MODULE_FIELDS.check(node, at, context);
+    const named = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path")?.value : undefined;
+    const file = named === undefined ? s.INVALID : s.file().check(named, at, { ...context, issues: [] });
+    if (file === s.INVALID) return value;
+    const found = context.issues.findIndex((issue, i) => i >= before && issue.at.at(-1) === "sha256");
+    context.issues[found] = { ...context.issues[found]!, message: `is required; once you trust the file: "${hash("sha256", file.content)}"` };
+    return value;
+  },
+};
+
+function textAt(node: JsonNode, name: string): string | undefined {
+  const value = node.kind === "object" ? node.members.get(name)?.value : undefined;
+  return value?.kind === "string" ? value.value : undefined;
+}
+
+const MODULE_UNKNOWN = "is not a module of the configuration in force: a text that is only tried loads no other, put it into the gateway's own file";
+
+export const fields: PartFields = { schemas: { plugin_module: PLUGIN_MODULE } };
+
+export type PluginModule = s.Infer<typeof PLUGIN_MODULE>;
+
+/** The kinds of a module, or its error. */
+export type FindKinds<K extends { readonly name: string }> = (module: PluginModule) => readonly K[] | string;
+
+/** The plugin modules of a configuration whose digest is right; other errors are ignored. */
+export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
+  const { node } = parsedFrom(source);
+  return node === null ? [] : modulesIn(node, { issues: [], sources: sourcesFor(source, options) }).map(({ module }) => module);
+}
+
+/** The files of the plugin modules of a configuration, whatever their digests; other errors are ignored. */
+export function moduleFilesOf(source: ConfigSource, options: ReadOptions) {
+  const context: s.CheckContext = { issues: [], sources: sourcesFor(source, options) };
+  const { node: root } = parsedFrom(source);
+  const found = root === null ? [] : itemsOf(nodeAt(root, MODULES_AT));
+  const modules = found.flatMap((node, i) => {
+    const at = [...MODULES_AT, i];
+    if (node.kind !== "object") return (s.report(context, at, node, "expected an object with path and sha256"), []);
+    const [path, sha256] = [node.members.get("path")?.value, node.members.get("sha256")?.value];
+    if (sha256 !== undefined && sha256.kind !== "string") s.report(context, [...at, "sha256"], sha256, "expected a string");
+    const module = path === undefined ? s.report(context, [...at, "path"], node, "is required") : MODULE_FILE.check(path, [...at, "path"], context);
+    return module === s.INVALID ? [] : [{ at, node, file: module }];
+  });
+  return { modules, issues: context.issues };
+}
+
+/** The given kinds and those of the modules of a configuration; its other errors are ignored. */
+export function kindsWithModules<K extends { readonly name: string }>(
+  source: ConfigSource,
+  options: ReadOptions,
+  kinds: readonly K[],
+  kindsOf: FindKinds<K>,
+): { readonly kinds: readonly K[]; readonly issues: readonly Issue[] } {
+  const { node, issues: inText } = parsedFrom(source);
+  if (node === null) return { kinds, issues: inText };
+  const context: s.CheckContext = { issues: [...inText], sources: sourcesFor(source, options) };
+  modulesIn(node, context);
+  return { kinds: withModules(node, kinds, context, kindsOf), issues: context.issues };
+}
+
+/** The given kinds and those of the modules. Invalid modules are not reported here, but by the schema. */
+export function withModules<K extends { readonly name: string }>(root: JsonNode, given: readonly K[], context: s.CheckContext, kindsOf: FindKinds<K>): readonly K[] {
+  const kinds = [...given];
+  for (const { at, node, module } of modulesIn(root, { ...context, issues: [] })) {
+    const { path } = module.path;
+    const found = kindsOf(module);
+    if (typeof found === "string") s.report(context, at, node, `${path}: ${found}`);
+    else {
+      for (const kind of found) {
+        if (!kinds.some(({ name }) => name === kind.name)) kinds.push(kind);
+        else s.report(context, at, node, `${path}: there is already a plugin kind "${kind.name}": give this one another name`);
+      }
+    }
+  }
+  return kinds;
+}
+
+const MODULES_AT = ["global", "plugin_modules"] as const;
+
+/** Item by item: an invalid module does not hide the others. */
+function modulesIn(root: JsonNode, context: s.CheckContext) {
+  return itemsOf(nodeAt(root, MODULES_AT)).flatMap((node, i) => {
+    const at = [...MODULES_AT, i];
+    const module = PLUGIN_MODULE.check(node, at, context);
+    return module === s.INVALID ? [] : [{ at, node, module }];
+  });
+}

@@ -1,0 +1,89 @@
+/**
+ * Where the text of a configuration comes from: its file and signature, its parsed document, and what its references and file names are
+ * resolved with.
+ */
+import { dirname, resolve } from "node:path";
+import { readRegularFile } from "../base/regular_file.ts";
+import { nodeFrom, parseJson, type Issue } from "./json.ts";
+import { whyUnreadable, type PlaceholderSource, type Sources } from "./references.ts";
+
+/** A file that has been read, or a JavaScript value of the same shape. */
+export type ConfigSource = ReadFile | { readonly value: unknown };
+
+interface ReadFile {
+  readonly text: Buffer | string;
+  readonly file: string;
+  /** The fingerprint of the key that has signed the text, where it had to be signed. */
+  readonly signer?: string;
+}
+
+export type ConfigIssue = Issue;
+
+/** `problem` is a sentence with a remedy. `signer` is the fingerprint of the key that has signed; see `PublicKey.fingerprint`. */
+export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
+/** Whether these bytes, which were read from `path`, are signed. */
+export type CheckSignature = (path: string, content: Uint8Array) => SignatureCheck;
+
+export interface ReadOptions {
+  /** Resolves `${env:NAME}`. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Resolves `${file:/path}`; default: the file system. */
+  readonly readFile?: (path: string) => Buffer | string;
+  /** Takes the place of variables and files. */
+  readonly placeholders?: PlaceholderSource | undefined;
+}
+
+/**
+ * Reads the file, or returns one issue with a remedy. With `checkSignature` it must be signed. The result, if ok, is a source for
+ * `loadConfig`.
+ */
+export function readConfigFile(
+  file: string,
+  checkSignature?: CheckSignature,
+): (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly Issue[] } {
+  const refused = (message: string) => ({ ok: false as const, issues: [{ at: [], message, position: null }] });
+  let text: Buffer;
+  try {
+    text = readRegularFile(file);
+  } catch (error) {
+    return refused(`cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`);
+  }
+  if (checkSignature === undefined) return { ok: true, text, file };
+  const checked = checkSignature(file, text);
+  return checked.problem === undefined ? { ok: true, text, file, signer: checked.signer } : refused(checked.problem);
+}
+
+/** Where the signature of a file is. */
+export function signatureFile(path: string): string {
+  return `${path}.sig`;
+}
+
+/** A source is read for its parts and modules before it is read as a whole, and parsed once. */
+const parsed = new WeakMap<ConfigSource, ReturnType<typeof parseJson>>();
+
+/** The document of a source. */
+export function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
+  const known = parsed.get(source);
+  if (known !== undefined) return known;
+  const found = "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
+  parsed.set(source, found);
+  return found;
+}
+
+/** Ends the memory of the document of a source: sources are kept. */
+export function forgetParsed(source: ConfigSource): void {
+  parsed.delete(source);
+}
+
+/** Each file is read once, so that one load sees one state of it. */
+export function sourcesFor(source: ConfigSource, { environment, readFile = readRegularFile, placeholders }: ReadOptions) {
+  const contents = new Map<string, Buffer | string>();
+  const readOnce = (path: string) => {
+    const content = contents.get(path) ?? readFile(path);
+    contents.set(path, content);
+    return content;
+  };
+  const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
+  const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
+  return { environment, readFile: readOnce, ...noted, folder, ...(placeholders && { placeholders }) } satisfies Sources;
+}

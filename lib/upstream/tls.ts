@@ -1,0 +1,69 @@
+/**
+ * TLS to upstreams: by the settings of a service, with sessions that the next connection resumes.
+ */
+import { createHash } from "node:crypto";
+import { isIP, type Socket } from "node:net";
+import tls, { type ConnectionOptions, type PeerCertificate } from "node:tls";
+import type { Address } from "./addresses.ts";
+import { connect, type ConnectTarget } from "./connect.ts";
+
+export interface UpstreamTlsSettings {
+  /** CA certificates, PEM. Default: the system's CA certificates. */
+  readonly ca?: { readonly content: Buffer } | undefined;
+  /** Client certificate chain and its key, PEM. */
+  readonly cert?: { readonly content: Buffer } | undefined;
+  readonly key?: { readonly content: Buffer } | undefined;
+  /** The name sent as SNI and verified. Default: the upstream's host. */
+  readonly servername?: string | undefined;
+  /** Default true. */
+  readonly verify?: boolean;
+}
+
+export class UpstreamTls {
+  /** The same for the same settings and contents of files, whatever the names of the files. */
+  readonly identity: string;
+  readonly #settings: UpstreamTlsSettings;
+
+  constructor(settings: UpstreamTlsSettings = {}) {
+    const { ca, cert, key, servername, verify = true } = settings;
+    const hash = createHash("sha256");
+    for (const part of [ca?.content, cert?.content, key?.content, servername, String(verify)]) {
+      // With the lengths, bytes that move from one part to the next make another identity.
+      hash.update(part === undefined ? "-;" : `${part.length};`).update(part ?? "");
+    }
+    this.identity = hash.digest("hex");
+    this.#settings = settings;
+  }
+
+  /** Options for `tls.connect`. Throws when certificate and key do not fit. */
+  options(host: string): ConnectionOptions {
+    const { ca, cert, key, servername = host, verify = true } = this.#settings;
+    const name = servername.endsWith(".") ? servername.slice(0, -1) : servername;
+    return {
+      // One context for all connections: reading the system's certificates takes milliseconds.
+      secureContext: tls.createSecureContext({ ca: ca?.content, cert: cert?.content, key: key?.content }),
+      // SNI cannot carry an address (RFC 6066 §3), but a certificate can.
+      servername: isIP(name) === 0 ? name : "",
+      checkServerIdentity: (_host: string, certificate: PeerCertificate) => tls.checkServerIdentity(name, certificate),
+      // Set in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
+      rejectUnauthorized: verify,
+    };
+  }
+
+  /** Connects as `connect` does. `protocols`: for ALPN. Throws when certificate and key do not fit. */
+  connector(to: ConnectTarget, protocols?: readonly string[]): (first: Address | undefined, more: object) => Socket {
+    const options = { ...this.options(to.host), ...(protocols === undefined ? {} : { ALPNProtocols: [...protocols] }) };
+    // The last TLS session of each address, to be resumed by the next connection. Without a name it is the connector's own.
+    const sessions = new WeakMap<object, Buffer>();
+    return (first, more) => {
+      const owner = first ?? sessions;
+      const session = sessions.get(owner);
+      const socket = connect(to, options, first, session === undefined ? more : { ...more, session });
+      socket.on("session", (ticket: Buffer) => void sessions.set(owner, ticket));
+      socket.once("close", (hadError: boolean) => {
+        if (hadError) sessions.delete(owner);
+      });
+      return socket;
+    };
+  }
+}
