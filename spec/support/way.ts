@@ -14,7 +14,8 @@ import { SourceMap } from "node:module";
 import type { AddressInfo } from "node:net";
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { createGateway } from "../../lib/index.ts";
+import { GatewayCore } from "../../lib/gateway/gateway.ts";
+import { loadPluginModules } from "../../lib/parts/load.ts";
 
 export interface CalledFunction {
   /** Below the root, with forward slashes. */
@@ -65,22 +66,24 @@ async function run(): Promise<Way> {
 
   const upstream = http.createServer((_request, response) => response.end("a small reply")).listen(0, "127.0.0.1");
   await new Promise((resolve) => upstream.once("listening", resolve));
-  const gateway = createGateway({
-    config: {
-      services: [
-        {
-          name: "shop",
-          base_path: "/shop",
-          upstreams: [{ host: "127.0.0.1", port: (upstream.address() as AddressInfo).port }],
-          plugins: [
-            { name: "key_auth", config: { key: KEY } },
-            { name: "rate_limit", config: { limit_min: 1_000 } },
-          ],
-          routes: [{ name: "items", path: "/items/{id}", methods: ["GET"] }],
-        },
-      ],
-    },
-  });
+  const config = {
+    services: [
+      {
+        name: "shop",
+        base_path: "/shop",
+        upstreams: [{ host: "127.0.0.1", port: (upstream.address() as AddressInfo).port }],
+        plugins: [
+          { name: "key_auth", config: { key: KEY } },
+          { name: "rate_limit", config: { limit_min: 1_000 } },
+        ],
+        routes: [{ name: "items", path: "/items/{id}", methods: ["GET"] }],
+      },
+    ],
+  };
+  // As the program opens one whose metrics are asked for: with the parts that are named, and no others.
+  const modules = await loadPluginModules(config);
+  await modules.parts.loadPart("metrics");
+  const gateway = new GatewayCore({ config, modules });
   const { port } = await gateway.listen({ port: 0, host: "127.0.0.1" });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   const get = () => new Promise<void>((resolve, reject) => {
