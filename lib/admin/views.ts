@@ -94,7 +94,7 @@ export function statusView(status: GatewayStatus) {
 export function testsView(last: LastTests | null) {
   if (last === null) return { at: null, digest: null, passed: 0, failed: 0, tests: [] };
   const { at, digest, report } = last;
-  const tests = report.tests.map(({ name, passed, expected, found, differences }) => ({ name, passed, expected, found, differences }));
+  const tests = report.tests.map(({ name, passed, expected, found, differences, differing }) => ({ name, passed, expected, found, differences, differing }));
   return { at: moment(at), digest, passed: report.passed, failed: report.failed, tests };
 }
 

@@ -62,16 +62,14 @@ interface Row {
 }
 
 /** Expected and found side by side, the rows that differ marked; then what cannot be said of one member. */
-function comparison({ expected, found, differences }: TestResult, paint: Paint): string[] {
+function comparison({ expected, found, differences, differing }: TestResult, paint: Paint): string[] {
   const rows = [{ name: "", expected: "expected", found: "found" }, ...rowsOf(expected, found)];
   const [names, values] = [widest(rows.map(({ name }) => name)), widest(rows.map((row) => row.expected))];
-  const isRow = (difference: string) => rows.some(({ name }) => name !== "" && difference.startsWith(`${name}: `));
   const lines = rows.map((row) => {
-    const differs = differences.some((difference) => row.name !== "" && difference.startsWith(`${row.name}: `));
     const text = `${row.name.padEnd(names)}  ${row.expected.padEnd(values)}  ${row.found}`;
-    return `    ${differs ? paint("bad", `> ${text}`) : paint("faint", `  ${text}`)}`;
+    return `    ${differing.includes(row.name) ? paint("bad", `> ${text}`) : paint("faint", `  ${text}`)}`;
   });
-  return [...lines.map((line) => line.trimEnd()), ...differences.filter((each) => !isRow(each)).map((each) => `    ${withoutControls(each)}`)];
+  return [...lines.map((line) => line.trimEnd()), ...differences.slice(differing.length).map((each) => `    ${withoutControls(each)}`)];
 }
 
 /** A row for each member, and for each header. */

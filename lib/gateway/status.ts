@@ -35,6 +35,8 @@ export interface TestResult {
   readonly found: Json;
   /** "status: expected 401, found 200", …; empty when it has passed. */
   readonly differences: readonly string[];
+  /** The members of `expected` that differ, in the order of their sentences, which are the first `differences`: "status", "headers.Via". */
+  readonly differing: readonly string[];
   /** It ran out of time, which says nothing about the configuration. */
   readonly late?: true;
 }

@@ -2,7 +2,7 @@
  * Writes metrics in Prometheus' text format 0.0.4.
  */
 import { Readable } from "node:stream";
-import { BUCKETS } from "./time_buckets.ts";
+import { BUCKETS } from "./metrics.ts";
 
 /** Names and values in turn. */
 export type Labels = readonly string[];

@@ -5,8 +5,6 @@
 import { METHODS } from "../base/http_grammar.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
-import type { ReportReader, ReportWriter } from "./report.ts";
-import { BUCKETS, COARSE, FIRST_PLACE, MIDDLES, PLACES, SHIFT, SPLITS, TIME_BUCKETS, UNSPLIT } from "./time_buckets.ts";
 
 /** Other methods are counted together: clients can invent them. */
 const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
@@ -14,7 +12,7 @@ const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
 const SPAN = 1_000;
 const HIGHEST_STATUS = 599;
 /** Plugins of an embedder may have error codes of their own, in any number. */
-const MOST_CODES = 64;
+const MAX_CODES = 64;
 
 /** The requests of one route. */
 export class RouteMeter implements Meter {
@@ -53,9 +51,7 @@ export class RouteMeter implements Meter {
     this.#total.count(isError, isLimited, timed, status);
     const bounded = status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status;
     const key = (METHOD_INDEX.get(method) ?? METHODS.length) * SPAN + bounded;
-    const counted = this.#requests?.get(key);
-    if (counted !== undefined) counted.requests++;
-    else (this.#requests ??= new Map<number, { requests: number }>()).set(key, { requests: 1 });
+    this.#counter(key).requests++;
     if (code !== null) this.#failed(code, notes);
   }
 
@@ -69,35 +65,31 @@ export class RouteMeter implements Meter {
   }
 
   /** Moves all counts into a report. */
-  take(report: ReportWriter): void {
-    this.recent.take(report);
-    report.add([this.receivedBytes, this.sentBytes]);
-    for (const [key, { requests }] of this.#requests ?? []) report.item().add([key, requests]);
-    report.end();
-    for (const counts of [this.cached, this.refusals]) {
-      for (const [name, count] of counts ?? []) report.item(name).add([count]);
-      report.end();
-    }
+  take() {
+    const { inFlight, rateLimited, receivedBytes, sentBytes, cached, refusals } = this;
+    const report = { recent: this.recent.take(), inFlight, rateLimited, receivedBytes, sentBytes, requests: this.#requests, cached, refusals };
     this.receivedBytes = this.sentBytes = this.rateLimited = 0;
     this.#requests = this.cached = this.refusals = null;
+    return report;
   }
 
   /** Adds the counts of a report, as if these requests ended now. */
-  add(report: ReportReader): void {
-    const counts = readCounts(report);
-    this.recent.addCounts(counts);
-    this.#total.addCounts(counts);
-    this.rateLimited += counts.limited;
-    this.receivedBytes += report.number();
-    this.sentBytes += report.number();
-    while (report.item()) {
-      const [key, requests] = [report.number(), report.number()];
-      const counted = this.#requests?.get(key);
-      if (counted !== undefined) counted.requests += requests;
-      else (this.#requests ??= new Map<number, { requests: number }>()).set(key, { requests });
-    }
-    while (report.item()) increase((this.cached ??= new Map<CacheResult, number>()), report.name() as CacheResult, report.number());
-    while (report.item()) this.#refused(report.name(), report.number());
+  add({ recent, rateLimited, receivedBytes, sentBytes, requests, cached, refusals }: RouteReport): void {
+    this.recent.addCounts(recent);
+    this.#total.addCounts(recent);
+    this.rateLimited += rateLimited;
+    this.receivedBytes += receivedBytes;
+    this.sentBytes += sentBytes;
+    for (const [key, counter] of requests ?? []) this.#counter(key).requests += counter.requests;
+    for (const [result, count] of cached ?? []) increase((this.cached ??= new Map<CacheResult, number>()), result, count);
+    for (const [code, count] of refusals ?? []) this.#refused(code, count);
+  }
+
+  #counter(key: number): { requests: number } {
+    this.#requests ??= new Map();
+    let counter = this.#requests.get(key);
+    if (counter === undefined) this.#requests.set(key, (counter = { requests: 0 }));
+    return counter;
   }
 
   #failed(code: string, { route, attempts }: Notes): void {
@@ -107,9 +99,11 @@ export class RouteMeter implements Meter {
 
   #refused(code: string, count: number): void {
     const refusals = (this.refusals ??= new Map<string, number>());
-    increase(refusals, refusals.has(code) || refusals.size < MOST_CODES ? code : "other", count);
+    increase(refusals, refusals.has(code) || refusals.size < MAX_CODES ? code : "other", count);
   }
 }
+
+export type RouteReport = ReturnType<RouteMeter["take"]>;
 
 export function increase<Key>(counts: Map<Key, number>, key: Key, by: number): void {
   counts.set(key, (counts.get(key) ?? 0) + by);
@@ -145,75 +139,114 @@ const STATUS_PLACES = Uint8Array.from({ length: SPAN }, (_, status) => {
   return alone >= 0 ? alone : Math.max(0, STATUSES.findIndex((name) => name === `${Math.floor(status / 100)}xx`));
 });
 
-/** Counts of one step, or of a report. */
-export interface Counts {
-  readonly requests: number;
-  readonly errors: number;
-  readonly limited: number;
-  /** A count for each of `STATUSES`; empty while there is none. */
-  readonly statuses: ArrayLike<number>;
-  /** Bucket and count in turn, without the empty buckets: a route's times seldom lie far apart. */
-  readonly times: ArrayLike<number>;
+/** Upper bounds of Prometheus' buckets in seconds; a bound is within its bucket, and longer times are in +Inf. */
+export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/** In milliseconds; 24 doublings end at 17 min. */
+const SHORTEST_MS = 2 ** -4;
+const LONGEST_MS = 2 ** 20;
+const EIGHTHS = Array.from({ length: 24 * 8 }, (_, i) => SHORTEST_MS * 2 ** Math.floor(i / 8) * (1 + (i % 8) / 8));
+
+/**
+ * The lower bounds of the buckets in milliseconds: the eighths of each doubling, so that the middle of a bucket is at most 6.25 % away from
+ * any time in it, and one directly above each bound of Prometheus, whose buckets are exact sums of these.
+ */
+const LOWER = Float64Array.from([...EIGHTHS, ...BUCKETS.map((seconds) => seconds * 1000 * (1 + Number.EPSILON))]).sort();
+
+/** The last bucket has none. */
+const UPPER = Float64Array.from(LOWER, (_, i) => LOWER[i + 1] ?? NaN);
+/** Prometheus' bucket that contains each bucket. */
+const COARSE = Array.from(LOWER, (lower) => BUCKETS.filter((seconds) => seconds * 1000 < lower).length);
+/** The middle of each bucket to three digits: more would suggest a precision that is not there. */
+const MIDDLES = Array.from(LOWER, (lower, i) => Number(((lower + (LOWER[i + 1] ?? LONGEST_MS)) / 2).toPrecision(3)));
+
+/** The same four bytes as a number and as its bits. */
+const float = new Float32Array(1);
+const bits = new Uint32Array(float.buffer);
+/** Exponent and the upper three bits of the fraction: the eighths of a doubling. */
+const eighthOf = (ms: number) => {
+  float[0] = ms;
+  return bits[0]! >>> 20;
+};
+const SHORTEST = eighthOf(SHORTEST_MS);
+/** The first bucket of each eighth: one with a bound of Prometheus has two. */
+const FIRST_BUCKETS = Uint8Array.from(EIGHTHS, (lower) => LOWER.indexOf(lower));
+
+/** Shorter times are in the first bucket, longer ones in the last. A logarithm or a search would take five times as long. */
+function bucketOf(ms: number): number {
+  const eighth = Math.min(Math.max(eighthOf(ms) - SHORTEST, 0), EIGHTHS.length - 1);
+  const bucket = FIRST_BUCKETS[eighth]!;
+  return ms >= UPPER[bucket]! ? bucket + 1 : bucket;
 }
 
-interface Step extends Counts {
-  readonly step: number;
-  readonly statuses: readonly number[];
-  readonly times: readonly number[];
-}
+/** Indexes of counters; from `STATUS` on one for each of `STATUSES`, exclusive, and from `TIME` on one for each bucket. */
+const [REQUESTS, FAILED, LIMITED, STATUS] = [0, 1, 2, 3];
+const TIME = STATUS + STATUSES.length;
+const COUNTERS = TIME + LOWER.length;
 
-export interface TimedCounts extends Counts {
-  readonly sumMs: number;
-}
+/** Indexes and counts in turn, without the zeros: a route's times seldom lie far apart. */
+type Counted = readonly number[];
 
 /** Counts and times of requests or tries. */
-export class Tally {
-  requests = 0;
-  errors = 0;
-  limited = 0;
-  /** A count for each of `STATUSES`, exclusive. Null, like the times, while there is none: most routes of a large configuration are quiet. */
-  statuses: Uint32Array | null = null;
-  /** A count for each of `TIME_BUCKETS`. */
-  protected times: Uint32Array | null = null;
+export class Counts {
+  /** Null while there are none: most routes of a large configuration are quiet. */
+  protected counters: Uint32Array | null = null;
 
-  add({ requests, errors, limited, statuses, times }: Counts): void {
-    this.requests += requests;
-    this.errors += errors;
-    this.limited += limited;
-    for (let i = 0; i < statuses.length; i++) (this.statuses ??= new Uint32Array(STATUSES.length))[i]! += statuses[i]!;
-    if (times.length === 0) return;
-    const sums = (this.times ??= new Uint32Array(TIME_BUCKETS));
-    for (let i = 0; i < times.length; i += 2) sums[times[i]!]! += times[i + 1]!;
+  get requests(): number {
+    return this.counters?.[REQUESTS] ?? 0;
+  }
+
+  get errors(): number {
+    return this.counters?.[FAILED] ?? 0;
+  }
+
+  get limited(): number {
+    return this.counters?.[LIMITED] ?? 0;
+  }
+
+  /** `place`: in `STATUSES`. */
+  status(place: number): number {
+    return this.counters?.[STATUS + place] ?? 0;
+  }
+
+  add(counted: Counted): void {
+    if (counted.length === 0) return;
+    const counters = (this.counters ??= new Uint32Array(COUNTERS));
+    for (let i = 0; i < counted.length; i += 2) counters[counted[i]!]! += counted[i + 1]!;
   }
 
   /** The time that a share of all (0.99: 99 in 100) did not exceed, in milliseconds, within 6.25 %; null when nothing was timed. */
   quantile(share: number): number | null {
-    const timed = this.times?.reduce((sum, count) => sum + count) ?? 0;
+    const times = this.counters?.subarray(TIME);
+    const timed = times?.reduce((sum, count) => sum + count) ?? 0;
     if (timed === 0) return null;
     let left = Math.max(1, Math.ceil(share * timed));
     let bucket = 0;
-    while ((left -= this.times![bucket]!) > 0) bucket++;
+    while ((left -= times![bucket]!) > 0) bucket++;
     return MIDDLES[bucket]!;
   }
 
   clear(): void {
-    this.times?.fill(0);
-    this.statuses?.fill(0);
-    this.requests = this.errors = this.limited = 0;
+    this.counters?.fill(0);
   }
 }
 
-/** The counts of one route or upstream: in the current step (as a Tally), in the earlier steps of the window, and since the start. */
-export class Recent extends Tally {
+export interface ReportedCounts {
+  readonly sumMs: number;
+  readonly counted: Counted;
+}
+
+/** The counts of one route or upstream: in the current step (as `Counts`), in the earlier steps of the window, and since the start. */
+export class Recent extends Counts {
   /** Sum of all times since the start, in milliseconds. */
   sumMs = 0;
   readonly #steps: StepCounter;
   /** The end of a step costs nothing: this is compared at the next count or reading. */
   #step: number;
   /** Earlier steps of the window with requests, oldest first. */
-  #past: Step[] = [];
+  #past: { readonly step: number; readonly counted: Counted }[] = [];
   /** Times before the current step, as in `counts`. */
-  #countsBefore: number[] | null = null;
+  #countsBefore: readonly number[] | null = null;
 
   constructor(steps: StepCounter = { current: 0 }) {
     super();
@@ -224,38 +257,36 @@ export class Recent extends Tally {
   /** `ms`: how long it took; null: not timed. `status`: null where statuses are not counted, or there was none. */
   count(isError: boolean, isLimited: boolean, ms: number | null, status: number | null = null): void {
     if (this.#step !== this.#steps.current) this.#endStep();
-    this.requests++;
-    if (isError) this.errors++;
-    if (isLimited) this.limited++;
-    (this.statuses ??= new Uint32Array(STATUSES.length))[STATUS_PLACES[status ?? 0]!]!++;
+    const counters = (this.counters ??= new Uint32Array(COUNTERS));
+    counters[REQUESTS]!++;
+    if (isError) counters[FAILED]!++;
+    if (isLimited) counters[LIMITED]!++;
+    counters[STATUS + STATUS_PLACES[status ?? 0]!]!++;
     if (ms === null) return;
     this.sumMs += ms;
-    (this.times ??= new Uint32Array(TIME_BUCKETS))[bucketOf(ms)]!++;
+    counters[TIME + bucketOf(ms)]!++;
   }
 
   /** Moves the counts into a report: those of the current step, since a thread that reports does not end steps. */
-  take(report: ReportWriter): void {
-    const { requests, errors, limited, statuses, times } = this.#current();
-    report.add([requests, errors, limited, this.sumMs, statuses.length]);
-    report.add(statuses);
-    report.add([times.length]);
-    report.add(times);
+  take(): ReportedCounts {
+    const report = { sumMs: this.sumMs, counted: this.#counted() };
     // Without a request since the last report it may be quiet for long.
-    if (requests === 0) this.times = this.statuses = null;
+    if (this.requests === 0) this.counters = null;
     this.clear();
     this.sumMs = 0;
+    return report;
   }
 
   /** Adds the counts of a report to the current step. */
-  addCounts(counts: TimedCounts): void {
+  addCounts({ sumMs, counted }: ReportedCounts): void {
     if (this.#step !== this.#steps.current) this.#endStep();
-    this.add(counts);
-    this.sumMs += counts.sumMs;
+    this.add(counted);
+    this.sumMs += sumMs;
   }
 
   /** Counts of all times since the start by Prometheus' buckets, the last one +Inf; null while nothing was timed. */
   get counts(): readonly number[] | null {
-    return this.requests === 0 ? this.#countsBefore : withTimes(this.#countsBefore, this.#current().times);
+    return this.requests === 0 ? this.#countsBefore : withTimes(this.#countsBefore, this.#counted());
   }
 
   /** Whether anything was counted in the window. */
@@ -265,54 +296,40 @@ export class Recent extends Tally {
   }
 
   /** Adds the counts of the window, or of the current step alone, to `sum`. */
-  addTo(sum: Tally, which: "window" | "step"): void {
+  addTo(sum: Counts, which: "window" | "step"): void {
     if (!this.isActive) return;
-    if (this.requests > 0) sum.add(this.#current());
-    if (which === "window") for (const step of this.#past) sum.add(step);
+    sum.add(this.#counted());
+    if (which === "window") for (const { counted } of this.#past) sum.add(counted);
   }
 
-  #current(): Step {
-    const { requests, errors, limited, times: counts } = this;
-    const times: number[] = [];
-    if (counts !== null) for (let bucket = 0; bucket < TIME_BUCKETS; bucket++) if (counts[bucket] !== 0) times.push(bucket, counts[bucket]!);
-    return { step: this.#step, requests, errors, limited, statuses: this.statuses === null ? [] : Array.from(this.statuses), times };
+  #counted(): readonly number[] {
+    const counted: number[] = [];
+    const { counters } = this;
+    if (counters !== null) for (let i = 0; i < counters.length; i++) if (counters[i] !== 0) counted.push(i, counters[i]!);
+    return counted;
   }
 
   #endStep(): void {
     const first = this.#steps.current - WINDOW_STEPS + 1;
     if (this.requests > 0) {
-      const ended = this.#current();
-      this.#countsBefore = withTimes(this.#countsBefore, ended.times);
-      this.#past.push(ended);
+      const counted = this.#counted();
+      this.#countsBefore = withTimes(this.#countsBefore, counted);
+      this.#past.push({ step: this.#step, counted });
       this.clear();
     }
     while (this.#past.length > 0 && this.#past[0]!.step < first) this.#past.shift();
-    if (this.#past.length === 0) this.times = this.statuses = null;
+    if (this.#past.length === 0) this.counters = null;
     this.#step = this.#steps.current;
   }
 }
 
-export function readCounts(report: ReportReader): TimedCounts {
-  const [requests, errors, limited, sumMs] = [report.number(), report.number(), report.number(), report.number()];
-  return { requests, errors, limited, sumMs, statuses: report.numbers(report.number()), times: report.numbers(report.number()) };
-}
-
-/** A copy of `counts`, Prometheus' buckets, with these times in them. Null where there is nothing. */
-function withTimes(counts: readonly number[] | null, times: Counts["times"]): number[] | null {
-  if (counts === null && times.length === 0) return null;
-  const sums = counts?.slice() ?? new Array<number>(BUCKETS.length + 1).fill(0);
-  for (let i = 0; i < times.length; i += 2) sums[COARSE[times[i]!]!]! += times[i + 1]!;
-  return sums;
-}
-
-/** The same four bytes as a number and as its bits. */
-const float = new Float32Array(1);
-const bits = new Uint32Array(float.buffer);
-
-/** The bucket of a time in milliseconds. */
-function bucketOf(ms: number): number {
-  float[0] = ms;
-  const place = (bits[0]! >>> SHIFT) - FIRST_PLACE;
-  const unsplit = place < 0 ? 0 : place < UNSPLIT ? place : UNSPLIT - 1;
-  return ms > SPLITS[unsplit]! ? PLACES[unsplit]! + 1 : PLACES[unsplit]!;
+/** `counts`, Prometheus' buckets, with these times added to them. Null where there is nothing. */
+function withTimes(counts: readonly number[] | null, counted: Counted): readonly number[] | null {
+  let sums: number[] | null = null;
+  for (let i = 0; i < counted.length; i += 2) {
+    if (counted[i]! < TIME) continue;
+    sums ??= counts?.slice() ?? new Array<number>(BUCKETS.length + 1).fill(0);
+    sums[COARSE[counted[i]! - TIME]!]! += counted[i + 1]!;
+  }
+  return sums ?? counts;
 }

@@ -1,63 +1,50 @@
 /**
  * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
  */
-import { readCounts, RouteMeter } from "./metrics.ts";
-import { type Metrics } from "./metrics_plan.ts";
-import { PluginMeter } from "./plugin_meter.ts";
-import type { ReportReader, ReportWriter } from "./report.ts";
+import { increase, RouteMeter } from "./metrics.ts";
+import type { Metrics } from "./metrics_plan.ts";
+
+export type MetricsReport = ReturnType<typeof takeMetrics>;
 
 /** Moves all counts into a report: it has what was counted since the last one. Nothing else reads them in a worker. */
-export function takeMetrics({ services, plugins, pluginFaults, unrouted }: Metrics, report: ReportWriter): void {
-  unrouted.take(report);
-  for (const [service, { routes }] of services) {
-    for (const [name, route] of routes) {
-      if (route.recent.requests === 0 && route.inFlight === 0) continue;
-      report.item(service, name).add([route.inFlight]);
-      route.take(report);
-    }
-  }
-  report.end();
-  for (const [service, { meter }] of services) {
-    for (const [id, recent] of meter.upstreams) if (recent.requests > 0) recent.take(report.item(service, id));
-  }
-  report.end();
-  for (const [service, { meter }] of services) {
-    if (meter.retries > 0) report.item(service).add([meter.retries]);
-    meter.retries = 0;
-  }
-  report.end();
-  for (const [labels, meter] of plugins) meter.take(labels, report);
-  report.end();
-  for (const [plugin, count] of pluginFaults) report.item(plugin).add([count]);
+export function takeMetrics({ services, plugins, pluginFaults, unrouted }: Metrics) {
+  const report = {
+    unrouted: unrouted.take(),
+    services: Array.from(services, ([service, { meter, routes }]) => {
+      const busyRoutes = [...routes].filter(([, route]) => route.recent.requests > 0 || route.inFlight > 0);
+      const busyUpstreams = [...meter.upstreams].filter(([, recent]) => recent.requests > 0);
+      const { retries } = meter;
+      meter.retries = 0;
+      return {
+        service,
+        routes: busyRoutes.map(([name, route]) => [name, route.take()] as const),
+        upstreams: busyUpstreams.map(([id, recent]) => [id, recent.take()] as const),
+        retries,
+      };
+    }).filter(({ routes, upstreams, retries }) => routes.length > 0 || upstreams.length > 0 || retries > 0),
+    plugins: [...plugins].filter(([, meter]) => meter.isUsed).map(([labels, meter]) => [labels, meter.take()] as const),
+    pluginFaults: [...pluginFaults],
+  };
   pluginFaults.clear();
-  report.end();
+  return report;
 }
 
 /**
  * Adds the counts of a report. `hold` gets the requests in flight of a route at this moment. A worker may report under another configuration:
  * requests of routes that this one does not have count in all only, as those do that end after a reload.
  */
-export function addMetrics({ services, plugins, pluginFaults, steps, total, unrouted }: Metrics, report: ReportReader, hold: (meter: RouteMeter, inFlight: number) => void): void {
-  unrouted.add(report);
-  while (report.item()) {
-    const [service, route] = [report.name(), report.name()];
-    const meter = services.get(service)?.routes.get(route) ?? new RouteMeter(steps, total);
-    hold(meter, report.number());
-    meter.add(report);
+export function addMetrics({ services, plugins, pluginFaults, steps, total, unrouted }: Metrics, report: MetricsReport, hold: (meter: RouteMeter, inFlight: number) => void): void {
+  unrouted.add(report.unrouted);
+  for (const { service, routes, upstreams, retries } of report.services) {
+    const known = services.get(service);
+    for (const [name, counts] of routes) {
+      const meter = known?.routes.get(name) ?? new RouteMeter(steps, total);
+      hold(meter, counts.inFlight);
+      meter.add(counts);
+    }
+    for (const [id, counts] of upstreams) known?.meter.upstreams.get(id)?.addCounts(counts);
+    if (known !== undefined) known.meter.retries += retries;
   }
-  while (report.item()) {
-    const [service, upstream] = [report.name(), report.name()];
-    const counts = readCounts(report);
-    services.get(service)?.meter.upstreams.get(upstream)?.addCounts(counts);
-  }
-  while (report.item()) {
-    const [service, retries] = [report.name(), report.number()];
-    const meter = services.get(service)?.meter;
-    if (meter !== undefined) meter.retries += retries;
-  }
-  while (report.item()) (plugins.get(report.name()) ?? new PluginMeter()).add(report);
-  while (report.item()) {
-    const plugin = report.name();
-    pluginFaults.set(plugin, (pluginFaults.get(plugin) ?? 0) + report.number());
-  }
+  for (const [labels, counts] of report.plugins) plugins.get(labels)?.add(counts);
+  for (const [plugin, count] of report.pluginFaults) increase(pluginFaults, plugin, count);
 }

@@ -2,10 +2,9 @@
  * Counts the requests of a plugin instance, the time they take, and the results that the plugin itself reports.
  */
 import type { PluginTime } from "../http/exchange.ts";
-import type { ReportReader, ReportWriter } from "./report.ts";
 
 /** Each result is a time series; further ones are counted as "other". */
-const MOST_RESULTS = 32;
+const MAX_RESULTS = 32;
 
 export class PluginMeter implements PluginTime {
   requests = 0;
@@ -15,27 +14,31 @@ export class PluginMeter implements PluginTime {
 
   tally(result: string, count = 1): void {
     const results = (this.results ??= new Map<string, number>());
-    const name = results.has(result) || results.size < MOST_RESULTS ? result : "other";
+    const name = results.has(result) || results.size < MAX_RESULTS ? result : "other";
     results.set(name, (results.get(name) ?? 0) + count);
   }
 
+  get isUsed(): boolean {
+    return this.requests > 0 || this.ms > 0 || this.results !== null;
+  }
+
   /** Moves all counts into a report: it has what was counted since the last one. */
-  take(labels: string, report: ReportWriter): void {
-    if (this.requests === 0 && this.ms === 0 && this.results === null) return;
-    report.item(labels).add([this.requests, this.ms]);
-    for (const [result, count] of this.results ?? []) report.item(result).add([count]);
-    report.end();
+  take(): PluginReport {
+    const { requests, ms, results } = this;
     this.requests = this.ms = 0;
     this.results = null;
+    return { requests, ms, results };
   }
 
   /** Adds the counts of a report. */
-  add(report: ReportReader): void {
-    this.requests += report.number();
-    this.ms += report.number();
-    while (report.item()) this.tally(report.name(), report.number());
+  add({ requests, ms, results }: PluginReport): void {
+    this.requests += requests;
+    this.ms += ms;
+    for (const [result, count] of results ?? []) this.tally(result, count);
   }
 }
+
+export type PluginReport = Pick<PluginMeter, "requests" | "ms" | "results">;
 
 export interface PluginPlace {
   readonly name: string;

@@ -3,7 +3,7 @@
  * steps of five seconds (`metrics.ts`), and added up on each read.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import { STATUSES, Tally, WINDOW_STEPS, type Recent } from "./metrics.ts";
+import { Counts, STATUSES, WINDOW_STEPS, type Recent } from "./metrics.ts";
 import { type Metrics } from "./metrics_plan.ts";
 
 const STEP_MS = 5_000;
@@ -96,7 +96,7 @@ export class Stats {
   #isClosed = false;
   /** Oldest first. */
   readonly #history: Omit<Point, "at">[] = [];
-  readonly #sum = new Tally();
+  readonly #sum = new Counts();
 
   /** `collect` adds to `metrics` what other threads have counted; null: it is there. */
   constructor(clock: Clock, metrics: Metrics, collect: () => Promise<void> | null = () => null) {
@@ -190,7 +190,7 @@ export class Stats {
   }
 
   /** Valid until the next call. */
-  #sumOf(recent: Recent, which: "window" | "step"): Tally {
+  #sumOf(recent: Recent, which: "window" | "step"): Counts {
     this.#sum.clear();
     recent.addTo(this.#sum, which);
     return this.#sum;
@@ -198,7 +198,7 @@ export class Stats {
 }
 
 /** Of several routes or upstreams. */
-class Sum extends Tally {
+class Sum extends Counts {
   open = 0;
 
   include(recent: Recent, open: number): void {
@@ -207,27 +207,27 @@ class Sum extends Tally {
   }
 }
 
-function figures(sum: Tally, seconds: number, inFlight: number): Figures {
+function figures(sum: Counts, seconds: number, inFlight: number): Figures {
   return { ...tryFigures(sum, seconds, inFlight), limitedPerS: sum.limited / seconds, statusesPerS: statusesOf(sum, (count) => count / seconds) };
 }
 
-function tryFigures(sum: Tally, seconds: number, inFlight: number): TryFigures {
+function tryFigures(sum: Counts, seconds: number, inFlight: number): TryFigures {
   const { requests, errors } = sum;
   return { requestsPerS: requests / seconds, errorsPerS: errors / seconds, ...quantiles(sum), inFlight };
 }
 
-function stepFigures(sum: Tally): Omit<Point, "at"> {
+function stepFigures(sum: Counts): Omit<Point, "at"> {
   const { requests, errors, limited } = sum;
   return { requests, errors, limited, statuses: statusesOf(sum, (count) => count), ...quantiles(sum) };
 }
 
-function statusesOf({ statuses }: Tally, of: (count: number) => number): StatusCounts {
-  const counts = new Map(STATUSES.map((name, i) => [name, statuses?.[i] ?? 0]));
-  const refused = (["401", "403", "404"] as const).reduce((sum, name) => sum + counts.get(name)!, 0);
+function statusesOf(sum: Counts, of: (count: number) => number): StatusCounts {
+  const counts = new Map(STATUSES.map((name, i) => [name, sum.status(i)]));
+  const refused = (["401", "403", "404"] as const).reduce((all, name) => all + counts.get(name)!, 0);
   counts.set("4xx", counts.get("4xx")! + refused).delete("");
   return Object.fromEntries([...counts].filter(([, count]) => count > 0).map(([name, count]) => [name, of(count)]));
 }
 
-function quantiles(sum: Tally): Pick<Figures, "p50Ms" | "p95Ms" | "p99Ms"> {
+function quantiles(sum: Counts): Pick<Figures, "p50Ms" | "p95Ms" | "p99Ms"> {
   return { p50Ms: sum.quantile(0.5), p95Ms: sum.quantile(0.95), p99Ms: sum.quantile(0.99) };
 }

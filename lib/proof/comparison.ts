@@ -31,6 +31,8 @@ export interface Compared {
   readonly found: Readonly<Record<string, Json>>;
   /** "status: expected 401, found 200"; none: the test has passed. */
   readonly differences: readonly string[];
+  /** The members that differ, as the first `differences` name them: "status", "headers.Via". */
+  readonly differing: readonly string[];
 }
 
 /** How values are compared. */
@@ -45,13 +47,16 @@ export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | 
   const written = expected as Readonly<Record<string, Json>>;
   const found: Record<string, Json> = {};
   const differences: string[] = [];
+  const differing: string[] = [];
   const judge = async (name: string, wanted: unknown, shown: Json, value: Json, isSecret = false): Promise<Json> => {
     const isRight = await holds(wanted, value, meter);
     if (isRight && !isMatches(wanted)) return shown;
     const text = typeof value === "object" ? JSON.stringify(value) : "";
     const seen = displayed(text.length > MAX_KEPT ? text : value, conceal, isSecret);
     const [left, right] = [inWords(shown), inWords(seen)];
-    if (!isRight) differences.push(left === right ? `${name}: not as expected; both are secret or too long to be shown` : `${name}: expected ${left}, found ${right}`);
+    if (isRight) return seen;
+    differing.push(name);
+    differences.push(left === right ? `${name}: not as expected; both are secret or too long to be shown` : `${name}: expected ${left}, found ${right}`);
     return seen;
   };
   const judgeHeaders = async (name: string, wanted: Readonly<Record<string, unknown>>, list: HeaderList | null): Promise<Json> => {
@@ -73,7 +78,7 @@ export async function compare({ expect, expected }: Pick<ConfigTest, "expect" | 
     else if (member === "body") found[name] = await judge(name, expect.body, shown, bodyOf(outcome.body, expect.body!));
     else found[name] = await judge(name, expect[member], shown, outcome[member]);
   }
-  return { found, differences };
+  return { found, differences, differing };
 }
 
 /** Conceals the secrets of a configuration in a text. */

@@ -73,13 +73,13 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
       const expected = displayed(chosen[i]!.expected, loaded.concealed);
       const test = { ...chosen[i]!, expected };
       const place: Place = {};
-      const { found, differences, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
+      const { found, differences, differing, isLate }: Tried = signal?.aborted ? failure(STOPPED) : await runTest(test, bench, times, place);
       if (isOpen(chosen[i]!, place, differences.length === 0)) {
         notRun++;
         continue;
       }
       // Also messages of plugins may repeat what they were configured with.
-      results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(loaded.concealed), ...(isLate && { late: isLate }) };
+      results[i] = { name: test.name, passed: differences.length === 0, expected, found, differences: differences.map(loaded.concealed), differing, ...(isLate && { late: isLate }) };
     }
   };
   await Promise.all(Array.from({ length: LANES }, lane));
@@ -259,7 +259,7 @@ class Trial {
 }
 
 function failure(difference: string): Compared {
-  return { found: {}, differences: [difference] };
+  return { found: {}, differences: [difference], differing: [] };
 }
 
 function reportOf(tests: readonly TestResult[]): TestReport {

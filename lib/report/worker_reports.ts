@@ -4,9 +4,8 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
-import { addMetrics, takeMetrics } from "../observe/metrics_report.ts";
+import { addMetrics, takeMetrics, type MetricsReport } from "../observe/metrics_report.ts";
 import { createProcessFigures, type ProcessFigures, type ThreadFigures } from "../observe/process.ts";
-import { ReportReader, ReportWriter, type Report } from "../observe/report.ts";
 import type { Listener } from "../server/listener.ts";
 import type { CountersReport } from "../store/redis.ts";
 import type { ReportExtent } from "../gateway/bundle.ts";
@@ -15,7 +14,13 @@ import type { Runtime } from "../gateway/runtime.ts";
 import type { PluginFaults } from "../gateway/status.ts";
 
 export interface WorkerReport {
-  readonly counts: Report;
+  readonly metrics: MetricsReport;
+  readonly countersErrors: readonly (readonly [reason: string, count: number])[];
+  /** Of upstreams that have requests or connections. */
+  readonly loads: readonly { readonly service: string; readonly id: string; readonly load: number; readonly open: number }[];
+  /** Connections of clients. */
+  readonly refused: number;
+  readonly spans: Readonly<Spans>;
   /** By the key of the plugin instance. */
   readonly faults: readonly (readonly [key: string, faults: PluginFaults])[];
   /** Of the counters that gateways share; null: there are none. */
@@ -71,29 +76,27 @@ export class WorkerReports {
   /** In a worker: a report, which has everything that the last one did not have. */
   take(extent: ReportExtent): WorkerReport {
     const { metrics, runtime, configuration, listener, spans } = this.#parts;
-    const counts = new ReportWriter();
-    takeMetrics(metrics, counts);
-    for (const [reason, count] of runtime.countersErrors) {
-      counts.item(reason).add([count]);
-      runtime.countersErrors.set(reason, 0);
-    }
-    counts.end();
-    for (const { service, peers } of runtime.upstreamSets) {
-      for (const { id, load, pool } of peers) if (load > 0 || pool.open > 0) counts.item(service, id).add([load, pool.open]);
-    }
-    counts.end();
     const { exported, dropped } = spans ?? this.spans;
-    counts.add([listener.connections.refused, exported - this.spans.exported, dropped - this.spans.dropped]);
+    const report: WorkerReport = {
+      metrics: takeMetrics(metrics),
+      countersErrors: [...runtime.countersErrors],
+      loads: runtime.upstreamSets.flatMap(({ service, peers }) => peers.map(({ id, load, pool: { open } }) => ({ service, id, load, open }))).filter(({ load, open }) => load > 0 || open > 0),
+      refused: listener.connections.refused,
+      spans: { exported: exported - this.spans.exported, dropped: dropped - this.spans.dropped },
+      faults: [...configuration.pluginFaults],
+      counters: runtime.shared?.report ?? null,
+      thread: extent === "all" ? this.#process.thread() : null,
+    };
+    for (const [reason] of runtime.countersErrors) runtime.countersErrors.set(reason, 0);
     Object.assign(this.spans, { exported, dropped });
     listener.connections.refused = 0;
-    const faults = [...configuration.pluginFaults];
     configuration.pluginFaults.clear();
-    return { counts: counts.finish(), faults, counters: runtime.shared?.report ?? null, thread: extent === "all" ? this.#process.thread() : null };
+    return report;
   }
 
   /** In the main thread: adds the report of the worker at this place. */
-  add(place: number, { counts, faults, counters, thread }: WorkerReport): void {
-    const { metrics, runtime, configuration, listener } = this.#parts;
+  add(place: number, { metrics, countersErrors, loads, refused, spans, faults, counters, thread }: WorkerReport): void {
+    const { runtime, configuration, listener } = this.#parts;
     const present: Present = { counters, thread: thread ?? this.#present.get(place)?.thread ?? null, release: [] };
     this.forget(place);
     this.#present.set(place, present);
@@ -102,20 +105,16 @@ export class WorkerReports {
       add(value);
       present.release.push(() => add(-value));
     };
-    const report = new ReportReader(counts);
-    addMetrics(metrics, report, (meter, inFlight) => hold(inFlight, (value) => (meter.inFlight += value)));
-    while (report.item()) {
-      const [reason, count] = [report.name(), report.number()];
-      runtime.countersErrors.set(reason, (runtime.countersErrors.get(reason) ?? 0) + count);
+    addMetrics(this.#parts.metrics, metrics, (meter, inFlight) => hold(inFlight, (value) => (meter.inFlight += value)));
+    for (const [reason, count] of countersErrors) runtime.countersErrors.set(reason, (runtime.countersErrors.get(reason) ?? 0) + count);
+    for (const { service, id, load, open } of loads) {
+      const ofWorkers = runtime.peer(service, id)?.ofWorkers ?? { load: 0, open: 0 };
+      hold(load, (value) => (ofWorkers.load += value));
+      hold(open, (value) => (ofWorkers.open += value));
     }
-    while (report.item()) {
-      const ofWorkers = runtime.peer(report.name(), report.name())?.ofWorkers ?? { load: 0, open: 0 };
-      hold(report.number(), (value) => (ofWorkers.load += value));
-      hold(report.number(), (value) => (ofWorkers.open += value));
-    }
-    listener.connections.refused += report.number();
-    this.spans.exported += report.number();
-    this.spans.dropped += report.number();
+    listener.connections.refused += refused;
+    this.spans.exported += spans.exported;
+    this.spans.dropped += spans.dropped;
     for (const [key, { count, ...instance }] of faults) {
       // A request may outlive the configuration under which it arrived.
       if (!configuration.snapshot.instances.has(key)) continue;

@@ -138,7 +138,7 @@ export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
 export const TESTS: LastTests = {
   at: Date.UTC(2026, 0, 2),
   digest: "0123456789ab",
-  report: { passed: 1, failed: 0, tests: [{ name: "t", passed: true, expected: { status: 401 }, found: { status: 401 }, differences: [] }] },
+  report: { passed: 1, failed: 0, tests: [{ name: "t", passed: true, expected: { status: 401 }, found: { status: 401 }, differences: [], differing: [] }] },
 };
 
 export const HEALTH: GatewayHealth = {

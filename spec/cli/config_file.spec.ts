@@ -44,7 +44,7 @@ describe("edge-gateway validate", () => {
     };
     const counts = { services: 1, routes: 2, upstreams: 1 };
     const digest: unknown = expect.stringMatching(/^[0-9a-f]{12}$/);
-    const result = (name: string, found: number, expected: number, differences: string[]) => ({ name, passed: differences.length === 0, expected: { status: expected }, found: { status: found }, differences });
+    const result = (name: string, found: number, expected: number, differences: string[]) => ({ name, passed: differences.length === 0, expected: { status: expected }, found: { status: found }, differences, differing: differences.length === 0 ? [] : ["status"] });
     const passed = result("needs a key", 401, 401, []);
     const failed = result("is open", 401, 200, ["status: expected 200, found 401", "the error code is key_missing"]);
     expect(await json(withTests(PASSES))).toEqual({ code: 0, valid: true, digest, counts, tests: { passed: 1, failed: 0, tests: [passed] }, warnings: [], issues: [] });

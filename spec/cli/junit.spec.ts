@@ -5,7 +5,7 @@ import type { TestReport } from "../../lib/index.ts";
 const report = (...tests: [name: string, differences: string[]][]): TestReport => ({
   passed: tests.filter(([, differences]) => differences.length === 0).length,
   failed: tests.filter(([, differences]) => differences.length > 0).length,
-  tests: tests.map(([name, differences]) => ({ name, passed: differences.length === 0, expected: {}, found: {}, differences })),
+  tests: tests.map(([name, differences]) => ({ name, passed: differences.length === 0, expected: {}, found: {}, differences, differing: [] })),
 });
 
 /** The names and the failures in a document, as an XML parser reads them; throws for what is not well-formed. */

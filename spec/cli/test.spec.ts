@@ -36,8 +36,8 @@ describe("edge-gateway test", () => {
       passed: 1,
       failed: 1,
       tests: [
-        { name: "needs a key", passed: true, expected: { status: 401, code: "key_missing" }, found: { status: 401, code: "key_missing" }, differences: [] },
-        { name: "is open", passed: false, expected: { status: 200 }, found: { status: 401 }, differences: ["status: expected 200, found 401", "the error code is key_missing"] },
+        { name: "needs a key", passed: true, expected: { status: 401, code: "key_missing" }, found: { status: 401, code: "key_missing" }, differences: [], differing: [] },
+        { name: "is open", passed: false, expected: { status: 200 }, found: { status: 401 }, differences: ["status: expected 200, found 401", "the error code is key_missing"], differing: ["status"] },
       ],
     });
   });
@@ -110,14 +110,15 @@ describe("edge-gateway test", () => {
 });
 
 describe("reportText", () => {
-  const failed = (result: Partial<TestResult>): TestResult => ({ name: "t", passed: false, expected: {}, found: {}, differences: [], ...result });
+  const failed = (result: Partial<TestResult>): TestResult => ({ name: "t", passed: false, expected: {}, found: {}, differences: [], differing: [], ...result });
   const text = (result: Partial<TestResult>) => reportText({ passed: 0, failed: 1, tests: [failed(result)] }, "gw.json", plain).split("\n").slice(1, -2);
 
   it("has a row for each member and for each header, and marks those that differ", () => {
     const expected = { status: { matches: "^2" }, headers: { "X-A": "a", "X-B": null }, upstream_headers: { "X-C": "c" }, body: { a: 1 } };
     const found = { status: 404, headers: { "X-A": "a", "X-B": "b" }, upstream_headers: null, body: null };
     const differences = ["status: expected a match of ^2, found 404", 'headers.X-B: expected null, found "b"', "upstream_headers: …", "body: …"];
-    expect(text({ expected, found, differences })).toEqual([
+    const differing = ["status", "headers.X-B", "upstream_headers", "body"];
+    expect(text({ expected, found, differences, differing })).toEqual([
       "                        expected       found",
       "    > status            a match of ^2  404",
       '      headers.X-A       "a"            "a"',
@@ -136,13 +137,13 @@ describe("reportText", () => {
   });
 
   it("cuts long values, and replaces control characters", () => {
-    const lines = text({ name: "n\u001b[31m", expected: { body: "x".repeat(200) }, found: { body: "y\u0007\n" }, differences: ["body: …"] });
+    const lines = text({ name: "n\u001b[31m", expected: { body: "x".repeat(200) }, found: { body: "y\u0007\n" }, differences: ["body: …"], differing: ["body"] });
     expect(lines[1]!.length).toBeLessThan(100);
     expect(reportText({ passed: 0, failed: 1, tests: [failed({ name: "n\u001b[31m\n" })] }, "gw.json", plain)).not.toMatch(/[^\n\x20-\x7e]/);
   });
 
   it("cuts values that begin alike shortly before their first difference", () => {
-    const [, line] = text({ expected: { body: `${"x".repeat(80)}a` }, found: { body: `${"x".repeat(80)}b` }, differences: ["body: …"] });
+    const [, line] = text({ expected: { body: `${"x".repeat(80)}a` }, found: { body: `${"x".repeat(80)}b` }, differences: ["body: …"], differing: ["body"] });
     expect(line).toBe(`    > body  …${"x".repeat(20)}a"  …${"x".repeat(20)}b"`);
   });
 

@@ -54,7 +54,7 @@ describe("a test of a configuration", () => {
     expect(report).toEqual({
       passed: 1,
       failed: 0,
-      tests: [{ name: "orders need a key", passed: true, expected, found: { ...expected, headers: { "WWW-Authenticate": expect.stringMatching(/^Key/) as string } }, differences: [] }],
+      tests: [{ name: "orders need a key", passed: true, expected, found: { ...expected, headers: { "WWW-Authenticate": expect.stringMatching(/^Key/) as string } }, differences: [], differing: [] }],
     });
   });
 
@@ -86,8 +86,9 @@ describe("a test of a configuration", () => {
     ["headers", { headers: { "X-None": { matches: "" } } }, "headers.X-None: expected a match of , found null"],
     ["caller", { caller: "web" }, 'caller: expected "web", found null'],
   ])("that fails in %s says what was expected and what was found: %j", async (_member, wanted, difference) => {
-    const found = await verdict(config, test({ expect: wanted }));
-    expect((found as string[])[0]).toBe(difference);
+    const { tests } = await runTests(loadedFrom({ ...config, tests: [test({ expect: wanted })] }));
+    expect(tests[0]!.differences[0]).toBe(difference);
+    expect(tests[0]!.differing).toEqual([difference.split(":")[0]]);
   });
 
   it("that fails in the body shows no more than 200 characters of each side", async () => {

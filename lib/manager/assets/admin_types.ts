@@ -328,6 +328,8 @@ export interface TestResult {
   readonly found: unknown;
   /** "status: expected 401, found 200" */
   readonly differences: readonly string[];
+  /** The members that differ, in the order of their sentences, which come first: "status". Older gateways send none. */
+  readonly differing?: readonly string[];
 }
 
 /** POST /gateway/reload */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { comparisonsOf, failedFirst, otherDifferences, searchTextOf } from "../../../lib/manager/assets/test_results.ts";
 
-const result = (name: string, passed: boolean) => ({ name, passed, expected: {}, found: {}, differences: [] });
+const result = (name: string, passed: boolean) => ({ name, passed, expected: {}, found: {}, differences: [], differing: [] });
 
 const FAILED = {
   name: "orders need a key",
@@ -9,6 +9,7 @@ const FAILED = {
   expected: { status: 401, code: null, upstream_path: "/7?x=1", headers: { "WWW-Authenticate": { matches: "^Key" }, Via: null }, body: { a: [1] }, caller: "" },
   found: { status: 200, code: "key_missing", upstream_path: null, headers: { "WWW-Authenticate": "Basic", Via: null }, body: { a: [2] }, caller: "ada" },
   differences: ["status: expected 401, found 200", "headers.WWW-Authenticate: expected a match of ^Key, found Basic", "did not end within 2 s"],
+  differing: ["status", "headers.WWW-Authenticate"],
 };
 
 describe("the results of tests", () => {
@@ -36,7 +37,7 @@ describe("the results of tests", () => {
   it("say without the headers that the upstream got no request", () => {
     const result = { ...FAILED, expected: { upstream_headers: { Authorization: "Bearer t0ken" } }, found: { upstream_headers: null } };
     const differences = ['upstream_headers: expected {"Authorization":"Bearer t0ken"}, found null'];
-    expect(otherDifferences({ ...result, differences })).toEqual(["upstream_headers: the upstream got no request"]);
+    expect(otherDifferences({ ...result, differences, differing: ["upstream_headers"] })).toEqual(["upstream_headers: the upstream got no request"]);
   });
 
   it("read a missing or unusual member as none", () => {
@@ -47,6 +48,6 @@ describe("the results of tests", () => {
   it("are found by name and by difference", () => {
     expect(searchTextOf(FAILED)).toContain("orders need a key");
     expect(searchTextOf(FAILED)).toContain("did not end within 2 s");
-    expect(searchTextOf({ ...FAILED, differences: FAILED.differences.slice(0, 1) })).toContain("status");
+    expect(searchTextOf({ ...FAILED, differences: FAILED.differences.slice(0, 1), differing: ["status"] })).toContain("status");
   });
 });
