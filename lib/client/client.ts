@@ -8,7 +8,8 @@ import { isIP } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import { entry } from "../base/event_loop.ts";
-import { destinationOf, requestBy, type Egress } from "../base/egress.ts";
+import { destinationOf, type Egress } from "../base/egress.ts";
+import { agentOf, requestBy } from "../base/egress_clients.ts";
 import { connectFailure } from "../base/errors.ts";
 import { BODILESS } from "../http/body.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -203,7 +204,7 @@ export class HttpClient implements Client {
     if (body !== undefined || !BODILESS.has(method)) list.push("Content-Length", String(body?.length ?? 0));
     const { host, port } = destinationOf(url, this.#why);
     const scheme = url.protocol === "https:" ? "https:" : "http:";
-    const agent = (this.#agents[scheme] ??= this.#egress.agent(this.#why, scheme, scheme === "https:" ? { ...this.#options, ...agentTls(this.#tls) } : this.#options));
+    const agent = (this.#agents[scheme] ??= agentOf(this.#egress, this.#why, scheme, scheme === "https:" ? { ...this.#options, ...agentTls(this.#tls) } : this.#options));
     const path = target ?? url.pathname + url.search;
     try {
       // Flat, as node takes them too.

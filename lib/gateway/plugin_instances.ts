@@ -5,7 +5,6 @@ import { hash, randomUUID } from "node:crypto";
 import { destinationOf, Egress } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { verifyPassword } from "../base/password.ts";
 import type { PluginInstance } from "../config/model.ts";
 import type { Client } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
@@ -129,7 +128,9 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
     shared: (what, bytes) => sharedBy(key, what, bytes, context),
     client: (options) => standIns?.client({ name, scope }) ?? new (runtime.parts.part("client").HttpClient)({ clock, ...options, egress, why: whyOf(kind) }),
     verifiedClaims: standIns?.verifiedClaims ?? null,
-    verifyPassword: standIns?.verifyPassword ?? verifyPassword,
+    get verifyPassword() {
+      return standIns?.verifyPassword ?? runtime.parts.part("passwords").verifyPassword;
+    },
     isTrial: standIns !== undefined,
     // A plugin in JavaScript may count statuses: a number would fail each report of the metrics.
     tally: (result) => meter?.tally(String(result)),

@@ -4,6 +4,7 @@
 import type { Agent, RequestOptions } from "node:http";
 import { isIP } from "node:net";
 import { destinationOf, Egress } from "../base/egress.ts";
+import { agentOf } from "../base/egress_clients.ts";
 import type { ErrorCode } from "../base/errors.ts";
 
 export interface Backend {
@@ -19,10 +20,10 @@ export interface Backend {
  */
 export function createAgent({ url, ca }: Backend): Agent {
   const egress = new Egress([destinationOf(url, "manager")]);
-  if (url.protocol === "http:") return egress.agent("manager", "http:", { keepAlive: false, maxSockets: MAX_CONNECTIONS });
+  if (url.protocol === "http:") return agentOf(egress, "manager", "http:", { keepAlive: false, maxSockets: MAX_CONNECTIONS });
   // Always set, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
   const options = { keepAlive: false, maxSockets: MAX_CONNECTIONS, rejectUnauthorized: true, minVersion: "TLSv1.2" } as const;
-  return egress.agent("manager", "https:", { ...options, ...(ca === null ? {} : { ca }) });
+  return agentOf(egress, "manager", "https:", { ...options, ...(ca === null ? {} : { ca }) });
 }
 
 /** Further requests wait until their deadline. */

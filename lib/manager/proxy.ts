@@ -4,7 +4,7 @@
 import { randomUUID } from "node:crypto";
 import type { Agent, IncomingMessage, OutgoingHttpHeaders, RequestOptions } from "node:http";
 import type { Clock } from "../base/clock.ts";
-import { requestBy } from "../base/egress.ts";
+import { requestBy } from "../base/egress_clients.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";

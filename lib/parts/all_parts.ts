@@ -4,6 +4,7 @@
 import * as pem from "../base/pem.ts";
 import * as countersFields from "../config/counters.ts";
 import * as addressRanges from "../config/address_range.ts";
+import * as passwords from "../base/password.ts";
 import * as moduleFields from "../config/plugin_modules.ts";
 import * as tests from "../config/read_tests.ts";
 import * as signatures from "../config/signed.ts";
@@ -92,6 +93,7 @@ const ALL: LoadedParts = {
   counters: memory,
   client,
   modules: { ...moduleFields, ...moduleLoader },
+  passwords,
   redis: { ...sharedCounters, ...countersFields },
   plugins: { ...pluginInstances, ...pluginDestinations },
   http2Server,

@@ -140,6 +140,8 @@ export const PARTS = {
     named: ["global.plugin_modules[]"],
     load: async () => ({ ...(await import("../config/plugin_modules.ts")), ...(await import("../gateway/module_loader.ts")) }),
   },
+  /** How plugins verify passwords. */
+  passwords: { named: [...namedByKinds("basic_auth"), "global.plugin_modules[]"], load: () => import("../base/password.ts") },
   /** How plugins ask other servers. */
   client: {
     named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],

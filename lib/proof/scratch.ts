@@ -4,6 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import { Egress } from "../base/egress.ts";
 import { silentLog } from "../base/log.ts";
+import * as passwords from "../base/password.ts";
 import type { Route, Service } from "../config/model.ts";
 import type { ClientAnswer, ClientRequestOptions } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
@@ -61,7 +62,7 @@ function uncalled(): never {
 
 /** What links of plugins need in a scratch; they ask nobody. */
 const OWN_PARTS = new Parts();
-OWN_PARTS.add({ counters, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
+OWN_PARTS.add({ counters, passwords, shared: { ...sharedCounts, ...sharedMemory, ...sharedConnections } });
 
 export class Scratch {
   readonly #tried: Tried;

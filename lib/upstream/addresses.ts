@@ -4,7 +4,7 @@
 import type { LookupAddress } from "node:dns";
 import net, { type LookupFunction } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
-import { lookUp } from "../base/egress.ts";
+import { lookUp } from "../base/egress_clients.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 

@@ -46,7 +46,7 @@ function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
   const { picker, forwarding, meter, log } = options;
   const failed: Tries["failed"] = (exchange, error, peer, endsAt) => {
     const now = forwarding.clock.now();
-    const isOver = exchange.call.aborted || (endsAt !== 0 && now > endsAt - LEAST_TRY_MS);
+    const isOver = exchange.call.aborted || now > endsAt - LEAST_TRY_MS;
     const mayFollow = !isOver && error instanceof Fault && isUnopened(error) && (exchange.body === null || isUntouched(exchange.body));
     const next = mayFollow ? picker.pick(exchange, [...tried, peer]) : null;
     if (next === null) return upstreamFaultReply(exchange, error, log);
@@ -56,9 +56,9 @@ function elsewhere(options: AttemptsOptions, tried: readonly Peer[]): Tries {
   return { ...options, failed };
 }
 
-/** The deadline of the whole exchange, on the monotonic clock; 0: no deadline. */
+/** The deadline of the whole exchange, on the monotonic clock; Infinity: no deadline. */
 export function startTotal({ totalMs }: AttemptsOptions, { call }: Exchange, now: number): number {
-  return totalMs === 0 ? 0 : (call.endsAt = now + totalMs);
+  return totalMs === 0 ? Infinity : (call.endsAt = now + totalMs);
 }
 
 export interface Tries extends AttemptsOptions {

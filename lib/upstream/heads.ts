@@ -9,7 +9,6 @@ import { BODILESS } from "../http/body.ts";
 import { CREDENTIAL_HEADERS } from "../http/redact.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
-  connectionOptions,
   dashed,
   endToEnd,
   hasToken,
@@ -175,11 +174,6 @@ export function websocketAccept(key: string): string {
   return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
 }
 
-/** Whether a request has one Sec-WebSocket-Key, of 16 bytes in base64 (RFC 6455 §4.2.1). */
-export function isWebsocketKey(values: readonly string[]): boolean {
-  return values.length === 1 && /^[A-Za-z0-9+/]{22}==$/.test(values[0]!);
-}
-
 /**
  * The head as the text of HTTP/1.1, one byte a character (Latin-1). Throws a `TypeError` for a header that could be read as more than one:
  * names, values and paths may come from plugins.
@@ -219,22 +213,6 @@ export interface ResponseHead {
   /** "1.0", "1.1" or "2.0", or another version that Node accepts. */
   readonly httpVersion: string;
   readonly rawHeaders: string[];
-}
-
-/** Why a response that Node could parse cannot be passed on; null if it can. */
-export function invalidity(response: ResponseHead): string | null {
-  const status = response.statusCode!;
-  // Node's parser accepts any version it knows, `HTTP/2.0` in a status line among them.
-  if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
-  // Node reports `101` without Upgrade as an ordinary response.
-  if (status < 200) return `the upstream answered with status ${status}`;
-  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MAX_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
-  const codings = headerValues(response.rawHeaders, "transfer-encoding");
-  if (codings.length === 0) return null;
-  // The client would get the coded body without the name of its coding (RFC 9112 §6.1).
-  if (codings.length > 1 || codings[0]!.toLowerCase() !== "chunked") return "the upstream used a transfer coding other than chunked";
-  if (response.httpVersion === "1.0") return "the upstream used a transfer coding with HTTP/1.0";
-  return null;
 }
 
 export const TOO_MANY_OPTIONS = `the upstream named more than ${MAX_CONNECTION_OPTIONS} options in Connection`;

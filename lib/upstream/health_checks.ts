@@ -5,13 +5,13 @@ import type { OutgoingHttpHeaders } from "node:http";
 import type { Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
-import { http2Over, requestOver } from "../base/egress.ts";
+import { http2Over, requestOver } from "../base/egress_clients.ts";
 import { entry } from "../base/event_loop.ts";
 import { connectFailure, ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
 import { connect, readyEvent } from "./connect.ts";
 import { isSecure, type ConnectionPoolOptions } from "./connection_pool.ts";
-import { invalidity } from "./heads.ts";
+import { invalidity } from "./node_response.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 
 export interface StatusRange {

@@ -13,7 +13,7 @@ import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { Unsent, UploadRefused } from "./faults.ts";
-import { isBodiless, isWebsocketKey, receivedHeaders, requestHead, requestTrailers, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
+import { isBodiless, receivedHeaders, requestHead, requestTrailers, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
 import type { ResponseHead, UpstreamRequestHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
@@ -38,6 +38,11 @@ export async function forwardHttp2(attempt: Try<Sessions>): Promise<Reply> {
     if (!(fault instanceof Unserved) || call.aborted) throw fault;
     return send(attempt, await lease(attempt, first));
   }
+}
+
+/** Whether a request has one Sec-WebSocket-Key, of 16 bytes in base64 (RFC 6455 §4.2.1). */
+export function isWebsocketKey(values: readonly string[]): boolean {
+  return values.length === 1 && /^[A-Za-z0-9+/]{22}==$/.test(values[0]!);
 }
 
 /** The upstream has not processed the request, or an idle connection broke as it was used; and the request can be sent again. */

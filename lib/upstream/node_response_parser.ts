@@ -3,10 +3,10 @@
  */
 import type { IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
-import { requestOver } from "../base/egress.ts";
+import { requestOver } from "../base/egress_clients.ts";
 import { ignore } from "../base/errors.ts";
 import { hasToken, headerValue, headerValues } from "../http/headers.ts";
-import { invalidity } from "./heads.ts";
+import { invalidity } from "./node_response.ts";
 import { keepAliveMs, MAX_RESPONSE_HEAD_BYTES, type ResponseSink } from "./response_parser.ts";
 
 /**

@@ -41,7 +41,7 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
     const replay = replayOf(exchange, policy, memory);
     const tried: Peer[] = [first];
     const another = (): Peer | null => {
-      if (call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() > endsAt - LEAST_TRY_MS)) return null;
+      if (call.aborted || tried.length > policy.attempts || clock.now() > endsAt - LEAST_TRY_MS) return null;
       if (body !== null && !(replay === null ? isUntouched(body) : replay.isWhole)) return null;
       const next = picker.pick(exchange, tried);
       return next !== null && budget.take(policy.budgetRatio) ? next : null;

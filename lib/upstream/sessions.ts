@@ -5,7 +5,7 @@ import http2, { type ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
-import { http2Over } from "../base/egress.ts";
+import { http2Over } from "../base/egress_clients.ts";
 import { entry } from "../base/event_loop.ts";
 import { connectFailure, Fault, ignore } from "../base/errors.ts";
 import { holdsOutputBack } from "../http/h2_streams.ts";

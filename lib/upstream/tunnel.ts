@@ -1,7 +1,7 @@
 /**
  * Joins two connections after a protocol switch: every byte passes both ways, with back-pressure, until either side ends.
  */
-import { constants, type Http2Stream } from "node:http2";
+import type { Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
@@ -61,16 +61,20 @@ function reset(side: Duplex): void {
   else cut(side);
 }
 
+/** Error codes of HTTP/2 (RFC 9113 §7). */
+const NO_ERROR = 0;
+const CANCEL = 8;
+
 /** Ends a side at once: an HTTP/2 stream with CANCEL, where Node would send NO_ERROR. */
 function cut(side: Duplex): void {
-  if (isStream(side) && !side.destroyed && !side.closed) resetStream(side, constants.NGHTTP2_CANCEL);
+  if (isStream(side) && !side.destroyed && !side.closed) resetStream(side, CANCEL);
   else side.destroy();
 }
 
 /** An HTTP/2 stream ends its readable side in good order also when it is reset. */
 function wasReset(side: Duplex): boolean {
   // Undefined until it is closed, by Node's documentation.
-  return isStream(side) && (side.rstCode ?? constants.NGHTTP2_NO_ERROR) !== constants.NGHTTP2_NO_ERROR;
+  return isStream(side) && (side.rstCode ?? NO_ERROR) !== NO_ERROR;
 }
 
 function isStream(side: Duplex): side is Http2Stream {

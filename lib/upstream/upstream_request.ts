@@ -42,9 +42,9 @@ export interface Try<Connections> {
   /** Whose place at the upstream it takes: `Call.holder`. */
   readonly client: string;
   readonly options: ForwardOptions;
-  /** When the head of the response is due; monotonic, 0: no such deadline. */
+  /** When the head of the response is due; monotonic, Infinity: no such deadline. */
   readonly tryEndsAt: number;
-  /** When the whole exchange has to be over; monotonic, 0: no such deadline. */
+  /** When the whole exchange has to be over; monotonic, Infinity: no such deadline. */
   readonly endsAt: number;
   /** Whether the request is sent again because an idle connection proved dead; and its body, if all of it is in memory and was not sent. */
   readonly isSecond: boolean;
@@ -65,8 +65,6 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   protected readonly attempt: Try<Connections>;
   protected readonly resolve: (reply: Reply | Promise<Reply>) => void;
   protected phase: Phase = "connecting";
-  /** Whether the head of the final response has arrived. */
-  protected hasResponse = false;
   /** The body of the reply, once the reply has been given. */
   protected given: Readable | null = null;
   readonly #reject: (fault: Fault) => void;
@@ -92,17 +90,19 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
 
   get dueAt(): number {
     const { tryEndsAt, endsAt } = this.attempt;
-    let due = this.#phaseEndsAt;
-    if (tryEndsAt !== 0 && !this.hasResponse && tryEndsAt < due) due = tryEndsAt;
-    if (endsAt !== 0 && endsAt < due) due = endsAt;
-    return due;
+    return Math.min(this.#phaseEndsAt, endsAt, this.#hasResponse ? Infinity : tryEndsAt);
+  }
+
+  /** Whether the head of the final response has arrived. */
+  get #hasResponse(): boolean {
+    return this.phase === "receiving" || this.phase === "draining";
   }
 
   overdue(now: number): void {
     const { options, tryEndsAt, endsAt } = this.attempt;
     if (this.phase === "draining") this.phaseOver();
-    else if (endsAt !== 0 && endsAt <= now) this.#deadlinePassed("the time for the whole exchange is over");
-    else if (tryEndsAt !== 0 && !this.hasResponse && tryEndsAt <= now) this.#deadlinePassed("no response within the time of one try");
+    else if (endsAt <= now) this.#deadlinePassed("the time for the whole exchange is over");
+    else if (!this.#hasResponse && tryEndsAt <= now) this.#deadlinePassed("no response within the time of one try");
     else if (this.phase === "receiving") this.phaseOver();
     else if (this.phase === "connecting") this.fail(new Unsent("upstream_timeout", `no connection within ${options.connectMs} ms`));
     else this.fail(new Fault("upstream_timeout", `no response within ${options.responseMs} ms`));
@@ -127,7 +127,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     const { options, exchange } = this.attempt;
     if (this.phase === "over" || this.phase === "connecting" || this.phase === "waiting") return;
     // The client was waited for meanwhile: what becomes of one that reads too little is decided where the reply is sent.
-    if (this.hasResponse && options.clock.now() - exchange.call.heldUpTill < options.idleMs) return this.listen();
+    if (this.#hasResponse && options.clock.now() - exchange.call.heldUpTill < options.idleMs) return this.listen();
     this.fail(new Fault(...this.#stall(options.idleMs)));
   }
 
@@ -143,15 +143,12 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
 
   /** Starts the time of the present phase; 0: it has no deadline of its own. */
   protected watch(phaseMs: number): void {
-    const { to, options, tryEndsAt, endsAt } = this.attempt;
-    const { deadlines } = to.pool;
-    if (phaseMs === 0 && endsAt === 0 && (tryEndsAt === 0 || this.hasResponse)) {
-      this.#phaseEndsAt = Infinity;
-      return deadlines.remove(this);
-    }
+    const { to, options } = this.attempt;
+    this.#phaseEndsAt = Infinity;
+    if (phaseMs === 0 && this.dueAt === Infinity) return to.pool.deadlines.remove(this);
     const now = options.clock.now();
-    this.#phaseEndsAt = phaseMs === 0 ? Infinity : now + phaseMs;
-    deadlines.add(this, now);
+    if (phaseMs > 0) this.#phaseEndsAt = now + phaseMs;
+    to.pool.deadlines.add(this, now);
   }
 
   /** Writes the body as it arrives; `done` is called after its last byte. */
@@ -179,7 +176,6 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   /** The head of the final response has arrived. */
   protected receive(): void {
     this.phase = "receiving";
-    this.hasResponse = true;
     this.watch(0);
   }
 
@@ -216,10 +212,7 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
 
 /** Milliseconds that getting a connection may take from now on. */
 export function connectTimeLeft({ options, tryEndsAt, endsAt }: Try<unknown>): number {
-  const { clock, connectMs } = options;
-  if (tryEndsAt === 0 && endsAt === 0) return connectMs;
-  const end = Math.min(tryEndsAt === 0 ? Infinity : tryEndsAt, endsAt === 0 ? Infinity : endsAt);
-  return Math.min(connectMs, Math.max(0, Math.ceil(end - clock.now())));
+  return Math.min(options.connectMs, Math.max(0, Math.ceil(Math.min(tryEndsAt, endsAt) - options.clock.now())));
 }
 
 export function clientDisconnected(): Fault {

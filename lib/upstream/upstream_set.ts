@@ -64,10 +64,10 @@ export class Peer implements UpstreamDestination<Connections>, Candidate {
 
   /**
    * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the
-   * client as they arrive. When the client disconnects, or `endsAt` (monotonic; 0: never) has come, the request is cancelled.
+   * client as they arrive. When the client disconnects, or `endsAt` (monotonic; Infinity: never) has come, the request is cancelled.
    */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
-    const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
+    const tryEndsAt = options.tryMs === 0 ? Infinity : options.clock.now() + options.tryMs;
     const client = exchange.call.holder;
     const attempt = { exchange, to: this, client, options, tryEndsAt, endsAt, isSecond: false, bytes: null };
     return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : this.pool.forward(attempt as Try<Sessions>);

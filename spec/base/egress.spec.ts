@@ -2,7 +2,8 @@ import { once } from "node:events";
 import http from "node:http";
 import net, { type AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { destinationOf, Egress, requestBy } from "../../lib/base/egress.ts";
+import { destinationOf, Egress } from "../../lib/base/egress.ts";
+import { agentOf, requestBy } from "../../lib/base/egress_clients.ts";
 
 async function listening() {
   const accepted = { count: 0 };
@@ -51,11 +52,11 @@ describe("Egress", () => {
   it("a request by its agent succeeds at a destination that it is given, and fails at all others", async () => {
     const { port, accepted } = await listening();
     const egress = new Egress([{ host: "127.0.0.1", port, why: "jwks" }]);
-    const agent = egress.agent("jwks", "http:", {});
+    const agent = agentOf(egress, "jwks", "http:", {});
     const ask = (options: http.RequestOptions) => once(requestBy(agent, options).end(), "response").then(([response]) => (response as http.IncomingMessage).statusCode);
     expect(await ask({ host: "127.0.0.1", port })).toBe(204);
     await expect(ask({ host: "127.0.0.1", port: 1 })).rejects.toThrow(REFUSED("127.0.0.1", 1, "jwks"));
-    const secure = egress.agent("jwks", "https:", {});
+    const secure = agentOf(egress, "jwks", "https:", {});
     await expect(once(requestBy(secure, { host: "localhost", port }).end(), "response")).rejects.toThrow(REFUSED("localhost", port, "jwks"));
     expect(accepted.count).toBe(1);
   });

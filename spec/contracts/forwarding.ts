@@ -43,7 +43,7 @@ export function forwarding(client: "wire" | "node"): void {
     const send = (parts: Partial<ExchangeParts> = {}): { exchange: Exchange; reply: Promise<Reply> } => {
       const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
       const exchange = madeUpExchange({ call, ...parts });
-      return { exchange, reply: peer.forward(exchange, options, 0) };
+      return { exchange, reply: peer.forward(exchange, options, Infinity) };
     };
     /** Resolves when every lease has been returned; no timer may be left. */
     const settled = async () => {
@@ -212,7 +212,7 @@ export function forwarding(client: "wire" | "node"): void {
     const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000 }, 1, clock);
     onTestFinished(() => pool.destroy());
     const options = { clock, client, connectMs: 100, responseMs: 60_000, idleMs: 30, tryMs: 0, preserveHost: false, viaName: "gw" };
-    const answered = madeUpPeer("u", pool).forward(madeUpExchange(), options, 0);
+    const answered = madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity);
     await eventually(() => upstream.sockets.size === 1, "the request");
     await new Promise<void>((resolve) => [...upstream.sockets][0]!.setTimeout(90, resolve));
     [...upstream.sockets][0]!.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");

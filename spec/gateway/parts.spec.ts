@@ -115,7 +115,8 @@ describe("a gateway whose parts are loaded on demand", () => {
   it("loads what the text of a dry run needs", async () => {
     const gateway = new Gateway({ config: { services: [service] }, modules: freshModules() });
     expect(await gateway.dryRun(Buffer.from(JSON.stringify(terminating)))).toMatchObject({ outcome: "accepted", issues: [] });
-    expect(await gateway.dryRun(Buffer.from(JSON.stringify({ services: [{ ...service, protocol: "h2c" }] })))).toMatchObject({ outcome: "accepted" });
+    const basic = { name: "basic_auth", config: { username: "ada", password: "x" } };
+    for (const more of [{ protocol: "h2c" }, { plugins: [basic] }]) expect(await gateway.dryRun(Buffer.from(JSON.stringify({ services: [{ ...service, ...more }] })))).toMatchObject({ outcome: "accepted", issues: [] });
     await gateway.close(0);
   });
 

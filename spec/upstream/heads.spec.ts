@@ -1,7 +1,8 @@
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
-import { fieldLines, headText, isWebsocketKey, requestHead, websocketAccept, trailerFields } from "../../lib/upstream/heads.ts";
+import { fieldLines, headText, requestHead, websocketAccept, trailerFields } from "../../lib/upstream/heads.ts";
+import { isWebsocketKey } from "../../lib/upstream/http2_request.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 

@@ -33,7 +33,7 @@ async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_0
     await upstream.close();
   });
   const options = { clock, connectMs: 5000, responseMs: 5000, idleMs, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
-  const send = (parts: Partial<ExchangeParts> = {}) => madeUpPeer("u", pool).forward(madeUpExchange(parts), options, 0);
+  const send = (parts: Partial<ExchangeParts> = {}) => madeUpPeer("u", pool).forward(madeUpExchange(parts), options, Infinity);
   const code = (parts: Partial<ExchangeParts>) => send(parts).then(({ status }) => String(status), (fault: Fault) => fault.code);
   return { upstream, pool, heard, send, code, clock };
 }

@@ -157,7 +157,7 @@ describe("the addresses of a name", () => {
     onTestFinished(() => pool.destroy());
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
     /** The body of a response: the address that has answered. */
-    const ask = async () => String((await madeUpPeer("u", pool).forward(madeUpExchange(), options, 0)).body);
+    const ask = async () => String((await madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity)).body);
     return { origin, resolver, name, pool, ask };
   }
 
@@ -366,7 +366,7 @@ describe("the read buffer", () => {
 function asking(pool: Pool) {
   const clock = manualClock();
   const options = { clock, connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
-  return (): Promise<Reply> => madeUpPeer("u", pool).forward(madeUpExchange(), options, 0);
+  return (): Promise<Reply> => madeUpPeer("u", pool).forward(madeUpExchange(), options, Infinity);
 }
 
 async function withBackend(answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", parts: Partial<PoolOptions> = {}) {
@@ -468,7 +468,7 @@ describe("connections", () => {
   it("connections hold their lease to their end as tunnels, and close with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
-    const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
+    const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, Infinity);
     expect(pool.open).toBe(1);
     pool.destroy();
     expect(reply.tunnel!.socket.destroyed).toBe(true);
@@ -480,7 +480,7 @@ describe("connections", () => {
     const { upstream, pool } = await withBackend();
     const exchange = madeUpExchange();
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
-    const reply = madeUpPeer("u", pool).forward(exchange, options, 0);
+    const reply = madeUpPeer("u", pool).forward(exchange, options, Infinity);
     exchange.call.abort();
     await expect(reply).rejects.toMatchObject({ code: "upstream_reset" });
     expect(pool).toMatchObject({ leased: 0, open: 0 });

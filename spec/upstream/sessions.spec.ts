@@ -111,7 +111,7 @@ function bench(port: number, parts: Partial<SessionsOptions> = {}, maxConnection
   onTestFinished(() => pool.destroy());
   const peer = madeUpPeer("u", pool);
   const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, tryMs: 0, preserveHost: false, viaName: "gw" };
-  const send = (exchange: Partial<ExchangeParts> = {}) => peer.forward(madeUpExchange(exchange), options, 0);
+  const send = (exchange: Partial<ExchangeParts> = {}) => peer.forward(madeUpExchange(exchange), options, Infinity);
   return { clock, pool, send, options, peer };
 }
 
@@ -364,7 +364,7 @@ describe("an upstream that does not answer in time", () => {
     await eventually(() => made.pool.leased === 0, "no lease in use");
     const halfWay = await made.send();
     proxy.stall();
-    const patient = (method: string) => code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }, 0));
+    const patient = (method: string) => code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }, Infinity));
     return { ...made, upstream, proxy, halfWay, patient };
   }
 
@@ -390,7 +390,7 @@ describe("an upstream that does not answer in time", () => {
     const { send, peer, options, halfWay, clock, proxy, pool } = await vanished(2);
     const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
     const exchange = madeUpExchange();
-    const left = code(peer.forward(exchange, options, 0));
+    const left = code(peer.forward(exchange, options, Infinity));
     await eventually(() => pool.leased === 2, "both sent");
     clock.advance(50);
     exchange.call.abort();
@@ -406,7 +406,7 @@ describe("an upstream that does not answer in time", () => {
     const { clock, peer, options, pool } = bench(upstream.port);
     for (let i = 0; i < 10; i++) {
       const exchange = madeUpExchange();
-      const left = code(peer.forward(exchange, options, 0));
+      const left = code(peer.forward(exchange, options, Infinity));
       await eventually(() => upstream.streams.length === i + 1, "the request sent");
       clock.advance(50);
       exchange.call.abort();
@@ -437,7 +437,7 @@ describe("an upstream that does not answer in time", () => {
     await eventually(() => clock.pending === 2, "the request sent");
     clock.advance(200);
     expect(await code(first)).toBe("upstream_timeout");
-    const waiting = peer.forward(madeUpExchange(), { ...options, connectMs: 3_000 }, 0);
+    const waiting = peer.forward(madeUpExchange(), { ...options, connectMs: 3_000 }, Infinity);
     clock.advance(2_500);
     expect(await read(await waiting)).toBe("ok");
     expect(proxy.connections).toBe(2);

@@ -1,0 +1,59 @@
+/**
+ * Node's clients of HTTP and DNS, within what an `Egress` permits.
+ */
+import dns, { type LookupAddress } from "node:dns";
+import http, { type Agent, type AgentOptions, type ClientRequest, type RequestOptions } from "node:http";
+import http2, { type ClientHttp2Session, type ClientSessionOptions, type SecureClientSessionOptions } from "node:http2";
+import https from "node:https";
+import type { Duplex } from "node:stream";
+import type { Destination, Egress } from "./egress.ts";
+import { entry, guarded } from "./event_loop.ts";
+
+/** Keeps connections for `requestBy`, whose request fails for a destination that `egress` does not permit. */
+export function agentOf(egress: Egress, why: string, scheme: "http:" | "https:", options: AgentOptions | https.AgentOptions): Agent {
+  const agent = scheme === "https:" ? new https.Agent(options) : new http.Agent(options);
+  const connect = agent.createConnection.bind(agent);
+  agent.createConnection = (to, done) => {
+    try {
+      egress.check({ host: String(to.host), port: Number(to.port), why });
+    } catch (error) {
+      process.nextTick(entry("a refused connection", done!), error);
+      return undefined;
+    }
+    return connect(to, done);
+  };
+  return agent;
+}
+
+/** A request over the connections of an `agentOf`. */
+export function requestBy(agent: Agent, options: Omit<RequestOptions, "agent">): ClientRequest {
+  return guardedRequest((agent instanceof https.Agent ? https : http).request({ ...options, agent }));
+}
+
+/** A request over a connection that is open, or over a stream that takes its place. */
+export function requestOver(connection: Duplex, options: RequestOptions): ClientRequest {
+  return guardedRequest(http.request({ ...options, createConnection: () => connection }));
+}
+
+function guardedRequest(request: ClientRequest): ClientRequest {
+  return guarded(request).once("response", guarded);
+}
+
+/** HTTP/2 over a connection that is open. The address is for Node's defaults, which are not used: requests name their authority and scheme. */
+export function http2Over(connection: Duplex, options: ClientSessionOptions | SecureClientSessionOptions): ClientHttp2Session {
+  return guarded(http2.connect("http://upstream", { ...options, createConnection: () => connection }));
+}
+
+/** All addresses of a host name by the system (getaddrinfo), without IPv6 addresses on a machine that has none. */
+export function lookUp(host: string): Promise<LookupAddress[]> {
+  return dns.promises.lookup(host, { all: true, hints: dns.ADDRCONFIG });
+}
+
+/** The name servers of the system that `lookUp` asks. */
+export function nameServers(): readonly Destination[] {
+  return dns.getServers().map((server) => {
+    // "10.0.0.2", "10.0.0.2:5353", "::1" or "[::1]:5353".
+    const [, host = server, port = "53"] = /^\[(.+)\]:(\d+)$/.exec(server) ?? /^([\d.]+):(\d+)$/.exec(server) ?? [];
+    return { host, port: Number(port), why: "dns" };
+  });
+}
