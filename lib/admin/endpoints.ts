@@ -13,7 +13,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/receive.ts";
 import type * as streams from "./events.ts";
 import type * as explaining from "./explain_request.ts";
-import { Login } from "./login.ts";
+import type * as logins from "./login.ts";
 import { nowView, readNowQuestion } from "./now.ts";
 import type * as reloading from "./reload_request.ts";
 import { Sessions } from "./session.ts";
@@ -47,6 +47,7 @@ export interface EndpointsOptions {
 
 /** What only some requests need: it is loaded when the first of them comes. */
 export interface OnRequest {
+  readonly login: () => Promise<typeof logins>;
   readonly explain: () => Promise<typeof explaining>;
   readonly reload: () => Promise<typeof reloading>;
   readonly events: () => Promise<typeof streams>;
@@ -63,7 +64,8 @@ type Methods = Readonly<Record<string, Endpoint>>;
 
 export class Endpoints {
   readonly #options: EndpointsOptions;
-  readonly #login: Login;
+  /** Null: nobody has tried to log in yet. */
+  #login: logins.Login | null = null;
   readonly #sessions: Sessions;
   /** Null: nobody has opened a stream yet. */
   #events: streams.EventStreams | null = null;
@@ -75,7 +77,6 @@ export class Endpoints {
 
   constructor(options: EndpointsOptions) {
     this.#options = options;
-    this.#login = new Login(options);
     this.#sessions = new Sessions(options);
     this.#secrets = options.redactSecrets ? "masked" : "shown";
     this.#isKnownHost = allowedHosts(options.hosts);
@@ -202,6 +203,8 @@ export class Endpoints {
 
   /** Null: the request carries the administrator's credentials. */
   async #refuseLogin({ call, headers, clientAddress }: Inbound, challenge: HeaderList): Promise<Reply | null> {
+    const { Login } = await loaded(this.#options.onRequest.login);
+    this.#login ??= new Login(this.#options);
     const outcome = await this.#login.attempt(headerValue(headers, "authorization"), clientAddress);
     switch (outcome.kind) {
       case "accepted":

@@ -2,7 +2,8 @@
  * Splits a command line into command, flags and operands.
  */
 import { suggest } from "../base/suggest.ts";
-import { isSwitch, unknownFlags, type SettingsTable } from "../config/settings_table.ts";
+import { isSwitch, unknownFlags } from "../config/settings_table.ts";
+import type { SettingsTable } from "../config/start_settings.ts";
 import { Failure, type ExitCode } from "./failure.ts";
 
 /** What is known of a command before its code is loaded. */
@@ -19,11 +20,17 @@ export interface Command {
   readonly exits?: string;
   /** Advice when there are more arguments than allowed. */
   readonly remedy?: string;
+  /** What did not happen where the configuration has errors. Default: "nothing was started". */
+  readonly ifRefused?: string;
+  /** More for its help. */
+  further?(all: Commands): Promise<string>;
   load(): Promise<RunCommand>;
 }
 
-/** Throws a `Failure` or a `ConfigError`. `own` is the command's own row of the table. */
-export type RunCommand = (given: Arguments, own: OwnFlags) => Promise<ExitCode>;
+export type Commands = Readonly<Record<string, Command>>;
+
+/** Throws a `Failure` or a `ConfigError`. `own` is the command's own row of the table, `all` is the table. */
+export type RunCommand = (given: Arguments, own: OwnFlags, all: Commands) => Promise<ExitCode>;
 export type OwnFlags = Pick<Command, "settings" | "flags">;
 
 /** A flag that no environment variable sets. */

@@ -8,8 +8,8 @@ import { fileURLToPath } from "node:url";
 import type { Settings } from "../config/settings.ts";
 import type { PartName, Parts } from "../gateway/parts.ts";
 import { KINDS, ON_DEMAND as OF_GATEWAY, PARTS } from "../parts/table.ts";
-import { COMMANDS, OF_ADMIN, ON_DEMAND as OF_RUN } from "./commands.ts";
-import { onDemandOf } from "./named_parts.ts";
+import type { Commands } from "./arguments.ts";
+import { OF_ADMIN, ON_DEMAND as OF_RUN, onDemandOf } from "./on_demand.ts";
 
 export interface AuditedModule {
   /** Below the folder of the package; absolute: a plugin module. */
@@ -46,15 +46,16 @@ const loadsOf = (table: Readonly<Record<string, { load(): Promise<unknown> }>>) 
 const [CLI, TABLE] = [new URL("cli/", LIB), new URL("parts/", LIB)];
 const ADMIN_ROWS: readonly Row[] = Object.values(OF_ADMIN).map((load: Load) => ({ name: "admin", load, folder: CLI }));
 
-/** Of all tables. What has one name belongs together. */
-export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(CLI, loadsOf(COMMANDS)), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS];
+/** Of all tables, with that of the commands. What has one name belongs together. */
+export const rowsOf = (commands: Commands): readonly Row[] => [...inFolder(CLI, loadsOf(commands)), ...ROWS];
+export const ROWS: readonly Row[] = [...inFolder(CLI, OF_RUN), ...inFolder(TABLE, KINDS), ...inFolder(TABLE, loadsOf(PARTS)), ...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS];
 
 /** The first modules of threads, which no import leads to. */
 const THREADS = new Map<Load, string>([[OF_GATEWAY.dryRuns, "parts/dry_run_thread"], [OF_RUN.workers, "cluster/worker"]]);
 
-/** What the start of a gateway loads. `hasTests`: whether the configuration is tested then. */
-export function loadedAtStart(settings: Settings, parts: Parts, hasTests: boolean): readonly Row[] {
-  const loads: readonly Load[] = [OF_RUN.main, COMMANDS.run.load, ...onDemandOf(settings).map((name) => OF_RUN[name]), ...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : [])];
+/** What a start loads after its first modules. `hasTests`: whether the configuration is tested then. */
+export function loadedAtStart(settings: Settings, named: ReturnType<typeof onDemandOf>, parts: Parts, hasTests: boolean): readonly Row[] {
+  const loads: readonly Load[] = [...[...named, ...onDemandOf(settings)].map((name) => OF_RUN[name]), ...parts.called, ...(hasTests ? [OF_GATEWAY.tests] : [])];
   return ROWS.filter(({ load }) => loads.includes(load));
 }
 
@@ -68,10 +69,14 @@ export function loadedOnRequest({ admin, probe }: Pick<Settings, "admin" | "prob
   return [...reloads, ...(admin === null ? [] : [...inFolder(TABLE, OF_GATEWAY), ...ADMIN_ROWS])];
 }
 
-/** Of these rows, and all that they import; in the order of their paths. */
-export function modulesOf(rows: readonly Row[]): readonly AuditedModule[] {
+/** What `main` can load: a start without a command's name, and with flags of every start alone, needs no table of commands. */
+const [RUN, COMMAND_LINE] = ["cli/run", "cli/command_line"];
+
+/** Of a start with these rows, and all that they import; in the order of their paths. `flags`: whether `readArguments` has to read them. */
+export function modulesOf(rows: readonly Row[], flags: "plain" | "any"): readonly AuditedModule[] {
   const found = new Map<string, AuditedModule>();
   visit(new URL(`bin/edge-gateway.${SUFFIX}`, PROGRAM), found);
+  for (const first of flags === "plain" ? [RUN] : [COMMAND_LINE, RUN]) visit(new URL(`${first}.${SUFFIX}`, LIB), found);
   for (const { load, folder } of rows) {
     for (const name of literalImports(load)) visit(new URL(name, folder), found);
     const thread = THREADS.get(load);

@@ -9,7 +9,8 @@ import { destinationOf, type Destination } from "../base/egress.ts";
 import { nameServers } from "../base/egress_clients.ts";
 import { formatPath, type Json } from "../config/json.ts";
 import type { Settings } from "../config/settings.ts";
-import { SETTINGS, type Flags } from "../config/settings_table.ts";
+import { SETTINGS } from "../config/settings_table.ts";
+import { areOfStart, type Flags } from "../config/start_settings.ts";
 import { referencesIn } from "../config/references.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/destinations.ts";
@@ -18,7 +19,7 @@ import type { Parts } from "../gateway/parts.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Loaded } from "../gateway/snapshot.ts";
 import { auditedFile, loadedAtStart, loadedOnRequest, modulesOf, PACKAGE, PROGRAM, ROWS, type AuditedModule } from "./audit_modules.ts";
-import { allNamedBy, partsNamedBy, refuseLacking, settingsOf, withSignatures } from "./named_parts.ts";
+import { namedByEnvironment, partsNamedBy, settingsOf, withSignatures } from "./on_demand.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 export interface Audit {
@@ -54,7 +55,6 @@ export async function auditOf(flags: Flags): Promise<Audited> {
     return readFileSync(path);
   };
   const settings = await settingsOf(flags, process.env, { readFile });
-  refuseLacking(allNamedBy(settings));
   const { configPath, configKeyPath } = settings;
   const configKeyFile = configKeyPath ?? undefined;
   const modules = await loadPluginModules(configPath, process.env, configKeyFile);
@@ -72,15 +72,16 @@ export async function auditOf(flags: Flags): Promise<Audited> {
   const signed = withSignatures([configPath, ...testFiles], configKeyPath);
   const watched = unique([...[...signed, ...tlsPaths(settings)].map((path) => resolve(path)), ...read.inputs.files.keys()]);
   const hasTests = tests.length > 0;
-  const atStart = [...modulesOf(loadedAtStart(settings, modules.parts, hasTests)), ...own];
+  const named = namedByEnvironment(flags, process.env);
+  const atStart = [...modulesOf(loadedAtStart(settings, named, modules.parts, hasTests), areOfStart(flags) ? "plain" : "any"), ...own];
   const backendCa = settings.manager?.backendCaPath ?? null;
-  const named = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
+  const files = [...watched, ...bySettings, ...(backendCa === null ? [] : [resolve(backendCa)])];
   return {
     audit: {
       modules: atStart,
       lines: atStart.reduce((sum, { lines }) => sum + lines, 0),
       on_request: onRequest(settings, modules.parts, atStart),
-      reads: unique([...named, ...named.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
+      reads: unique([...files, ...files.map(realPath), ...programFiles(settings), ...(names.length === 0 ? [] : NAME_FILES)]).sort(),
       writes: config.global.accessLog.enabled && config.global.accessLog.file !== undefined ? [config.global.accessLog.file] : [],
       listens,
       dials: [...dials, ...(hasNameServers ? nameServers() : [])],
@@ -96,7 +97,7 @@ export async function auditOf(flags: Flags): Promise<Audited> {
 function onRequest(settings: Settings, parts: Parts, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
   const ofTexts = settings.admin === null ? [] : ROWS.filter(({ load }) => parts.ofTexts.includes(load));
   const known = new Set(atStart.map(({ path }) => path));
-  return modulesOf([...loadedOnRequest(settings), ...ofTexts]).filter(({ path }) => !known.has(path));
+  return modulesOf([...loadedOnRequest(settings), ...ofTexts], "plain").filter(({ path }) => !known.has(path));
 }
 
 /** Throws a `ConfigError` for a plugin that cannot say what it asks. */
@@ -130,12 +131,12 @@ export function realPath(path: string): string {
   }
 }
 
-function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, adminPort, probe, manager }: Settings): Destination[] {
+function listensOf({ listenHosts, httpPort, httpsPort, serverCertPath, admin, probe, manager }: Settings): Destination[] {
   const on = (hosts: readonly string[], port: number, why: string) => hosts.map((host) => ({ host, port, why }));
   return [
     ...on(listenHosts, httpPort, "http"),
     ...(serverCertPath === null ? [] : on(listenHosts, httpsPort, "https")),
-    ...(admin === null ? [] : on([admin.host], adminPort, "admin")),
+    ...(admin === null ? [] : on([admin.host], admin.port, "admin")),
     ...(probe === null ? [] : on([probe.host], probe.port, "probes")),
     ...(manager === null ? [] : on([manager.host], manager.port, "manager")),
   ];

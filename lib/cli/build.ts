@@ -10,10 +10,10 @@ import { whyUnreadable } from "../config/references.ts";
 import { KINDS } from "../parts/table.ts";
 import type { RunCommand } from "./arguments.ts";
 import { textOf } from "./audit.ts";
-import { auditedFile, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, ROWS, sourceOf, sourcePath, type AuditedModule } from "./audit_modules.ts";
+import { auditedFile, isAmong, IS_SOURCE, loadedAtStart, loadedOnRequest, modulesOf, packageFile, PACKAGE_FOLDER, rowsOf, sourceOf, sourcePath, type AuditedModule, type Row } from "./audit_modules.ts";
 import { auditOf, realPath, type Audit, type Audited } from "./audit_sources.ts";
 import { billOfMaterials, type Described } from "./bill_of_materials.ts";
-import { ALWAYS, broughtBy, loadNamed, refuseUnknown, withNames } from "./build_names.ts";
+import { ALWAYS, broughtBy, loadNamed, namesForBuild, refuseUnknown, withNames } from "./build_names.ts";
 import { namedFile, openCandidate } from "./config_file.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
@@ -22,19 +22,20 @@ import { AUDIT, SUMS } from "./verify.ts";
 
 type Files = Map<string, Buffer>;
 
-export const build: RunCommand = async (given, own) => {
+export const build: RunCommand = async (given, own, commands) => {
   const config = namedFile(given, own);
   const { output, with: _names, ...shared } = given.flags;
   if (typeof output !== "string") throw new Failure("build needs a folder for the package: edge-gateway build --config gw.json --output DIR", 2);
   if (IS_SOURCE) throw new Failure("build copies what is in dist/, and this is the program as its sources: npm run build, and run dist/bin/edge-gateway.js", 2);
   refuseFilled(output);
   const asked = given.repeated.with ?? [];
-  refuseUnknown(asked);
+  refuseUnknown(asked, namesForBuild(commands));
   const audited = await auditOf({ ...shared, config });
   await check(config, audited);
-  const needed = await namesOf(audited, asked.flatMap(broughtBy));
-  const modules = modulesOf(ROWS.filter(({ name }) => needed.has(name)));
-  const names = new Set([...needed, ...alreadyThere(modules)].sort());
+  const rows = rowsOf(commands);
+  const needed = await needs(rows, audited, asked.flatMap(broughtBy));
+  const modules = modulesOf(rows.filter(({ name }) => needed.has(name)), "any");
+  const names = new Set([...needed, ...alreadyThere(rows, modules)].sort());
   const files = filesOf(audited.audit, names, modules, config);
   write(output, files);
   const kinds = Object.keys(KINDS).filter((name) => names.has(name)).join(", ");
@@ -68,16 +69,17 @@ async function check(file: string, { settings }: Audited): Promise<void> {
   }
 }
 
-async function namesOf({ settings, parts, hasTests }: Audited, asked: readonly string[]): Promise<ReadonlySet<string>> {
+/** The names of rows. */
+async function needs(rows: readonly Row[], { settings, parts, hasTests }: Audited, asked: readonly string[]): Promise<ReadonlySet<string>> {
   const all = withNames(settings, asked);
   await loadNamed(parts, all, asked);
-  const rows = [...loadedAtStart(all, parts, hasTests), ...loadedOnRequest(all)];
-  return new Set([...ALWAYS, ...asked, ...rows.flatMap(({ name }) => broughtBy(name))].filter((name) => ROWS.some((row) => row.name === name)).sort());
+  const loaded = [...loadedAtStart(all, [], parts, hasTests), ...loadedOnRequest(all)];
+  return new Set([...ALWAYS, ...asked, ...loaded.flatMap(({ name }) => broughtBy(name))].filter((name) => rows.some((row) => row.name === name)).sort());
 }
 
 /** The names of which the package has everything, as it is needed for something else. */
-function alreadyThere(modules: readonly AuditedModule[]): readonly string[] {
-  const [there, missing] = [true, false].map((is) => ROWS.filter((row) => isAmong(row, modules) === is).map(({ name }) => name)) as [string[], string[]];
+function alreadyThere(rows: readonly Row[], modules: readonly AuditedModule[]): readonly string[] {
+  const [there, missing] = [true, false].map((is) => rows.filter((row) => isAmong(row, modules) === is).map(({ name }) => name)) as [string[], string[]];
   return there.filter((name) => !missing.includes(name));
 }
 

@@ -5,13 +5,13 @@ import { isInBuild } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import type { PartName, Parts } from "../gateway/parts.ts";
 import { KINDS, PARTS } from "../parts/table.ts";
+import type { Commands } from "./arguments.ts";
 import { FOR_RELOADS } from "./audit_modules.ts";
-import { COMMANDS } from "./commands.ts";
 import { Failure } from "./failure.ts";
-import { partsNamedBy } from "./named_parts.ts";
+import { partsNamedBy } from "./on_demand.ts";
 
-/** Every build has them; `main` reads the command line. */
-export const ALWAYS: readonly string[] = ["main", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
+/** Every build has them. What a service manager passes is no setting. */
+export const ALWAYS: readonly string[] = ["settings", "sockets", "run", "validate", "audit", "healthcheck", "hash-password", "verify", "help", ...FOR_RELOADS];
 
 /** What settings name, as the settings that name it. */
 const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, probes: { probe: {} }, manager: { manager: {} }, workers: { workers: 2 } };
@@ -19,7 +19,10 @@ const OF_SETTINGS: Readonly<Record<string, object>> = { admin: { admin: {} }, pr
 const BRINGS: Readonly<Record<string, readonly string[]>> = { proof: ["test", "explain", "diff"], test: ["tests"], admin: ["reload"], manager: ["managerProxy"] };
 
 /** For `--with`. */
-export const NAMES = [...new Set([...Object.keys(OF_SETTINGS), "proof", ...Object.keys(KINDS), ...Object.keys(PARTS), ...Object.keys(COMMANDS)])].filter((name) => !ALWAYS.includes(name) && (name === "proof" || isInBuild(name)));
+export function namesForBuild(commands: Commands): readonly string[] {
+  const all = new Set([...Object.keys(OF_SETTINGS), "proof", ...Object.keys(KINDS), ...Object.keys(PARTS), ...Object.keys(commands)]);
+  return [...all].filter((name) => !ALWAYS.includes(name) && (name === "proof" || isInBuild(name)));
+}
 
 /** All names that this one stands for, and itself. */
 export function broughtBy(name: string): readonly string[] {
@@ -27,9 +30,9 @@ export function broughtBy(name: string): readonly string[] {
 }
 
 /** Throws a `Failure` for a name that there is not. */
-export function refuseUnknown(names: readonly string[]): void {
-  const unknown = names.find((name) => !NAMES.includes(name));
-  if (unknown !== undefined) throw new Failure(`--with: there is no "${unknown}"; there are ${NAMES.join(", ")}`, 2);
+export function refuseUnknown(names: readonly string[], known: readonly string[]): void {
+  const unknown = names.find((name) => !known.includes(name));
+  if (unknown !== undefined) throw new Failure(`--with: there is no "${unknown}"; there are ${known.join(", ")}`, 2);
 }
 
 /** The settings as if they named these parts, too. */

@@ -1,7 +1,6 @@
 /**
  * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is loaded.
  */
-import type { OnRequest } from "../admin/endpoints.ts";
 import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "../config/settings_table.ts";
 import type { Command } from "./arguments.ts";
 
@@ -110,6 +109,8 @@ export const COMMANDS = {
     },
     remedy: "name the configuration with --config FILE",
     exits: "0 built, 1 the folder cannot be written",
+    ifRefused: "no package was made",
+    further: async (all) => `For --with: ${(await import("./build_names.ts")).namesForBuild(all).join(", ")}.`,
     load: async () => (await import("./build.ts")).build,
   },
   schema: {
@@ -166,22 +167,3 @@ export const COMMANDS = {
     load: async () => (await import("./help.ts")).help,
   },
 } satisfies Readonly<Record<string, Command>>;
-
-/** What only some settings of `run` and `demo` need. */
-export const ON_DEMAND = {
-  admin: () => import("../admin/server.ts"),
-  probes: () => import("../admin/probes.ts"),
-  manager: () => import("./manager.ts"),
-  managerProxy: () => import("../manager/proxy.ts"),
-  workers: () => import("../cluster/supervisor.ts"),
-  help: () => import("./help.ts"),
-  buildNames: () => import("./build_names.ts"),
-  main: () => import("./main.ts"),
-};
-
-/** What only some requests of the admin interface need. */
-export const OF_ADMIN: OnRequest = {
-  explain: () => import("../admin/explain_request.ts"),
-  reload: () => import("../admin/reload_request.ts"),
-  events: () => import("../admin/events.ts"),
-};

@@ -4,7 +4,7 @@
 import { messageOf } from "../base/errors.ts";
 import { formatPath, parseJson, positionAt } from "../config/json.ts";
 import { readConfigFile, type ConfigIssue } from "../config/source.ts";
-import { readValues, SETTINGS } from "../config/settings_table.ts";
+import { readValues, START_SETTINGS } from "../config/start_settings.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { GatewayCore } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
@@ -14,7 +14,7 @@ import type { ConfigWarning, TestReport } from "../gateway/status.ts";
 import { refuseOtherFlags, type Arguments, type OwnFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
-import { refuseLacking } from "./named_parts.ts";
+import { refuseLacking } from "./on_demand.ts";
 import { printable } from "./terminal.ts";
 import { warningLines, type ShownWarning } from "./warning_text.ts";
 
@@ -108,7 +108,7 @@ export function configFlag(given: Arguments, own: OwnFlags): string | undefined 
 /** The value of --config-key or CONFIG_PUBLIC_KEY, for the option of the same name. Throws a `Failure`. */
 export function configKeyFile(given: Arguments): string | undefined {
   const issues: string[] = [];
-  const { configKey } = readValues({ configKey: SETTINGS.configKey }, given.flags, process.env, issues);
+  const { configKey } = readValues({ configKey: START_SETTINGS.configKey }, given.flags, process.env, issues);
   if (issues.length > 0) throw Failure.ofUsage(issues);
   if (configKey !== null) refuseLacking(["signatures"]);
   return configKey ?? undefined;

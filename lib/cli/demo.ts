@@ -9,7 +9,7 @@ import type { ConfigInput } from "../gateway/config_input.ts";
 import { reachable } from "./addresses.ts";
 import type { RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
-import { settingsOf } from "./named_parts.ts";
+import { settingsOf } from "./on_demand.ts";
 import { logFor, reloadFrom } from "./run.ts";
 import { drain, untilStopped } from "./shutdown.ts";
 import { start } from "./start.ts";

@@ -5,15 +5,15 @@ import { isIP } from "node:net";
 import { explanationView } from "../admin/views.ts";
 import { FIELD_VALUE, TOKEN } from "../base/http_grammar.ts";
 import { readClientSettings } from "../config/command_settings.ts";
-import { CLIENT_TABLE } from "../config/settings_table.ts";
-import { readValues, SETTINGS } from "../config/settings_table.ts";
+import { CLIENT_TABLE, SETTINGS } from "../config/settings_table.ts";
+import { readValues } from "../config/start_settings.ts";
 import type { Question } from "../proof/explain.ts";
 import { asAdmin, unexpected } from "./admin_client.ts";
 import { refuseOtherFlags, type Arguments, type RunCommand } from "./arguments.ts";
 import { configKeyFile, openCandidate } from "./config_file.ts";
 import { accepted, Failure } from "./failure.ts";
 import { paintFor, withoutControls, type Paint } from "./terminal.ts";
-import { readAuthorities } from "./tls_files.ts";
+import { readAuthorities } from "./named_files.ts";
 
 const { configPath } = SETTINGS;
 

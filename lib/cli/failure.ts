@@ -1,9 +1,8 @@
 /**
  * Exit codes, and start-up failures as sentences that name the setting to change.
  */
-import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { whyUnreadable } from "../config/references.ts";
-import type { SettingsRead } from "../config/settings.ts";
+import type { SettingsRead } from "../config/start_settings.ts";
+import type { ConfigError } from "../gateway/config_error.ts";
 
 /** 0: done as asked. 1: it failed while running. 2: the command line, the settings or the configuration are wrong. */
 export type ExitCode = 0 | 1 | 2;
@@ -28,6 +27,13 @@ export function accepted<T>(read: SettingsRead<T>): T {
   return read.settings;
 }
 
+/** Prints all errors of a configuration. `outcome`: what did not happen. */
+export function reportErrors({ message, issues }: ConfigError, outcome = "nothing was started"): ExitCode {
+  const errors = issues.length === 1 ? "an error" : `${issues.length} errors`;
+  process.stderr.write(`${message.trimEnd()}\nThe configuration has ${errors}; ${outcome}.\n`);
+  return 2;
+}
+
 /** `port` and `host` are the names of the settings, `where` is the address that could not be bound: "0.0.0.0:8008". */
 export function listenFailure(error: NodeJS.ErrnoException, where: string, port: string, host: string): Failure {
   const setting = (variable: string) => `${variable} (--${variable.toLowerCase().replaceAll("_", "-")})`;
@@ -38,26 +44,4 @@ export function listenFailure(error: NodeJS.ErrnoException, where: string, port:
     ENOTFOUND: `the name has no address; choose another with ${setting(host)}`,
   };
   return new Failure(`cannot listen on ${where}: ${remedy[error.code ?? ""] ?? error.message}`, 1);
-}
-
-/** The bytes of a file that a setting or the command line names. `read`: default: also waits for what is written into a pipe. */
-export function readNamedFile(path: string, setting: string, what: string, read: (path: string) => Buffer = readFileSync): Buffer {
-  try {
-    return read(path);
-  } catch (error) {
-    throw new Failure(`cannot read the ${what} ${path} (${setting}): ${whyUnreadable(error)}`, 2);
-  }
-}
-
-/** Writes a file beside `path` and renames it, so that a running gateway never reads half of it. `prepare` gets its path before. */
-export function writeWhole(path: string, text: string, prepare: (fresh: string) => void = () => {}): void {
-  const fresh = `${path}.${process.pid}.new`;
-  try {
-    writeFileSync(fresh, text, { flag: "wx" });
-    prepare(fresh);
-    renameSync(fresh, path);
-  } catch (error) {
-    rmSync(fresh, { force: true });
-    throw new Failure(`cannot write ${path}: ${whyUnreadable(error)}`, 1);
-  }
 }

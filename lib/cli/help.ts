@@ -2,26 +2,21 @@
  * The texts of `edge-gateway help` and of `--help`, generated from the commands and the table of settings.
  */
 import { isInBuild } from "../base/version.ts";
-import { CLIENT_SETTINGS, SETTINGS, type SettingsTable } from "../config/settings_table.ts";
-import { notACommand, refuseOtherFlags, type Command, type FlagTable, type RunCommand } from "./arguments.ts";
-import { COMMANDS, ON_DEMAND } from "./commands.ts";
-import type { ExitCode } from "./failure.ts";
+import { CLIENT_SETTINGS, SETTINGS } from "../config/settings_table.ts";
+import type { SettingsTable } from "../config/start_settings.ts";
+import { notACommand, refuseOtherFlags, type Command, type Commands, type FlagTable, type RunCommand } from "./arguments.ts";
 
-export const help: RunCommand = async (given, own) => {
+export const help: RunCommand = async (given, own, all) => {
   refuseOtherFlags(given, own);
   const [name = "help"] = given.operands;
-  if (!Object.hasOwn(COMMANDS, name) || !isInBuild(name)) throw notACommand(name, Object.keys(COMMANDS).filter(isInBuild));
-  return printHelp(name as keyof typeof COMMANDS);
-};
-
-export async function printHelp(name: keyof typeof COMMANDS): Promise<ExitCode> {
-  const here = Object.entries(COMMANDS).filter(([each]) => isInBuild(each));
-  const names = name === "build" ? `\nFor --with: ${(await ON_DEMAND.buildNames()).NAMES.join(", ")}.\n` : "";
-  process.stdout.write(name === "help" ? helpText(Object.fromEntries(here)) : helpTextOf(name, COMMANDS[name]) + names);
+  if (!Object.hasOwn(all, name) || !isInBuild(name)) throw notACommand(name, Object.keys(all).filter(isInBuild));
+  const here = Object.entries(all).filter(([each]) => isInBuild(each));
+  const further = await all[name]!.further?.(all);
+  process.stdout.write(name === "help" ? helpText(Object.fromEntries(here)) : helpTextOf(name, all[name]!) + (further === undefined ? "" : `\n${further}\n`));
   return 0;
 }
 
-export function helpText(commands: Readonly<Record<string, Command>>): string {
+export function helpText(commands: Commands): string {
   const lines = Object.entries(commands).map(([name, { operand = "", about }]) => `  ${`${name} ${operand}`.padEnd(21)}${about}\n`);
   return `Usage: edge-gateway [COMMAND] [FLAGS]
 

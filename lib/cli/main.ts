@@ -1,48 +1,40 @@
 /**
- * The command line: finds the command, runs it, and turns errors into one message and an exit code.
+ * The command line: starts a gateway, or finds another command, and turns errors into one message and an exit code.
  */
-import { isInBuild, version } from "../base/version.ts";
-import { ConfigError } from "../gateway/config_error.ts";
-import { readArguments, type Command, type FlagTable } from "./arguments.ts";
-import { COMMANDS, ON_DEMAND } from "./commands.ts";
+import { areOfStart, type Flags } from "../config/start_settings.ts";
 import { Failure, type ExitCode } from "./failure.ts";
+
+/** Only the code of what runs is loaded. */
+const CODE = {
+  run: () => import("./run.ts"),
+  commandLine: () => import("./command_line.ts"),
+};
 
 /** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */
 export async function main(words: readonly string[]): Promise<ExitCode> {
   // The gateway keeps running if the reader of its output ends (`| head`, a log collector that restarts).
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
-    const own = Object.assign({}, ...Object.values<Command>(COMMANDS).map(({ flags }) => flags)) as FlagTable;
-    const given = readArguments(words, Object.keys(COMMANDS), own);
-    const name = given.command as keyof typeof COMMANDS;
-    const command: Command = COMMANDS[name];
-    if (!isInBuild(name)) {
-      const has = Object.keys(COMMANDS).filter(isInBuild).join(", ");
-      throw new Failure(`"${name}" is not in this build, which has ${has}: build again with --with ${name}`, 2);
-    }
-    if (given.flags.help !== undefined) return (await ON_DEMAND.help()).printHelp(given.isNamed ? name : "help");
-    if (given.flags.version !== undefined) {
-      process.stdout.write(`${version}\n`);
-      return 0;
-    }
-    if (given.operands.length > (command.operand?.split(" ").length ?? 0)) {
-      // The arguments are not repeated: one may be a password.
-      const { remedy = `edge-gateway ${given.command} --help shows its usage` } = command;
-      throw new Failure(`too many arguments for "${given.command}": ${remedy}`, 2);
-    }
-    const run = await command.load();
-    return await run(given, command);
+    const flags = flagsOfStart(words[0] === "run" ? words.slice(1) : words);
+    return flags === null ? await (await CODE.commandLine()).runCommand(words) : await (await CODE.run()).run({ flags });
   } catch (error) {
     return report(error);
   }
 }
 
-function report(error: unknown): ExitCode {
-  if (error instanceof ConfigError) {
-    const errors = error.issues.length === 1 ? "an error" : `${error.issues.length} errors`;
-    process.stderr.write(`${error.message.trimEnd()}\nThe configuration has ${errors}; nothing was started.\n`);
-    return 2;
+/** Null: this is another command, or has an error, or flags that not every start has: `readArguments` reads it. */
+function flagsOfStart(words: readonly string[]): Flags | null {
+  const flags: Record<string, string> = {};
+  for (let i = 0; i < words.length; i++) {
+    const [, name, given] = /^--([a-z-]+)(?:=(.+))?$/s.exec(words[i]!) ?? [];
+    const value = given ?? words[++i];
+    if (name === undefined || value === undefined || value.startsWith("--") || name in flags) return null;
+    flags[name] = value;
   }
+  return areOfStart(flags) ? flags : null;
+}
+
+function report(error: unknown): ExitCode {
   const text = error instanceof Failure ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error);
   process.stderr.write(`edge-gateway: ${text}\n`);
   return error instanceof Failure ? error.exitCode : 1;

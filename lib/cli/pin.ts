@@ -9,7 +9,8 @@ import { moduleFilesOf } from "../config/plugin_modules.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { RunCommand } from "./arguments.ts";
 import { namedFile } from "./config_file.ts";
-import { Failure, writeWhole } from "./failure.ts";
+import { Failure } from "./failure.ts";
+import { writeWhole } from "./named_files.ts";
 import { printable } from "./terminal.ts";
 
 interface Edit {

@@ -9,9 +9,9 @@ import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { diffLines } from "./diff.ts";
-import { accepted, Failure, readNamedFile, type ExitCode } from "./failure.ts";
+import { accepted, Failure, type ExitCode } from "./failure.ts";
+import { readAuthorities, readNamedFile } from "./named_files.ts";
 import { printable, withoutControls } from "./terminal.ts";
-import { readAuthorities } from "./tls_files.ts";
 import { warningLines } from "./warning_text.ts";
 
 /** 0: reloaded. 2: refused, the old configuration stays in force. 1: the gateway cannot be asked, or the dry run was refused. */

@@ -5,33 +5,40 @@ import { systemClock, waitAtMost } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
+import type { Flags } from "../config/start_settings.ts";
 import { watchFiles } from "../config/watch.ts";
 import type { Change } from "../proof/config_diff.ts";
 import { answerForThread } from "../gateway/faults.ts";
-import { GatewayCore, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
+import { ConfigError, GatewayCore, type LastReload, type ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { announce, logWarnings } from "./announce.ts";
-import type { RunCommand } from "./arguments.ts";
-import type { ExitCode } from "./failure.ts";
-import { settingsOf, withSignatures } from "./named_parts.ts";
+import { reportErrors, type ExitCode } from "./failure.ts";
+import { ON_DEMAND, onDemandOf, settingsOf, withSignatures } from "./on_demand.ts";
 import { drain, endAtOnce, LINGER_MS, untilStopped } from "./shutdown.ts";
-import { passedSockets } from "./socket_activation.ts";
 import { start, type Started } from "./start.ts";
-import { createTlsRenewal, tlsPaths } from "./tls_files.ts";
-import { inOwnFolder } from "./workers.ts";
 
-export const run: RunCommand = async (given) => serve(inOwnFolder(await settingsOf(given.flags, process.env, { terminal: process.stderr.isTTY === true })));
+/** Throws a `Failure`. */
+export async function run({ flags }: { readonly flags: Flags }): Promise<ExitCode> {
+  const settings = await settingsOf(flags, process.env, { terminal: process.stderr.isTTY === true });
+  try {
+    return await serve(onDemandOf(settings).includes("ownFolder") ? (await ON_DEMAND.ownFolder()).inOwnFolder(settings) : settings);
+  } catch (error) {
+    if (error instanceof ConfigError) return reportErrors(error);
+    throw error;
+  }
+}
 
 async function serve(settings: Settings): Promise<ExitCode> {
   const log = logFor(settings);
+  const tls = settings.serverCertPath === null ? null : await ON_DEMAND.tlsServer();
+  const sockets = process.env.LISTEN_FDS ? (await ON_DEMAND.sockets()).passedSockets(process.env, process.pid, settings, log) : undefined;
   const count = (module: string) => whenStarted(({ gateway }) => GatewayCore.partsOf(gateway).metrics?.pluginFailed(module))();
   const stopAnswering = answerForThread(log, count, (error) => {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);
   });
-  const sockets = passedSockets(process.env, process.pid, settings, log);
   const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
-  const renew = createTlsRenewal(settings, log);
+  const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
   const followFiles = ({ gateway }: Started) => {
     const { refusedFiles } = GatewayCore.partsOf(gateway).configuration;
     // Without files that `namedFiles` follows, whose change would else be two reloads.
@@ -47,7 +54,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   };
   // The files are watched before they are read, so that a change during the start is not missed.
   const tlsFiles = watchFiles(whenStarted(renew));
-  tlsFiles.follow(tlsPaths(settings));
+  tlsFiles.follow(tls?.tlsPaths(settings) ?? []);
   const namedFiles = watchFiles(whenStarted((started) => {
     // The named files may be the reason why a configuration was refused.
     if (GatewayCore.partsOf(started.gateway).configuration.lastReload?.outcome === "refused") return reload(started, "file");
@@ -64,7 +71,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
   const { configPath: configFile, configKeyPath } = settings;
-  const options = { configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), sockets, accessLog: (lines: string) => output.write(lines) };
+  const options = { configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), ...(sockets && { sockets }), accessLog: (lines: string) => output.write(lines) };
   const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin") }, log);
   try {
     const started = await starting;

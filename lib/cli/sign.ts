@@ -4,7 +4,8 @@
 import { statSync } from "node:fs";
 import { signatureOf } from "../base/signature.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
-import { Failure, readNamedFile, writeWhole } from "./failure.ts";
+import { Failure } from "./failure.ts";
+import { readNamedFile, writeWhole } from "./named_files.ts";
 import { printable } from "./terminal.ts";
 
 /** Ed25519 needs the whole file in memory (RFC 8032 §5.1.6: it is hashed twice). */

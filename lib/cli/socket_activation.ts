@@ -2,9 +2,11 @@
  * Finds the listening sockets that a service manager has opened for this process (systemd's sd_listen_fds(3)): LISTEN_PID, LISTEN_FDS and
  * LISTEN_FDNAMES. They stay open while the process restarts, so no connection is refused meanwhile.
  */
+import type { AddressInfo } from "node:net";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Environment } from "../config/settings_table.ts";
+import type { Environment } from "../config/start_settings.ts";
+import { ConfigError, type GatewayCore, type ListenOptions } from "../gateway/gateway.ts";
 import { Failure } from "./failure.ts";
 
 /** File descriptors of listening sockets. */
@@ -50,6 +52,20 @@ export function passedSockets(environment: Environment, pid: number, settings: P
   if (settings.workers !== 1) throw refused("sockets are passed (LISTEN_FDS), which only one process can use: set WORKERS to 1, or start without the socket unit");
   log.info("listening on sockets that were passed (LISTEN_FDS)", { http: sockets.http, https: sockets.https });
   return sockets;
+}
+
+/** Throws a `Failure` for a descriptor that is no listening socket. */
+export async function listenOnPassed(gateway: GatewayCore, fds: readonly number[], secure: ListenOptions): Promise<AddressInfo[]> {
+  const addresses: AddressInfo[] = [];
+  for (const fd of fds) {
+    try {
+      addresses.push(await gateway.listen({ ...secure, fd }));
+    } catch (error) {
+      if (error instanceof ConfigError) throw error;
+      throw new Failure(`file descriptor ${fd}, passed by LISTEN_FDS, is no TCP socket to listen on: ${(error as Error).message}`, 2);
+    }
+  }
+  return addresses;
 }
 
 const NAMING = "name them with FileDescriptorName=http and FileDescriptorName=https in the socket units";

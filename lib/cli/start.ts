@@ -2,13 +2,10 @@
  * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing.
  */
 import type { AddressInfo } from "node:net";
-import type { Readable } from "node:stream";
-import type { Admin, ProxyConfig } from "../admin/server.ts";
-import { systemClock } from "../base/clock.ts";
+import type { Admin } from "../admin/server.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
-import { version } from "../base/version.ts";
 import type { BoundAddress } from "../cluster/messages.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
@@ -18,12 +15,10 @@ import type { Manager } from "../manager/server.ts";
 import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
-import { OF_ADMIN, ON_DEMAND } from "./commands.ts";
 import { Failure, listenFailure } from "./failure.ts";
-import { allNamedBy, partsNamedBy, refuseLacking } from "./named_parts.ts";
+import { OF_ADMIN, ON_DEMAND, partsNamedBy } from "./on_demand.ts";
+import type { Opened } from "./operators.ts";
 import type { PassedSockets } from "./socket_activation.ts";
-import { readTlsFiles } from "./tls_files.ts";
-import { openWorkers } from "./workers.ts";
 
 export interface Started {
   readonly gateway: GatewayCore;
@@ -57,13 +52,13 @@ export interface StartOptions extends Pick<CompleteOptions, "config" | "configFi
 
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
-  refuseLacking(allNamedBy(settings));
   const { reload, sockets, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
-  for (const name of partsNamedBy(settings)) await modules.parts.loadPart(name);
-  const supervisor = await openWorkers(settings, log);
+  const named = partsNamedBy(settings);
+  for (const name of named) await modules.parts.loadPart(name);
+  const supervisor = settings.workers === 1 ? null : (await ON_DEMAND.workers()).openWorkers(settings, named, log);
   const made = { ...gatewayOptions, modules, log, ...(tracing && { tracing }), ...(adminCookie !== undefined && { adminCookie }) };
   const reporting = modules.parts.partIfLoaded("reporting");
   const reported = reporting && open(reporting.Gateway, made, supervisor?.threads);
@@ -71,12 +66,12 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const { configuration } = GatewayCore.partsOf(gateway);
   // Before anything listens: to find the warnings of ten thousand routes takes a second.
   await configuration.findWarnings();
-  const tls = readTlsFiles(settings, log);
+  const tls = settings.serverCertPath === null ? null : (await ON_DEMAND.tlsServer()).readTlsFiles(settings, log);
   configuration.setHttps(tls !== null);
-  const part: OperatorTls["part"] = (name) => modules.parts.part(name);
-  const admin = await openAdmin(settings, { gateway: reported, tls, part, reload, log });
-  const probes = await openProbes(settings, reported, log);
-  let manager: Manager | null = null;
+  const operatorTls = tls && { ...tls, part: ((name) => modules.parts.part(name)) satisfies OperatorTls["part"] };
+  const admin = settings.admin && reported && (await ON_DEMAND.admin()).openAdmin(settings.admin, settings, { gateway: reported, tls: operatorTls, onRequest: OF_ADMIN, reload, log });
+  const probes = settings.probe && reported && (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
+  let manager: Opened<Manager> | null = null;
   try {
     const plain = await listenFor({ gateway, settings, name: "HTTP_PORT", port: settings.httpPort, fds: sockets?.http, tls: null });
     const secure = tls === null ? [] : await listenFor({ gateway, settings, name: "HTTPS_PORT", port: settings.httpsPort, fds: sockets?.https, tls });
@@ -86,18 +81,18 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
       throw listenFailure(error, where(address!, port!), plain[0]!.port === port ? "HTTP_PORT" : "HTTPS_PORT", "LISTEN_HOST");
     });
     const [http, https] = [urlsOf(plain), urlsOf(secure)];
-    const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
-    let managerUrl: string | null = null;
+    const adminUrl = (await admin?.listen()) ?? null;
     if (settings.manager !== null) {
-      const { listenManager, openManager } = await ON_DEMAND.manager();
-      manager = await openManager(settings.manager, admin, tls && { ...tls, part }, log);
-      managerUrl = await listenManager(manager, settings.manager, log);
+      const proxy = settings.manager.backendUrl === null ? null : await ON_DEMAND.managerProxy();
+      manager = (await ON_DEMAND.manager()).openManager(settings.manager, { admin: admin?.server ?? null, proxy, tls: operatorTls, log });
     }
+    const managerUrl = (await manager?.listen()) ?? null;
     // After the traffic, which is what "ready" is about.
-    const probeUrl = probes === null ? null : await listenProbes(probes, settings.probe!);
-    return { gateway, reported, admin, manager, probes, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
+    const probeUrl = (await probes?.listen()) ?? null;
+    const servers = { admin: admin?.server ?? null, manager: manager?.server ?? null, probes: probes?.server ?? null };
+    return { gateway, reported, ...servers, http, https, adminUrl, probeUrl, managerUrl, tls, workers: supervisor?.threads.count ?? 1 };
   } catch (error) {
-    await Promise.all([gateway.close(0), admin?.close(), manager?.close(), probes?.close()]);
+    await Promise.all([gateway.close(0), ...[admin, manager, probes].map((opened) => opened?.server.close())]);
     throw error;
   }
 }
@@ -124,21 +119,8 @@ interface Listening {
 async function listenFor(listening: Listening): Promise<BoundAddress[]> {
   const { gateway, fds = [], tls } = listening;
   const secure = tls === null ? {} : { tls };
-  const addresses = fds.length > 0 ? await listenOnPassed(gateway, fds, secure) : await listenOnAll(listening, secure);
+  const addresses = fds.length > 0 ? await (await ON_DEMAND.sockets()).listenOnPassed(gateway, fds, secure) : await listenOnAll(listening, secure);
   return addresses.map(({ address, port }) => ({ host: address, port, isSecure: tls !== null }));
-}
-
-async function listenOnPassed(gateway: GatewayCore, fds: readonly number[], secure: ListenOptions): Promise<AddressInfo[]> {
-  const addresses: AddressInfo[] = [];
-  for (const fd of fds) {
-    try {
-      addresses.push(await gateway.listen({ ...secure, fd }));
-    } catch (error) {
-      if (error instanceof ConfigError) throw error;
-      throw new Failure(`file descriptor ${fd}, passed by LISTEN_FDS, is no TCP socket to listen on: ${(error as Error).message}`, 2);
-    }
-  }
-  return addresses;
 }
 
 async function listenOnAll({ gateway, settings, name, port }: Listening, secure: ListenOptions): Promise<AddressInfo[]> {
@@ -160,97 +142,4 @@ async function listenOnAll({ gateway, settings, name, port }: Listening, secure:
 
 function urlsOf(addresses: readonly BoundAddress[]): string[] {
   return addresses.map(({ host, port, isSecure }) => urlOf(isSecure ? "https" : "http", { address: host, port }));
-}
-
-interface AdminParts {
-  readonly gateway: Gateway | null;
-  readonly tls: TlsFiles | null;
-  readonly part: OperatorTls["part"];
-  readonly reload: () => Promise<LastReload>;
-  readonly log: Log;
-}
-
-async function openAdmin(settings: Settings, { gateway, tls, part, reload, log }: AdminParts): Promise<Admin | null> {
-  const { admin } = settings;
-  if (admin === null || gateway === null) return null;
-  const { createAdmin } = await ON_DEMAND.admin();
-  try {
-    return createAdmin({
-      ...admin,
-      tls: admin.tls && tls !== null ? { ...tls, part } : null,
-      clock: systemClock,
-      log,
-      version,
-      metricsToken: settings.metricsToken,
-      onRequest: OF_ADMIN,
-      source: {
-        proxyConfig: (secrets) => proxyConfig(secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig),
-        settings: () => ({
-          ServerCertPath: settings.serverCertPath ?? "",
-          ServerKeyPath: settings.serverKeyPath ?? "",
-          CACertPath: settings.caCertPath ?? "",
-          AdminUser: admin.user,
-          AdminPassword: admin.password,
-          ConfigFilePath: settings.configPath,
-        }),
-        ready: () => gateway.ready,
-        refresh: (extent) => refresh(gateway, extent),
-        status: () => gateway.status,
-        health: () => gateway.health,
-        stats: (extent) => gateway.recentStats(extent),
-        explain: (question, secrets) => gateway.explain(question, secrets),
-        routePlugins: (service, route) => gateway.routePlugins(service, route),
-        tests: () => gateway.lastTests,
-        metrics: () => metricsOf(gateway),
-        reload,
-        dryRun: (text) => gateway.dryRun(text),
-      },
-    });
-  } catch (error) {
-    throw new Failure((error as Error).message, 2);
-  }
-}
-
-async function metricsOf(gateway: Gateway): Promise<Readable> {
-  await GatewayCore.partsOf(gateway).runtime.parts.loadPart("exposition");
-  return gateway.metricsStream();
-}
-
-/** Asks the workers, if there are any, for their figures. */
-function refresh(gateway: GatewayCore, extent: "counts" | "all"): Promise<void> | null {
-  return GatewayCore.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
-}
-
-/** The configuration in force, in the form of GET /gateway. */
-function proxyConfig(config: Gateway["shownConfig"]): ProxyConfig {
-  const { global, services } = config as { global: { name: string; plugins: unknown[] }; services: unknown[] };
-  return { services, plugins: global.plugins, global };
-}
-
-async function listenAdmin(admin: Admin, settings: Settings): Promise<string> {
-  const { host, tls } = settings.admin!;
-  try {
-    return urlOf(tls ? "https" : "http", await admin.listen({ host, port: settings.adminPort }));
-  } catch (error) {
-    throw listenFailure(error as NodeJS.ErrnoException, where(host, settings.adminPort), "ADMIN_PORT", "ADMIN_HOST");
-  }
-}
-
-async function openProbes({ probe, metricsToken }: Settings, gateway: Gateway | null, log: Log): Promise<OperatorServer | null> {
-  if (probe === null || gateway === null) return null;
-  const { hosts } = probe;
-  const metrics = async () => {
-    await refresh(gateway, "all");
-    return metricsOf(gateway);
-  };
-  const { createProbes } = await ON_DEMAND.probes();
-  return createProbes({ ready: () => gateway.ready, metrics, metricsToken, hosts, clock: systemClock, log });
-}
-
-async function listenProbes(probes: OperatorServer, { host, port }: NonNullable<Settings["probe"]>): Promise<string> {
-  try {
-    return urlOf("http", await probes.listen({ host, port }));
-  } catch (error) {
-    throw listenFailure(error as NodeJS.ErrnoException, where(host, port), "PROBE_PORT", "PROBE_HOST");
-  }
 }

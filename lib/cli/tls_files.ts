@@ -6,7 +6,8 @@ import type { Log } from "../base/log.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import type { Settings } from "../config/settings.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import { Failure, readNamedFile } from "./failure.ts";
+import { Failure } from "./failure.ts";
+import { readNamedFile, refuse } from "./named_files.ts";
 
 export type TlsSettings = Pick<Settings, "serverCertPath" | "serverKeyPath" | "caCertPath" | "clientAuth">;
 
@@ -27,17 +28,6 @@ export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   const wrong = validityProblem(cert, Date.now());
   if (wrong !== undefined) log.warn(`the server certificate ${wrong.problem}`, { file: serverCertPath, date: wrong.date });
   return { cert, key, ca, requireClientCert: settings.clientAuth === "require", path: serverCertPath };
-}
-
-/** CA certificates that verify the certificate of another server. */
-export function readAuthorities(path: string, setting: string): Buffer {
-  const content = readNamedFile(path, setting, "CA certificate of the admin interface", readRegularFile);
-  refuse(`${path} (${setting})`, certificatesProblem(content));
-  return content;
-}
-
-function refuse(file: string, problem: string | undefined): void {
-  if (problem !== undefined) throw new Failure(`${file} ${problem}`, 2);
 }
 
 /** The paths that are set. */

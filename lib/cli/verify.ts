@@ -9,7 +9,8 @@ import { verifySignature } from "../base/signature.ts";
 import { whyUnreadable } from "../config/references.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
-import { Failure, readNamedFile } from "./failure.ts";
+import { Failure } from "./failure.ts";
+import { readNamedFile } from "./named_files.ts";
 import { printable, withoutControls } from "./terminal.ts";
 
 export const SUMS = "SHA256SUMS";

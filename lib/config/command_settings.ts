@@ -2,9 +2,9 @@
  * The runtime settings of the commands that start no gateway.
  */
 import { isHashed } from "../base/password.ts";
-import { adminPassword, certificateRules, logFormat, managerOf, managerRules, messagesOf, type Host, type ManagerValues, type SettingsRead } from "./settings.ts";
-import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
-import type { Environment, Flags, ValuesOf } from "./settings_table.ts";
+import { adminPassword, managerOf, managerRules, type ManagerValues } from "./settings.ts";
+import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS, unknownFlags } from "./settings_table.ts";
+import { certificateRules, logFormatOf, messagesOf, readValues, type Environment, type Flags, type Host, type SettingsRead, type ValuesOf } from "./start_settings.ts";
 
 export type LoneManagerSettings = ReturnType<typeof loneManagerOf>;
 
@@ -53,7 +53,7 @@ export function readManagerSettings(flags: Flags, environment: Environment, host
 
 function loneManagerOf(values: ManagerValues, backendUrl: string, host: Host) {
   const { serverCertPath, serverKeyPath, logLevel } = values;
-  return { manager: { ...managerOf(values), backendUrl }, serverCertPath, serverKeyPath, logLevel, logFormat: logFormat(values, host) };
+  return { manager: { ...managerOf(values), backendUrl }, serverCertPath, serverKeyPath, logLevel, logFormat: logFormatOf(values, host) };
 }
 
 /** `url` is the admin interface, by default of a gateway with these settings on the same machine: "http://127.0.0.1:8081". */

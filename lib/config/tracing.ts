@@ -5,7 +5,7 @@ import { TOKEN } from "../base/http_grammar.ts";
 import { certificatesProblem } from "../base/pem.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import { whyUnreadable } from "./references.ts";
-import { asksForTraces, type Environment } from "./settings_table.ts";
+import { asksForTraces, type Environment } from "./start_settings.ts";
 
 /** The destination of traces, and which requests are traced. */
 export interface TracingSettings {

@@ -87,8 +87,9 @@ const SLASH = 0x2f;
 const QUESTION_MARK = 0x3f;
 const HASH = 0x23;
 
-export function short(text: string): string {
-  return text.length <= MAX_CHARACTERS ? text : text.slice(0, MAX_CHARACTERS);
+/** At most `characters` of a text; the rest is cut off. Default: as much as a line has of a header. */
+export function short(text: string, characters = MAX_CHARACTERS): string {
+  return text.length <= characters ? text : text.slice(0, characters);
 }
 
 /** The host as JSON. An absolute target has precedence over the Host header (RFC 9112 §3.2.2). An invalid host is null: it may contain a password. */

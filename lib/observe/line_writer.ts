@@ -15,7 +15,7 @@ export type LineTarget = { readonly path: string } | { readonly fd: number };
 const HOLD_MS = 50;
 const BATCH_CHARACTERS = 64 * 1024;
 /** Lines wait while the disk or the reader is slow, up to this many characters; further lines are lost. */
-const MOST_HELD = 8 * 1024 * 1024;
+const MAX_HELD = 8 * 1024 * 1024;
 /** Pause before a full pipe is tried again. */
 const RETRY_MS = 20;
 
@@ -47,7 +47,7 @@ export class LineWriter {
   /** Whole lines, each with its newline. */
   write(lines: string): void {
     if (this.#closing !== null) return this.#lose(linesIn(lines), "the file has been closed");
-    if (this.#held.length + lines.length > MOST_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
+    if (this.#held.length + lines.length > MAX_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
     this.#held += lines;
     if (!this.#isWriting) this.#startSoon();
   }

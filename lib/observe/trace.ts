@@ -13,7 +13,7 @@ import type { Middleware } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
 import { redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
-import { pathOf } from "./access_line.ts";
+import { pathOf, short } from "./access_line.ts";
 import type { Sampler } from "./sampling.ts";
 import { attributesText, spanText, type FinishedSpan } from "./span_json.ts";
 import { createIds, parentOf, tracestateOf, type Ids, type RemoteParent } from "./trace_context.ts";
@@ -242,13 +242,14 @@ function nameOf({ method, call }: RequestFacts): string {
 function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: RequestFacts, error: string | null, { secretParameters }: Trace): string {
   const { notes } = call;
   const question = target.indexOf("?");
+  const agent = headerValue(headers, "user-agent");
   const [address, port] = hostAndPort(authority, scheme);
   return attributesText([
     "http.request.method", knownMethod(method) ?? "_OTHER",
     "http.request.method_original", originalOf(method),
     "url.scheme", scheme,
-    "url.path", short(redactedPath(pathOf(target))),
-    "url.query", question < 0 ? null : short(redacted(target.slice(question), secretParameters).slice(1)) || null,
+    "url.path", attribute(redactedPath(pathOf(target))),
+    "url.query", question < 0 ? null : attribute(redacted(target.slice(question), secretParameters).slice(1)) || null,
     "http.route", notes.pattern,
     "http.response.status_code", notes.status,
     "server.address", address,
@@ -256,7 +257,7 @@ function requestAttributes({ call, method, target, httpVersion, scheme, authorit
     "client.address", clientAddress,
     "network.peer.address", call.remoteAddress,
     "network.protocol.version", httpVersion === "2.0" ? "2" : httpVersion,
-    "user_agent.original", shortOrNull(headerValue(headers, "user-agent")),
+    "user_agent.original", agent === undefined ? null : attribute(agent),
     "error.type", error,
     "edge_gateway.request_id", call.id,
     "edge_gateway.service", notes.service,
@@ -271,7 +272,7 @@ function tryAttributes({ exchange, upstream, resends }: Try, status: number | nu
   return attributesText([
     "http.request.method", knownMethod(exchange.method) ?? "_OTHER",
     "http.request.method_original", originalOf(exchange.method),
-    "url.full", short(`${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query, secretParameters)}`),
+    "url.full", attribute(`${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query, secretParameters)}`),
     "server.address", upstream.host,
     "server.port", upstream.port,
     "network.protocol.version", protocol === "h2" || protocol === "h2c" ? "2" : "1.1",
@@ -284,7 +285,7 @@ function tryAttributes({ exchange, upstream, resends }: Try, status: number | nu
 
 /** Clients can invent methods: an unknown one is an attribute, and not part of a name. */
 function originalOf(method: string): string | null {
-  return knownMethod(method) === null ? short(method) : null;
+  return knownMethod(method) === null ? attribute(method) : null;
 }
 
 function knownMethod(method: string): string | null {
@@ -309,16 +310,12 @@ function hostAndPort(authority: string, scheme: "http" | "https"): [address: str
   const hasPort = colon > authority.lastIndexOf("]");
   const host = hasPort ? authority.slice(0, colon) : authority;
   const port = hasPort && colon < authority.length - 1 ? Number(authority.slice(colon + 1)) : scheme === "https" ? 443 : 80;
-  return [short(host.startsWith("[") ? host.slice(1, -1) : host), Number.isInteger(port) ? port : null];
-}
-
-function short(text: string): string {
-  return text.length <= MOST_CHARACTERS ? text : text.slice(0, MOST_CHARACTERS);
-}
-
-function shortOrNull(text: string | undefined): string | null {
-  return text === undefined ? null : short(text);
+  return [attribute(host.startsWith("[") ? host.slice(1, -1) : host), Number.isInteger(port) ? port : null];
 }
 
 /** Of one attribute. Longer values are cut, after secrets have been removed. */
-const MOST_CHARACTERS = 1024;
+const MAX_CHARACTERS = 1024;
+
+function attribute(text: string): string {
+  return short(text, MAX_CHARACTERS);
+}

@@ -4,8 +4,7 @@
 import { version } from "../base/version.ts";
 import type { Family, Histogram, Labels } from "../observe/exposition.ts";
 import type { Recent, RouteMeter } from "../observe/metrics.ts";
-import type { Metrics } from "../observe/metrics_plan.ts";
-import { pluginLabels } from "../observe/plugin_meter.ts";
+import { pluginLabels, type Metrics } from "../observe/metrics_plan.ts";
 import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";

@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import { OF_ADMIN } from "../../lib/cli/commands.ts";
+import { OF_ADMIN } from "../../lib/cli/on_demand.ts";
 import type { DryRun } from "../../lib/proof/dry_run.ts";
 import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, LastTests, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { helpText, helpTextOf } from "../../lib/cli/help.ts";
 import { COMMANDS } from "../../lib/cli/commands.ts";
-import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settings_table.ts";
+import { CLIENT_SETTINGS, SETTINGS } from "../../lib/config/settings_table.ts";
+import type { Setting } from "../../lib/config/start_settings.ts";
 
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { accepted } from "../../lib/cli/failure.ts";
-import { partsNamedBy } from "../../lib/cli/named_parts.ts";
+import { partsNamedBy } from "../../lib/cli/on_demand.ts";
 import { readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
 import { fileWith, program, runningFile, runningProgram } from "../support/process.ts";
@@ -49,13 +49,13 @@ const PARTS = {
   client: /^lib\/client\/client$/,
   http2Server: /^lib\/server\/h(?:ttp2|2_)/,
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
-  tlsServer: /^lib\/server\/tls$/,
+  tlsServer: /^lib\/(?:server\/tls|cli\/tls_files)$/,
   redis: /^lib\/(?:store\/(?:redis|resp)|config\/counters$)/,
   modules: /^lib\/(?:config\/plugin_modules|gateway\/module_loader)$/,
   signatures: /^lib\/(?:config\/signed|base\/signature)$/,
   tracing: /^lib\/(?:observe\/(?:trace|trace_context|sampling|otlp|span_json)|config\/tracing)$/,
   reporting: /^lib\/report\/(?:reports|warnings)$/,
-  metrics: /^lib\/(?:report\/reporting|observe\/(?:metrics|metrics_plan|plugin_meter|stats|process))$/,
+  metrics: /^lib\/(?:report\/reporting|observe\/(?:metrics|metrics_plan|stats|process))$/,
   exposition: /^lib\/(?:report\/families|observe\/exposition)$/,
   combinedLog: /^lib\/observe\/combined_line$/,
   serverTiming: /^lib\/observe\/server_timing$/,
@@ -64,13 +64,16 @@ const PARTS = {
   workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
   recentRequests: /^lib\/gateway\/recent_requests$/,
   operator: /^lib\/operator\//,
-  admin: /^lib\/admin\//,
-  manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/manager$)/,
+  admin: /^lib\/(?:admin\/|cli\/(?:admin_interface|own_folder)$)/,
+  manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/(?:manager|management_ui)$)/,
   managerProxy: /^lib\/manager\/(?:proxy|backend)$/,
-  cluster: /^lib\/cluster\//,
+  cluster: /^lib\/(?:cluster\/|cli\/workers$)/,
+  settings: /^lib\/config\/(?:settings(?:_table)?|tracing)$/,
+  commandLine: /^lib\/cli\/(?:command_line|commands|arguments)$/,
   warnings: /^lib\/(?:proof\/(?:config_warnings|plugin_warnings|route_warnings|written)|route\/(?:\w*overlaps|placed_routes|pattern_index|spellings|sample_requests))$/,
   proof: /^lib\/proof\/(?!config_diff$|config_warnings$|plugin_warnings$|route_warnings$|written$)/,
   changes: /^lib\/proof\/config_diff$/,
+  sockets: /^lib\/cli\/socket_activation$/,
   commands: /^lib\/cli\/(?:demo|config_file|test|junit|explain|diff|reload|admin_client|schema|hash_password|help|terminal|warning_text)$/,
 } as const;
 
@@ -113,13 +116,15 @@ describe("the program loads what is named, and only that,", () => {
     ["with HTTPS", quickstart, [], { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key }, ["http2Server", "tlsServer"]],
     ["with two services", { services: ["a", "b"].map((name) => ({ ...quickstart.services[0], name, base_path: `/${name}` })) }, [], {}, ["warnings"]],
     ["with shared counters", { ...quickstart, global: { counters: { store: "redis", url: "redis://127.0.0.1:1" } } }, [], {}, ["upstreamTls", "tls", "counters", "redis", "shared", "warnings"]],
-    ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing"]],
+    ["with a flag that is true or false", quickstart, ["--no-tests"], {}, ["settings", "commandLine"]],
+    ["with sockets that are not for this process", quickstart, [], { LISTEN_FDS: "1" }, ["sockets"]],
+    ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing", "settings"]],
     ["with the combined log", { ...quickstart, global: { access_log: { format: "combined" } } }, [], {}, ["combinedLog"]],
     ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "operator", "admin"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "manager"]],
-    ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["operator", "manager", "managerProxy"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "operator", "admin", "settings"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "settings"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "manager", "settings", "commandLine"]],
+    ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["operator", "manager", "managerProxy", "settings", "commandLine"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);
@@ -149,7 +154,7 @@ describe("the program loads what is named, and only that,", () => {
     expect(await program(["hash-password"], { environment, input: "a long password\n" }).ended).toMatchObject({ code: 0 });
     expect(modules()).toContain("lib/cli/hash_password");
     expect(modules().filter((path) => /^lib\/(?:server|upstream|observe)\/|^lib\/cli\/run$/.test(path))).toEqual([]);
-    expect(partsOf(modules())).toEqual(["commands"]);
+    expect(partsOf(modules())).toEqual(["settings", "commandLine", "commands"]);
   });
 });
 

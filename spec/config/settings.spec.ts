@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { readClientSettings, readHealthcheckSettings, readManagerSettings } from "../../lib/config/command_settings.ts";
-import { readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
+import { readSettings, type Settings } from "../../lib/config/settings.ts";
+import { SETTINGS } from "../../lib/config/settings_table.ts";
+import { areOfStart, readStartSettings, type Flags, type Host } from "../../lib/config/start_settings.ts";
 import { readTracing } from "../../lib/config/tracing.ts";
-import { SETTINGS, type Flags } from "../../lib/config/settings_table.ts";
 
 function settings(flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}): Settings {
   const result = readSettings(flags, environment, { readTracing, ...host });
@@ -19,6 +20,31 @@ const TLS = { SERVER_CERT_PATH: "c.pem", SERVER_KEY_PATH: "k.pem" };
 const TOKEN = "Zm9vYmFyYmF6cXV4+/=";
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
 
+describe("readStartSettings", () => {
+  const starts: [Flags, Record<string, string>][] = [
+    [{}, {}],
+    [{ config: "a.json", "http-port": "0" }, { LOG_FORMAT: "json", ADMIN_USER: "" }],
+    [{}, { ...TLS, CA_CERT_PATH: "ca.pem", CLIENT_AUTH: "require", NO_TESTS: "true", CONFIG_PUBLIC_KEY: "k.pem" }],
+    [{ "http-port": "x" }, { SERVER_CERT_PATH: "c.pem", CLIENT_AUTH: "require", PERSISTENCE_CONFIG: "db" }],
+    [{ "http-port": "1", "https-port": "1" }, TLS],
+    [{ config: true }, { WORKERS: "0" }],
+  ];
+  it.each(starts)("reads %j with %j as readSettings does, settings and errors alike", (flags, environment) => {
+    expect(readStartSettings(flags, environment)).toEqual(readSettings(flags, environment));
+  });
+
+  it.each<[Flags, Record<string, string>, boolean]>([
+    [{ config: "gw.json", workers: "2" }, { HTTP_PORT: "1", PATH: "/bin", ADMIN_USER: "" }, true],
+    [{ "admin-user": "a" }, {}, false],
+    [{ confg: "gw.json" }, {}, false],
+    [{ "no-tests": "true" }, {}, false],
+    ...Object.values(SETTINGS).map(({ variable }): [Flags, Record<string, string>, boolean] => [{}, { [variable]: "x" }, !/^(?:ADMIN|PROBE|METRICS|MANAGER)/.test(variable)]),
+    [{}, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, false],
+  ])("areOfStart says of %j with %j: %j", (flags, environment, is) => {
+    expect(areOfStart(flags, environment)).toBe(is);
+  });
+});
+
 describe("readSettings", () => {
   it("returns the defaults without flags and variables", () => {
     expect(settings()).toEqual({
@@ -32,7 +58,6 @@ describe("readSettings", () => {
       persistence: "dbless",
       httpPort: 8008,
       httpsPort: 8443,
-      adminPort: 8081,
       listenHosts: ["0.0.0.0", "::"],
       admin: null,
       probe: null,
@@ -54,8 +79,8 @@ describe("readSettings", () => {
   });
 
   it("prefers flags to the environment, and the environment to defaults", () => {
-    const environment = { HTTP_PORT: "1", ADMIN_PORT: "2", CONFIG_FILE_PATH: "env.json" };
-    expect(settings({ "http-port": "3", config: "flag.json" }, environment)).toMatchObject({ httpPort: 3, adminPort: 2, configPath: "flag.json" });
+    const environment = { HTTP_PORT: "1", HTTPS_PORT: "2", CONFIG_FILE_PATH: "env.json" };
+    expect(settings({ "http-port": "3", config: "flag.json" }, environment)).toMatchObject({ httpPort: 3, httpsPort: 2, configPath: "flag.json" });
   });
 
   it("treats empty variables as unset", () => {
@@ -67,6 +92,7 @@ describe("readSettings", () => {
       user: "admin",
       password: "pw",
       host: "127.0.0.1",
+      port: 8081,
       tls: false,
       jwtSecret: null,
       sessionTtlS: 3600,
@@ -197,7 +223,7 @@ describe("readSettings", () => {
   });
 
   it("lets several listeners take any free port", () => {
-    expect(settings({ "http-port": "0", "admin-port": "0" }, ADMIN)).toMatchObject({ httpPort: 0, adminPort: 0 });
+    expect(settings({ "http-port": "0", "admin-port": "0" }, ADMIN)).toMatchObject({ httpPort: 0, admin: { port: 0 } });
   });
 });
 

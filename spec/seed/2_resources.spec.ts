@@ -239,7 +239,7 @@ describe("2.7 Runtime settings", () => {
 
   it("defaults to the ports of the reference deployment: 8008, 8443, 8081, 5173; no other origin may use the admin interface", () => {
     const read = readSettings({}, { ADMIN_USER: "u", ADMIN_PASSWORD: "p", MANAGER: "true" });
-    const admin = { corsOrigins: [] };
-    expect(read).toMatchObject({ ok: true, settings: { httpPort: 8008, httpsPort: 8443, adminPort: 8081, admin, manager: { port: 5173 } } });
+    const admin = { port: 8081, corsOrigins: [] };
+    expect(read).toMatchObject({ ok: true, settings: { httpPort: 8008, httpsPort: 8443, admin, manager: { port: 5173 } } });
   });
 });

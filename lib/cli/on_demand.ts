@@ -1,0 +1,97 @@
+/**
+ * What only some settings need of the program around a gateway: how each is loaded, and what names it.
+ */
+import type { OnRequest } from "../admin/endpoints.ts";
+import { isInBuild } from "../base/version.ts";
+import type { Settings } from "../config/settings.ts";
+import { areOfStart, asksForTraces, readStartSettings, type Environment, type Flags, type Host, type SettingsRead } from "../config/start_settings.ts";
+import { signatureFile } from "../config/source.ts";
+import type { PartName } from "../gateway/parts.ts";
+import { PARTS } from "../parts/table.ts";
+import { accepted, Failure } from "./failure.ts";
+
+export const ON_DEMAND = {
+  /** The settings that not every start has. */
+  settings: () => import("../config/settings.ts"),
+  /** Sockets that a service manager passes. */
+  sockets: () => import("./socket_activation.ts"),
+  /** The server's certificate; the part of this name belongs to it. */
+  tlsServer: () => import("./tls_files.ts"),
+  workers: () => import("./workers.ts"),
+  ownFolder: () => import("./own_folder.ts"),
+  admin: () => import("./admin_interface.ts"),
+  probes: () => import("./probes.ts"),
+  manager: () => import("./management_ui.ts"),
+  managerProxy: () => import("../manager/proxy.ts"),
+};
+
+/** What only some requests of the admin interface need. */
+export const OF_ADMIN: OnRequest = {
+  login: () => import("../admin/login.ts"),
+  explain: () => import("../admin/explain_request.ts"),
+  reload: () => import("../admin/reload_request.ts"),
+  events: () => import("../admin/events.ts"),
+};
+
+/** Throws a `Failure` for settings with errors, and for those that name what this build does not have. */
+export async function settingsOf(flags: Flags, environment: Environment, host: Host): Promise<Settings> {
+  const settings: Settings = accepted(areOfStart(flags, environment) ? readStartSettings(flags, environment, host) : await readAll(flags, environment, host));
+  refuseLacking([...onDemandOf(settings), ...partsNamedBy(settings)]);
+  return settings;
+}
+
+async function readAll(flags: Flags, environment: Environment, host: Host): Promise<SettingsRead<Settings>> {
+  const { readSettings } = await ON_DEMAND.settings();
+  if (!asksForTraces(environment)) return readSettings(flags, environment, host);
+  refuseLacking(["tracing"]);
+  const { readTracing } = await PARTS.tracing.load();
+  return readSettings(flags, environment, { ...host, readTracing });
+}
+
+type Named = readonly (keyof typeof ON_DEMAND)[];
+
+/** What the flags and variables of a start name before its settings are known. */
+export function namedByEnvironment(flags: Flags, environment: Environment): Named {
+  return [...(areOfStart(flags, environment) ? [] : (["settings"] as const)), ...(environment.LISTEN_FDS ? (["sockets"] as const) : [])];
+}
+
+/** What of `ON_DEMAND` settings name. */
+export function onDemandOf({ admin, probe, manager, workers, serverCertPath }: Settings): Named {
+  return [
+    ...(serverCertPath === null ? [] : (["tlsServer"] as const)),
+    ...(admin === null ? [] : (["admin"] as const)),
+    ...(probe === null ? [] : (["probes"] as const)),
+    ...(manager === null ? [] : (["manager"] as const)),
+    ...(manager === null || manager.backendUrl === null ? [] : (["managerProxy"] as const)),
+    ...(workers === 1 ? [] : (["workers"] as const)),
+    ...(workers === 1 && admin === null ? [] : (["ownFolder"] as const)),
+  ];
+}
+
+export const TLS_PARTS = ["tlsServer", "http2Server"] as const;
+
+/** The parts of a gateway that settings name. */
+export function partsNamedBy({ configKeyPath, tracing, admin, probe, workers, serverCertPath }: Settings): readonly PartName[] {
+  const isAsked = admin !== null || probe !== null;
+  return [
+    ...(configKeyPath === null ? [] : (["signatures"] as const)),
+    ...(tracing === null ? [] : (["tracing"] as const)),
+    ...(admin === null ? [] : (["adminCookie", "recentRequests"] as const)),
+    ...(isAsked ? (["reporting", "metrics"] as const) : []),
+    ...(workers === 1 ? [] : (["sharedHealth", "sharedCallers", "shared"] as const)),
+    ...(workers === 1 || !isAsked ? [] : (["workerReports"] as const)),
+    ...(serverCertPath === null ? [] : TLS_PARTS),
+  ];
+}
+
+/** Throws a `Failure` where settings name what this build does not have. */
+export function refuseLacking(names: readonly string[]): void {
+  const [lacking] = names.filter((name) => !isInBuild(name));
+  if (lacking === undefined) return;
+  throw new Failure(`the settings name "${lacking}", which is not in this build: build again with these settings, or with --with ${lacking}`, 2);
+}
+
+/** These files and, where they must be signed, their signatures and the public keys. `keyFile`: null where they need no signature. */
+export function withSignatures(paths: readonly string[], keyFile: string | null): readonly string[] {
+  return keyFile === null ? paths : [...paths, ...paths.map(signatureFile), keyFile];
+}

@@ -1,0 +1,45 @@
+/**
+ * What the servers for operators, beside a gateway, have in common: admin interface, probes and management UI.
+ */
+import type { AddressInfo } from "node:net";
+import type { Readable } from "node:stream";
+import type { Gateway } from "../embed/gateway.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import { urlOf, where } from "./addresses.ts";
+import { listenFailure } from "./failure.ts";
+
+/** A server that does not listen yet. */
+export interface Opened<T> {
+  readonly server: T;
+  /** Resolves with its URL. Rejects with a `Failure`. */
+  listen(): Promise<string>;
+}
+
+interface Place {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+}
+
+/** `name` begins the names of its settings. */
+export function opened<T extends { listen(at: { host: string; port: number }): Promise<AddressInfo> }>(server: T, { host, port, tls }: Place, name: "ADMIN" | "PROBE" | "MANAGER"): Opened<T> {
+  const listen = async () => {
+    try {
+      return urlOf(tls ? "https" : "http", await server.listen({ host, port }));
+    } catch (error) {
+      throw listenFailure(error as NodeJS.ErrnoException, where(host, port), `${name}_PORT`, `${name}_HOST`);
+    }
+  };
+  return { server, listen };
+}
+
+/** In Prometheus' text format, which the first scrape loads. */
+export async function metricsOf(gateway: Gateway): Promise<Readable> {
+  await GatewayCore.partsOf(gateway).runtime.parts.loadPart("exposition");
+  return gateway.metricsStream();
+}
+
+/** Asks the workers, if there are any, for their figures. */
+export function refresh(gateway: GatewayCore, extent: "counts" | "all"): Promise<void> | null {
+  return GatewayCore.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
+}

@@ -1,0 +1,19 @@
+/**
+ * Opens the listener for probes and scrapers of a gateway.
+ */
+import { createProbes } from "../admin/probes.ts";
+import { systemClock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Settings } from "../config/settings.ts";
+import type { Gateway } from "../embed/gateway.ts";
+import type { OperatorServer } from "../operator/operator_server.ts";
+import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
+
+export function openProbes({ host, port, hosts }: NonNullable<Settings["probe"]>, metricsToken: string | null, gateway: Gateway, log: Log): Opened<OperatorServer> {
+  const metrics = async () => {
+    await refresh(gateway, "all");
+    return metricsOf(gateway);
+  };
+  const server = createProbes({ ready: () => gateway.ready, metrics, metricsToken, hosts, clock: systemClock, log });
+  return opened(server, { host, port, tls: false }, "PROBE");
+}
