@@ -17,7 +17,7 @@ import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetOptions, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import type { HealthCheck, HealthCheckSettings } from "../upstream/health_checks.ts";
+import type { HealthCheck, CheckSettings } from "../upstream/health_checks.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import type { ReplayMemory } from "../upstream/replay.ts";
 import type { Address, Name, Names, NamesOptions } from "../upstream/addresses.ts";
@@ -62,8 +62,7 @@ export interface UpstreamSetPlan {
 }
 
 export interface Checks {
-  /** With the source of `expects`, so that two can be compared as JSON. */
-  readonly settings: HealthCheckSettings & { readonly expectStatus: string };
+  readonly settings: CheckSettings;
   /** What may be connected to is this configuration's, as the pool of a peer may be an older one's. */
   readonly dials: ReadonlyMap<Peer, Dial>;
 }

@@ -5,20 +5,22 @@ import type { Egress } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
-import { balancer } from "../upstream/balance.ts";
+import { smoothRotation, type Balancer, type Balancing } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import { isSecure } from "../upstream/connection_pool.ts";
-import type { SplitOptions, SplitPicker } from "../upstream/split.ts";
+import type { SplitOptions } from "../upstream/split.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Sticky } from "../upstream/sticky.ts";
 import type { Member, Peer, UpstreamSet } from "../upstream/upstream_set.ts";
+import type { Parts } from "./parts.ts";
 import type { PluginContext } from "./plugin_instances.ts";
 import type { Checks, InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: AttemptsMeter | null, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {
   const { name, protocol, pool } = service;
-  const tls = isSecure(protocol) ? new (runtime.parts.part("upstreamTls").UpstreamTls)(service.tls) : undefined;
+  const { parts } = runtime;
+  const tls = isSecure(protocol) ? new (parts.part("upstreamTls").UpstreamTls)(service.tls) : undefined;
   if (service.tls?.verify === false) log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const upstreamSet = runtime.upstreamSet(name);
   const members = service.upstreams.map(({ id, host, port, weight, group }): Member => {
@@ -30,9 +32,10 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   });
   const breaker = breakerOf(service, upstreamSet, runtime, inUse);
   const peers = members.map(({ peer }) => peer);
-  const strategy = balancer(service, (part) => runtime.parts.part(part));
+  const strategy = balancerOf(service, parts);
   const pickerOf: SplitOptions["picker"] = (some, choosable) => upstreamSet.picker(some, strategy, choosable);
-  const split = splitOf(service, members, pickerOf, runtime);
+  const hashKey = (hashOn: string) => parts.part("hash").hashKey(hashOn);
+  const split = service.split === undefined ? null : parts.part("split").splitPicker(service.split, { members, picker: pickerOf }, hashKey);
   const sticky = stickyOf(service, peers, runtime);
   inUse.upstreamSets.set(name, { upstreamSet, members, breaker, checks: checksOf(service, peers, egress, runtime), split, sticky });
   const picker = split ?? pickerOf(peers);
@@ -44,8 +47,26 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
     log,
   };
   const tries = triesOf(service, options, upstreamSet, runtime);
-  const handler = breaker === null ? tries : runtime.parts.part("breaker").guarded(tries, breaker.breaker);
+  const handler = breaker === null ? tries : parts.part("breaker").guarded(tries, breaker.breaker);
   return sticky === null ? handler : sticky.handler(handler);
+}
+
+/** `random` gives numbers from 0 to below 1. */
+export function balancerOf(balancing: Balancing, parts: Pick<Parts, "part">, random = Math.random): Balancer {
+  const { loadBalancingStrategy, hashOn = "client_ip", hashBalanceFactor = 0 } = balancing;
+  switch (loadBalancingStrategy) {
+    case "round_robin":
+    case "weighted":
+      return smoothRotation;
+    case "least_connections":
+      return parts.part("byLoad").leastConnections;
+    case "random_two_choices":
+      return parts.part("byLoad").randomTwoChoices(random);
+    case "ip_hash":
+      return parts.part("hash").hashing("client_ip", hashBalanceFactor);
+    case "hash":
+      return parts.part("hash").hashing(hashOn, hashBalanceFactor);
+  }
 }
 
 function triesOf({ retries }: Service, options: AttemptsOptions, upstreamSet: UpstreamSet, runtime: Runtime): Handler {
@@ -70,16 +91,6 @@ function stickyOf(service: Service, peers: readonly Peer[], { clock, stickyKey, 
   return new (parts.part("sticky").Sticky)({ ...rest, service, peers, key: secret ?? stickyKey, clock });
 }
 
-/** Null: requests are not divided among groups. */
-function splitOf({ split }: Service, members: readonly Member[], picker: SplitOptions["picker"], { parts }: Runtime): SplitPicker | null {
-  if (split === undefined) return null;
-  const { SplitPicker, compileConditions } = parts.part("split");
-  const shares = split.map(({ group, percent, hashOn, match }) => {
-    return { group, percent, hash: hashOn === undefined ? null : parts.part("hash").hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
-  });
-  return new SplitPicker({ shares, members, picker });
-}
-
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */
 export function viaNameOf(gatewayName: string): string {
   return gatewayName.replace(NOT_TOKEN, "-");
@@ -100,10 +111,8 @@ function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshol
 }
 
 /** Null: the upstreams are not probed. */
-function checksOf({ health: { enabled, path, intervalMs, timeoutMs, expectStatus } }: Service, peers: readonly Peer[], egress: Egress, { parts }: Runtime): Checks | null {
-  if (!enabled) return null;
-  const ranges = parts.part("healthChecks").statusRanges(expectStatus);
-  const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
-  const settings = { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
-  return { settings, dials: new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })])) };
+function checksOf({ health }: Service, peers: readonly Peer[], egress: Egress, { parts }: Runtime): Checks | null {
+  if (!health.enabled) return null;
+  const dials = new Map(peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })]));
+  return { settings: parts.part("healthChecks").checkSettings(health), dials };
 }

@@ -17,7 +17,6 @@ import * as inject from "../embed/inject.ts";
 import * as mounted from "../embed/mounted.ts";
 import * as tls from "../config/tls_fields.ts";
 import * as client from "../client/client.ts";
-import * as compiledConditions from "../http/conditions.ts";
 import * as adminCookie from "../operator/admin_cookie.ts";
 import * as combinedLog from "../observe/combined_line.ts";
 import * as exposition from "../observe/exposition.ts";
@@ -83,7 +82,7 @@ const ALL: LoadedParts = {
   sharedHealth,
   sharedCallers,
   conditions,
-  split: { ...split, ...compiledConditions },
+  split,
   sticky,
   httpsRedirect,
   misdirected: { ...misdirected, ...certificates, ...pem },

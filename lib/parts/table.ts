@@ -96,7 +96,7 @@ export const PARTS = {
   nodeParser: { named: ["services[].upstream_client=node"], load: () => import("../upstream/node_response_parser.ts") },
   split: {
     named: ["services[].split"],
-    load: async () => ({ ...(await import("../upstream/split.ts")), ...(await import("../http/conditions.ts")) }),
+    load: () => import("../upstream/split.ts"),
   },
   sticky: {
     named: ["services[].sticky"],

@@ -34,35 +34,8 @@ export interface Balancing {
   readonly hashBalanceFactor?: number;
 }
 
-/** The strategies beside rotation. */
-export interface BalanceParts {
-  readonly byLoad: { readonly leastConnections: Balancer; readonly randomTwoChoices: (random: () => number) => Balancer };
-  readonly hash: { readonly hashing: (hashOn: string, balanceFactor: number) => Balancer };
-}
-
-/** `part` gives a part; throws where it has not been loaded. `random` gives numbers from 0 to below 1. */
-export function balancer(
-  { loadBalancingStrategy, hashOn = "client_ip", hashBalanceFactor = 0 }: Balancing,
-  part: <Name extends keyof BalanceParts>(name: Name) => BalanceParts[Name],
-  random: () => number = Math.random,
-): Balancer {
-  switch (loadBalancingStrategy) {
-    case "round_robin":
-    case "weighted":
-      return smoothRotation;
-    case "least_connections":
-      return part("byLoad").leastConnections;
-    case "random_two_choices":
-      return part("byLoad").randomTwoChoices(random);
-    case "ip_hash":
-      return part("hash").hashing("client_ip", hashBalanceFactor);
-    case "hash":
-      return part("hash").hashing(hashOn, hashBalanceFactor);
-  }
-}
-
 /** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their configured order. */
-const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
+export const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
 
 /** Smooth weighted round robin among the peers with at most this load: each gains its weight; the highest is chosen and loses the sum. */
 export function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {

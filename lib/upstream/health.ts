@@ -50,7 +50,7 @@ export interface HealthReport {
 
 /** An ejection is a repetition when it follows the return from the last within this many times `ejectMs`. */
 const REPEATS_WITHIN = 10;
-const MOST_TIMES_LONGER = 10;
+const MAX_TIMES_LONGER = 10;
 /** The fraction at which a slow start begins. */
 const FIRST_SHARE = 0.1;
 
@@ -200,7 +200,7 @@ export class Health implements UpstreamHealth {
     const { clock, log, service, upstream } = this.#options;
     const { ejectMs, maxFailures, windowMs } = this.#settings.passive;
     this.#ejections = now - this.#returnedAt <= REPEATS_WITHIN * ejectMs ? this.#ejections + 1 : 1;
-    const ms = ejectMs * Math.min(MOST_TIMES_LONGER, 2 ** (this.#ejections - 1));
+    const ms = ejectMs * Math.min(MAX_TIMES_LONGER, 2 ** (this.#ejections - 1));
     this.#failures = [];
     const since = clock.wall();
     this.#ejection = { timer: clock.after(ms, () => this.#return()), since, until: since + ms, reason };

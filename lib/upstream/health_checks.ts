@@ -9,6 +9,7 @@ import { http2Over, requestOver } from "../base/egress_clients.ts";
 import { entry } from "../base/event_loop.ts";
 import { connectFailure, ignore } from "../base/errors.ts";
 import { version } from "../base/version.ts";
+import type { Service } from "../config/model.ts";
 import { connect, readyEvent } from "./connect.ts";
 import { isSecure, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { invalidity } from "./node_response.ts";
@@ -26,6 +27,15 @@ export function statusRanges(expected: string | readonly (string | number)[]): r
     const [from, to] = String(item).split("-").map(Number);
     return { from: from!, to: to ?? from! };
   });
+}
+
+/** With the source of `expects`, so that two can be compared as JSON. */
+export type CheckSettings = HealthCheckSettings & { readonly expectStatus: string };
+
+export function checkSettings({ path, intervalMs, timeoutMs, expectStatus }: Service["health"]): CheckSettings {
+  const ranges = statusRanges(expectStatus);
+  const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
+  return { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
 }
 
 export interface HealthCheckTarget extends Omit<ConnectionPoolOptions, "keepaliveIdleMs"> {

@@ -278,7 +278,7 @@ type WriteDone = (error?: Error | null) => void;
 /** Twice what Node reads at a time: a response of 64 KiB and its head come in one read, and are then one write to the client. */
 const BUFFER_BYTES = 128 * 1024;
 /** Unused copies that are kept: 2 MiB. */
-const MOST_FREE = 16;
+const MAX_FREE_COPIES = 16;
 
 /** The memory that responses over plain connections are read into, shared by all of them: a buffer for each read would be garbage. */
 export class ReadBuffer {
@@ -295,7 +295,7 @@ export class ReadBuffer {
     const copy = this.#free.pop() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES);
     copy.set(bytes);
     return new LentBody(copy.subarray(0, bytes.length), () => {
-      if (this.#free.length < MOST_FREE) this.#free.push(copy);
+      if (this.#free.length < MAX_FREE_COPIES) this.#free.push(copy);
     });
   }
 }

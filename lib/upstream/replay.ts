@@ -131,7 +131,7 @@ export class Replay {
 
   /** Joins many small chunks: each takes hundreds of bytes besides its own, which are not counted. */
   #join(): void {
-    if (this.#kept.length - this.#joined < MOST_CHUNKS || this.#next < this.#kept.length) return;
+    if (this.#kept.length - this.#joined < MAX_CHUNKS || this.#next < this.#kept.length) return;
     const chunks = this.#kept.splice(this.#joined);
     const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
     this.#kept.push(...(bytes < chunks.length * SMALL_BYTES ? [copied(chunks, bytes)] : chunks));
@@ -139,7 +139,7 @@ export class Replay {
   }
 }
 
-const MOST_CHUNKS = 256;
+const MAX_CHUNKS = 256;
 const SMALL_BYTES = 1024;
 
 /** A small part of a large block, as HTTP/2 gives them, would keep all of the block. */

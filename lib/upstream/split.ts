@@ -2,7 +2,8 @@
  * Divides the requests of a service among groups of its upstreams: by the hash of the caller, or by a draw for each request.
  */
 import { mix, textHash } from "../base/mix.ts";
-import type { Holds } from "../http/conditions.ts";
+import type { Service } from "../config/model.ts";
+import { compileConditions, type Holds } from "../http/conditions.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { HashKey } from "./hash_key.ts";
 import { healthyOf, usableOf, type Member, type Peer, type Picker } from "./upstream_set.ts";
@@ -40,6 +41,14 @@ export interface SplitDestination {
 interface Group {
   readonly peers: readonly Peer[];
   readonly picker: Picker;
+}
+
+/** `hashKey`: that of `hash_key.ts`, which is loaded for services that hash. */
+export function splitPicker(split: NonNullable<Service["split"]>, options: Omit<SplitOptions, "shares">, hashKey: (hashOn: string) => HashKey): SplitPicker {
+  const shares = split.map(({ group, percent, hashOn, match }) => {
+    return { group, percent, hash: hashOn === undefined ? null : hashKey(hashOn), match: match === undefined ? null : compileConditions(match) };
+  });
+  return new SplitPicker({ ...options, shares });
 }
 
 /** Chooses a group by the shares, and an upstream within it. */

@@ -1,10 +1,10 @@
 /** All strategies, as the program loads them. */
-import { balancer, type BalanceParts, type Balancer, type Balancing } from "../../lib/upstream/balance.ts";
-import * as byLoad from "../../lib/upstream/by_load.ts";
-import * as hash from "../../lib/upstream/hash.ts";
+import { balancerOf as made } from "../../lib/gateway/upstreams.ts";
+import { withAllParts } from "../../lib/parts/all_parts.ts";
+import type { Balancer, Balancing } from "../../lib/upstream/balance.ts";
 
-const PARTS: BalanceParts = { byLoad, hash };
+const { parts } = withAllParts();
 
 export function balancerOf(balancing: Balancing, random?: () => number): Balancer {
-  return balancer(balancing, (name) => PARTS[name], random);
+  return made(balancing, parts, random);
 }
