@@ -81,12 +81,6 @@ function filesWithTests(root: JsonNode, context: CheckContext, checkSignature?: 
 
 const NO_TESTS: JsonNode = { kind: "array", items: [], position: null };
 
-/** A text of the configuration, and its value. */
-interface Text {
-  readonly node: JsonNode;
-  readonly value: string;
-}
-
 /** Reports names of tests that are used twice, and names of services and routes that do not exist. */
 class NameCheck {
   readonly #names: RouteNames;
@@ -103,27 +97,26 @@ class NameCheck {
 
   test(node: JsonNode, at: Path, { file, issues }: TestList): void {
     const context = { ...this.#context, issues };
-    const name = this.#text(nodeAt(node, ["name"]));
+    const named = nodeAt(node, ["name"]);
+    const name = nameIn(named);
     if (name !== undefined) {
-      const first = this.#places.get(name.value);
-      if (first !== undefined) report(context, [...at, "name"], name.node, `${describeNode(name.node)} is already used by ${first}`);
-      else this.#places.set(name.value, file === undefined ? formatPath(at) : `${formatPath(at)} of ${file}`);
+      const first = this.#places.get(name);
+      if (first !== undefined) report(context, [...at, "name"], named!, `${describeNode(named!)} is already used by ${first}`);
+      else this.#places.set(name, file === undefined ? formatPath(at) : `${formatPath(at)} of ${file}`);
     }
     if (this.#names.isComplete) this.#target(node, at, context);
   }
 
   #target(node: JsonNode, at: Path, context: CheckContext): void {
     const { byService } = this.#names;
-    const service = this.#text(nodeAt(node, ["expect", "service"]));
-    if (service !== undefined && !byService.has(service.value)) {
-      report(context, [...at, "expect", "service"], service.node, this.#unknown(service, "the name of a service", byService.keys()));
-      return;
-    }
-    const routes = service === undefined ? this.#routes() : byService.get(service.value)!;
-    const route = this.#text(nodeAt(node, ["expect", "route"]));
-    if (route === undefined || routes.has(route.value)) return;
-    const expected = `the name of a route${service === undefined ? "" : ` of the service ${describeNode(service.node)}`}`;
-    report(context, [...at, "expect", "route"], route.node, this.#unknown(route, expected, routes));
+    const [service, route] = [nodeAt(node, ["expect", "service"]), nodeAt(node, ["expect", "route"])];
+    const name = nameIn(service);
+    if (name !== undefined && !byService.has(name)) return this.#unknown(service!, [...at, "expect", "service"], "the name of a service", byService.keys(), context);
+    const routes = name === undefined ? this.#routes() : byService.get(name)!;
+    const routeName = nameIn(route);
+    if (routeName === undefined || routes.has(routeName)) return;
+    const expected = `the name of a route${name === undefined ? "" : ` of the service ${describeNode(service!)}`}`;
+    this.#unknown(route!, [...at, "expect", "route"], expected, routes, context);
   }
 
   /** Of all services. */
@@ -131,15 +124,10 @@ class NameCheck {
     return (this.#allRoutes ??= new Set([...this.#names.byService.values()].flatMap((names) => [...names])));
   }
 
-  #text(node: JsonNode | undefined): Text | undefined {
-    const value = nameIn(node);
-    return value === undefined ? undefined : { node: node!, value };
-  }
-
-  #unknown({ node, value }: Text, expected: string, known: Iterable<string>): string {
-    const nearest = this.#suggestions-- > 0 ? suggest(value, known) : undefined;
+  #unknown(node: JsonNode, at: Path, expected: string, known: Iterable<string>, context: CheckContext): void {
+    const nearest = this.#suggestions-- > 0 ? suggest(nameIn(node)!, known) : undefined;
     const remedy = nearest === undefined ? "" : `: did you mean ${JSON.stringify(nearest)}?`;
-    return `expected ${expected}, found ${describeNode(node)}${remedy}`;
+    report(context, at, node, `expected ${expected}, found ${describeNode(node)}${remedy}`);
   }
 }
 

@@ -121,7 +121,7 @@ export class Gateway extends GatewayCore {
   async dryRun(text: Buffer | null = null): Promise<DryRun> {
     const { DryRuns } = await this.#joined.runtime.parts.onDemand.dryRuns();
     this.#dryRuns ??= new DryRuns(this.#joined.configuration);
-    return this.#dryRuns.run(text, this.#joined.requests.recent?.list() ?? []);
+    return this.#dryRuns.run(text, this.#joined.recent);
   }
 
   /** The last complete run of tests: at the start, by `test`, or of a reload, also of one that was refused. Null before the first one. */

@@ -19,6 +19,7 @@ import type { ConfigInput } from "./config_input.ts";
 import { Configuration } from "./configuration.ts";
 import type { CompleteOptions, ListenOptions } from "./options.ts";
 import type { HttpsFacts, Listening, Parts, Reporting, StatusSource } from "./parts.ts";
+import type { RecentRequests } from "./recent_requests.ts";
 import { Runtime } from "./runtime.ts";
 import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
@@ -34,6 +35,8 @@ export interface GatewayParts extends StatusSource {
   readonly accessLog: AccessLog;
   /** Null: nobody can ask for them. */
   readonly metrics: Metrics | null;
+  /** Null: nobody can ask for them. */
+  readonly recent: RecentRequests | null;
   readonly listening: () => Listening;
   /** Null: nobody has asked for a report. */
   reporting: Reporting | null;
@@ -77,15 +80,15 @@ export class GatewayCore {
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer, defaultCertificate: () => this.#https };
     this.#configuration = new Configuration({ ...options, modules }, parts, following);
     const withoutSessions = options.adminCookie === undefined ? undefined : modules.parts.part("adminCookie").sessionRemover(options.adminCookie);
-    const lasting = modules.parts.partIfLoaded("recentRequests");
-    const recent = lasting && new lasting.RecentRequests(this.#runtime);
+    const recentPart = modules.parts.partIfLoaded("recentRequests");
+    const recent = recentPart && new recentPart.RecentRequests(this.#runtime);
     this.#requests = new Requests({ ...parts, recent, withoutSessions, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener(threads, following);
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     const counted = { ...parts, configuration: this.#configuration, listener: this.#listener, spans: this.#spans };
     const reports = threads.count === 1 || metrics === null ? null : new (modules.parts.part("workerReports").WorkerReports)({ ...counted, metrics });
     const listening = () => ({ state: this.#shutdown.state, hasPlain: this.#hasPlain, https: this.#https });
-    this.#reported = { ...counted, requests: this.#requests, reports, startedAt: clock.now(), listening, reporting: null, onActivate() {} };
+    this.#reported = { ...counted, requests: this.#requests, reports, recent, startedAt: clock.now(), listening, reporting: null, onActivate() {} };
     const closeReports = () => [this.#reported.reporting, reports].forEach((each) => each?.close());
     this.#shutdown = new Shutdown({ ...this.#reported, spans: this.#spans, closeReports });
   }

@@ -1,5 +1,5 @@
 /**
- * Remembers the last requests, for dry runs: a part that the admin interface names.
+ * The requests of late, for dry runs of another configuration.
  */
 import { ALONE, type Threads } from "../base/threads.ts";
 

@@ -5,7 +5,6 @@
 import { randomFillSync } from "node:crypto";
 import { isIP } from "node:net";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
-import type { Dial } from "../base/egress.ts";
 import { WriteBatch } from "../base/event_loop.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
@@ -17,7 +16,6 @@ import type { MemoryCounters } from "../store/memory.ts";
 import type { RedisCounters } from "../store/redis.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetOptions, type UpstreamSetReport, type Member, type Connections, type Peer } from "../upstream/upstream_set.ts";
-import type { HealthCheck, CheckSettings } from "../upstream/health_checks.ts";
 import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import type { ReplayMemory } from "../upstream/replay.ts";
 import type { Address, Name, Names, NamesOptions } from "../upstream/addresses.ts";
@@ -25,6 +23,7 @@ import type { FailureReports, UpstreamFailures } from "../upstream/shared_health
 import type { SplitPicker } from "../upstream/split.ts";
 import type { Sticky } from "../upstream/sticky.ts";
 import type { SessionsOptions } from "../upstream/sessions.ts";
+import type { ActiveChecks, Checks } from "./active_checks.ts";
 import { Parts } from "./parts.ts";
 
 /** The objects that one snapshot uses; all others are released when the snapshot comes into force. */
@@ -61,12 +60,6 @@ export interface UpstreamSetPlan {
   readonly sticky?: Sticky | null;
 }
 
-export interface Checks {
-  readonly settings: CheckSettings;
-  /** What may be connected to is this configuration's, as the pool of a peer may be an older one's. */
-  readonly dials: ReadonlyMap<Peer, Dial>;
-}
-
 /** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
@@ -93,7 +86,8 @@ export class Runtime {
   readonly #readBuffer = new ReadBuffer();
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
-  readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
+  /** Null: no upstream has been probed. */
+  #checks: ActiveChecks | null = null;
   readonly #lasting = new Map<string, ArrayBufferLike>();
   readonly #counts = new Map<string, SharedCount>();
   /** What the instances of a plugin kind share, see `Tools`. */
@@ -307,8 +301,7 @@ export class Runtime {
   destroy(): void {
     this.#limitersTimer?.cancel();
     this.#names?.close();
-    for (const { check } of this.#checks.values()) check.stop();
-    this.#checks.clear();
+    this.#checks?.adopt([]);
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
     for (const { pool } of this.#inUse?.pools.values() ?? []) pool.destroy();
     for (const pool of this.#retired) pool.destroy();
@@ -333,33 +326,16 @@ export class Runtime {
     if (pool.leased > 0) this.#retired.add(pool);
   }
 
-  /** Unchanged probes go on: their results so far, and when the next is due, stay. */
   #startChecks({ pools, upstreamSets, dnsTtlMs }: InUse): void {
-    const wanted = new Map<Peer, Checks>();
-    for (const { checks } of upstreamSets.values()) for (const peer of checks?.dials.keys() ?? []) wanted.set(peer, checks!);
-    const used = this.threads.place < 0 ? Array.from(wanted.keys(), ({ pool }) => pool) : Array.from(pools.values(), ({ pool }) => pool);
+    const checks = Array.from(upstreamSets.values(), (plan) => plan.checks).filter((each) => each !== null);
+    const checked = checks.flatMap(({ dials }) => [...dials.keys()]);
+    const used = this.threads.place < 0 ? checked.map(({ pool }) => pool) : Array.from(pools.values(), ({ pool }) => pool);
     if (this.#names !== null) this.#names.ttlMs = dnsTtlMs;
     this.#names?.retain(used.map(({ options }) => options.host));
-    for (const [peer, { check, settings }] of this.#checks) {
-      const now = wanted.get(peer);
-      if (now !== undefined && JSON.stringify(now.settings) === settings) wanted.delete(peer);
-      else {
-        check.stop();
-        this.#checks.delete(peer);
-      }
-    }
     // In a worker: the main thread checks.
     if (isWorker(this.threads)) return;
-    for (const [peer, { settings, dials }] of wanted) {
-      const check = this.parts.part("healthChecks").startHealthCheck({
-        target: { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority },
-        settings,
-        clock: this.clock,
-        random: Math.random,
-        report: (failure) => peer.health.checked?.(failure),
-      });
-      this.#checks.set(peer, { settings: JSON.stringify(settings), check });
-    }
+    if (checks.length > 0) this.#checks ??= new (this.parts.part("healthChecks").ActiveChecks)(this.clock);
+    this.#checks?.adopt(checks);
   }
 
   /** Undefined for an address. */

@@ -27,8 +27,8 @@ import type { RouteTarget, Snapshot } from "./snapshot.ts";
 export interface ServeTools {
   readonly clock: Clock;
   readonly log: Log;
-  /** Gets every request that is looked up in the route table. Null: nobody asks for them. */
-  readonly recent?: RecentRequests | null;
+  /** Gets every request that is looked up in the route table. Default, and null: nobody asks for them. */
+  readonly recent?: Pick<RecentRequests, "add"> | null;
   /** See `sessionRemover`. */
   readonly withoutSessions?: ((headers: HeaderList) => HeaderList) | undefined;
 }
@@ -47,8 +47,6 @@ interface RequestsTools extends ServeTools {
 
 /** The requests that a gateway is answering: admits, counts, logs and traces them. */
 export class Requests {
-  /** Null: they are not remembered. */
-  readonly recent: RecentRequests | null;
   readonly #tools: RequestsTools;
   /** Those of all workers; null without workers. */
   readonly #all: SharedCount | null;
@@ -61,7 +59,6 @@ export class Requests {
   #state: "new" | "active" | "closed" = "new";
 
   constructor(tools: RequestsTools) {
-    this.recent = tools.recent ?? null;
     this.#tools = tools;
     this.#all = tools.runtime.inFlight;
   }

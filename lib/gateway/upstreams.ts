@@ -14,7 +14,8 @@ import type { Sticky } from "../upstream/sticky.ts";
 import type { Member, Peer, UpstreamSet } from "../upstream/upstream_set.ts";
 import type { Parts } from "./parts.ts";
 import type { PluginContext } from "./plugin_instances.ts";
-import type { Checks, InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
+import type { Checks } from "./active_checks.ts";
+import type { InUse, Runtime, UpstreamSetPlan } from "./runtime.ts";
 
 /** The handler forwards a request to one of the upstreams. */
 export function compileUpstreams(service: Service, meter: AttemptsMeter | null, { runtime, log, egress, inUse, gatewayName }: PluginContext): Handler {

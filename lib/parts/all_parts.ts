@@ -51,8 +51,9 @@ import * as split from "../upstream/split.ts";
 import * as sticky from "../upstream/sticky.ts";
 import * as httpsFacts from "../report/https_facts.ts";
 import * as changes from "../proof/config_diff.ts";
-import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
+import * as activeChecks from "../gateway/active_checks.ts";
+import * as httpsRedirect from "../gateway/https_redirect.ts";
 import * as misdirected from "../gateway/misdirected.ts";
 import * as moduleLoader from "../gateway/module_loader.ts";
 import * as pluginDestinations from "../gateway/plugin_destinations.ts";
@@ -78,7 +79,7 @@ const ALL: LoadedParts = {
   upstreamTls,
   names,
   health,
-  healthChecks,
+  healthChecks: { ...activeChecks, ...healthChecks },
   sharedHealth,
   sharedCallers,
   conditions,

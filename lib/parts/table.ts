@@ -81,7 +81,7 @@ export const PARTS = {
   names: { named: hasNames, load: () => import("../upstream/addresses.ts") },
   /** Which of several upstreams are healthy. */
   health: { named: hasHealth, load: () => import("../upstream/health.ts") },
-  healthChecks: { named: ["services[].health.enabled"], load: () => import("../upstream/health_checks.ts") },
+  healthChecks: { named: ["services[].health.enabled"], load: async () => ({ ...(await import("../gateway/active_checks.ts")), ...(await import("../upstream/health_checks.ts")) }) },
   /** How workers share the health of upstreams. */
   sharedHealth: { load: () => import("../upstream/shared_health.ts") },
   /** How they share the counts of rate limits. */
@@ -183,7 +183,7 @@ export const PARTS = {
   },
   /** Signed configurations. */
   signatures: { load: () => import("../config/signed.ts") },
-  /** The requests that a dry run compares. */
+  /** For dry runs. */
   recentRequests: { load: () => import("../gateway/recent_requests.ts") },
   adminCookie: { load: () => import("../operator/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;

@@ -8,7 +8,7 @@ import { Fault, messageOf, missingPermission } from "../base/errors.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { DryRun, DryRunInput } from "./dry_run.ts";
-import type { RecentRequest } from "../gateway/recent_requests.ts";
+import type { RecentRequests } from "../gateway/recent_requests.ts";
 
 /** `parts/dry_run_thread.js`. Null: the sources, as specs run them; Node cannot run them in a thread. */
 const ENTRY = import.meta.url.endsWith(".ts") ? null : new URL("../parts/dry_run_thread.js", import.meta.url);
@@ -40,7 +40,7 @@ export class DryRuns {
    * `text` is a whole configuration; null: the gateway's own source, read again. Rejects with a `Fault`, code "overloaded", whose message may be
    * shown.
    */
-  async run(text: Buffer | null, recent: readonly RecentRequest[]): Promise<DryRun> {
+  async run(text: Buffer | null, recent: RecentRequests | null): Promise<DryRun> {
     if (!this.#queue.room) throw new Fault("overloaded", `${MAX_WAITING} dry runs are waiting already.`);
     return this.#queue.take(async () => {
       const { plugins = [], modules } = this.#configuration.options;
@@ -77,11 +77,11 @@ export class DryRuns {
   }
 }
 
-function inputOf({ options, snapshot, source }: Configuration, text: Buffer | null, recent: readonly RecentRequest[]): DryRunInput {
+function inputOf({ options, snapshot, source }: Configuration, text: Buffer | null, recent: RecentRequests | null): DryRunInput {
   const { config, configFile, configKeyFile, kinds, environment = process.env } = options;
   const own = { ...(config && { config }), ...(configFile && { configFile }), ...(configKeyFile && { configKeyFile }), ...(kinds && { kinds }) };
   const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));
-  return { text, options: own, environment: text === null ? { ...environment } : null, inForce: { source, files, formed: snapshot.formed }, recent };
+  return { text, options: own, environment: text === null ? { ...environment } : null, inForce: { source, files, formed: snapshot.formed }, recent: recent?.list() ?? [] };
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";

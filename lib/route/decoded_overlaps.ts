@@ -1,19 +1,15 @@
 /**
  * Finds the requests with `%2F` in their paths by which a route takes what a guarded route is for, once a backend reads each `%2F` as "/".
  */
-import { literalAt, type Segment } from "./pattern.ts";
+import { literalAt } from "./pattern.ts";
 import { isCovered, keysFrom, PatternIndex, type Indexed } from "./pattern_index.ts";
 import { choiceOf, lacks, type Pattern, type Placed, type PlacedRoutes } from "./placed_routes.ts";
 import type { SampleRequest } from "./sample_requests.ts";
 import { findSpelling, type Steps } from "./spellings.ts";
 
-/** Patterns with `%2F` on one host that begin with the same literals. */
-interface Heads<T> extends Indexed {
-  /** All hosts of the routes. */
-  readonly keys: readonly string[];
-  readonly rank: string;
-  /** By the literal at the end; "": other ends. */
-  readonly byTail: Map<string, Set<Pattern<T>>>;
+/** A pattern of a service that accepts `%2F`, in the index by the literals that it begins with. */
+interface Head<T> extends Indexed {
+  readonly pattern: Pattern<T>;
 }
 
 export interface Asked<T> {
@@ -33,7 +29,7 @@ export interface FoundTaker<T> {
 export class DecodedOverlaps<T> {
   readonly steps: Steps = { taken: 0 };
   readonly #placed: PlacedRoutes<T>;
-  readonly #heads: PatternIndex<Heads<T>>;
+  readonly #heads: PatternIndex<Head<T>>;
 
   constructor(placed: PlacedRoutes<T>) {
     this.#placed = placed;
@@ -42,42 +38,32 @@ export class DecodedOverlaps<T> {
 
   /** To be run before anything is asked. */
   *prepare(): Generator<undefined, void, undefined> {
-    const heads = new Map<string, Heads<T>>();
-    for (const route of this.#placed.routes) {
-      if (!route.entry.encodedSlashes) continue;
+    for (const pattern of this.#placed.patterns.values()) {
       yield;
-      for (const pattern of route.patterns) this.#addHead(heads, route, pattern);
+      const { key, segments, routes } = pattern;
+      const end = segments.findIndex(({ kind }) => kind !== "literal");
+      if (end >= 0 && routes.some(({ entry }) => entry.encodedSlashes)) this.#heads.add({ key, segments: segments.slice(0, end), pattern });
     }
-  }
-
-  #addHead(heads: Map<string, Heads<T>>, { keys, rank }: Placed<T>, pattern: Pattern<T>): void {
-    const { key, segments } = pattern;
-    const end = segments.findIndex(({ kind }) => kind !== "literal");
-    if (end < 0) return;
-    const literals = segments.slice(0, end);
-    const name = JSON.stringify([key, keys, rank, literals]);
-    let head = heads.get(name);
-    if (head === undefined) {
-      heads.set(name, (head = { key, keys, rank, segments: literals, byTail: new Map<string, Set<Pattern<T>>>() }));
-      this.#heads.add(head);
-    }
-    const tail = literalAt(segments, segments.length - 1) ?? "";
-    const patterns = head.byTail.get(tail) ?? new Set();
-    head.byTail.set(tail, patterns.add(pattern));
   }
 
   /** The routes that lack a guard of this one and take such a request. */
   *takers(guarded: Placed<T>, { leastRank, acceptsSlashes, isKnown }: Asked<T>): Generator<undefined | FoundTaker<T>, void, undefined> {
     const { keys, segments, guards } = guarded;
-    const heads: Heads<T>[] = [];
-    this.#heads.meeting(keys, segments, "prefixes", (head) => heads.push(head) > 0);
+    const tail = literalAt(segments, segments.length - 1);
+    const patterns: Pattern<T>[] = [];
+    this.#heads.meeting(keys, segments, "prefixes", ({ pattern }) => {
+      const last = literalAt(pattern.segments, pattern.segments.length - 1);
+      const canEndAlike = tail === undefined || last === undefined || tail === last;
+      // Where the guarded route is for all hosts of the pattern, `acceptsSlashes` and `leastRank` are of all patterns that can win.
+      const canWin = acceptsSlashes || leastRank < pattern.rank || pattern.keys?.every((key) => isCovered(key, keys)) !== true;
+      if (canEndAlike && canWin) patterns.push(pattern);
+      return true;
+    });
     const openers = new Map<string, readonly (Pattern<T> | null)[]>();
-    for (const head of heads) {
-      yield;
-      // Where the guarded route is for all hosts of the head, `acceptsSlashes` and `leastRank` are of all patterns that can win.
-      if (!acceptsSlashes && leastRank >= head.rank && head.keys.every((key) => isCovered(key, keys))) continue;
-      for (const route of endingLike(segments, head)) {
+    for (const { routes } of patterns) {
+      for (const route of routes) {
         if (route === guarded || !route.entry.encodedSlashes || !lacks(route.guards, guards) || isKnown(route)) continue;
+        yield;
         const request = yield* this.#request(guarded, route, openers);
         if (request !== undefined) yield { route, request };
       }
@@ -147,11 +133,4 @@ export class DecodedOverlaps<T> {
     others!.sort((a, b) => (a.rank < b.rank ? -1 : 1));
     return [...(own === undefined ? [null] : []), ...accepting!, ...others!];
   }
-}
-
-/** The routes whose patterns can end in the same segment as the given one. */
-function* endingLike<T>(segments: readonly Segment[], { byTail }: Heads<T>): Generator<Placed<T>> {
-  const tail = literalAt(segments, segments.length - 1);
-  const lists = tail === undefined ? byTail.values() : [byTail.get(tail) ?? [], byTail.get("") ?? []];
-  for (const patterns of lists) for (const { routes } of patterns) yield* routes;
 }

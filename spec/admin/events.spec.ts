@@ -5,6 +5,7 @@ import { connect, type AddressInfo } from "node:net";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { EventStreams } from "../../lib/admin/events.ts";
 import type { AdminOptions } from "../../lib/admin/server.ts";
+import { OF_ADMIN } from "../../lib/cli/on_demand.ts";
 import { createLog, silentLog } from "../../lib/base/log.ts";
 import type { GatewayHealth, GatewayStatus } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
@@ -268,6 +269,24 @@ describe("the end of a stream", () => {
     await admin.close();
     await eventually(() => first.ended() === "whole");
     expect(first.last("status").state).toBe("closed");
+  });
+
+  it("a stream that is asked for as the first one is refused when the admin interface closes before what it needs is loaded", async () => {
+    let asked = false;
+    let load = () => {};
+    const loading = new Promise<void>((resolve) => (load = resolve));
+    const events = async () => {
+      asked = true;
+      await loading;
+      return OF_ADMIN.events();
+    };
+    const { admin, ask, session, inTime } = await startAdmin({ onRequest: { ...OF_ADMIN, events } });
+    const answer = ask("GET", "/gateway/events", { headers: { cookie: await session() } });
+    await eventually(() => asked);
+    const closed = admin.close();
+    load();
+    expect((await answer).status).toBe(503);
+    await inTime(closed);
   });
 
   it("a stream ends when reading the state fails: the log says why, and the interface keeps working", async () => {

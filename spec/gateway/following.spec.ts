@@ -9,6 +9,7 @@ import { rewrite, together } from "../support/following.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { keptClient } from "../support/kept_client.ts";
 import { emptyFolder, fileWith } from "../support/process.ts";
+import { eventually } from "../support/raw_client.ts";
 
 /** A plugin that answers with the text of its configuration; `events` gets what is created and closed. */
 function telling(events: string[] = [], refuses: string | null = null) {
@@ -103,7 +104,7 @@ describe("workers", () => {
     expect(events).toEqual(["prepare", "abandon"]);
     const go = hold();
     const reloading = expect(main.reload(config("three"))).rejects.toThrow("the gateway has been closed");
-    await new Promise(setImmediate);
+    await eventually(() => events.length === 3, "the second preparation");
     await main.close(0);
     go();
     await reloading;

@@ -179,7 +179,9 @@ function rulesOf(gateway: Gateway): unknown {
     });
     return { service: upstreamSet.service, breaker: breaker === null ? null : fieldOf(breaker, "#settings"), peers };
   });
-  const checks = [...fieldOf<Map<Peer, { readonly settings: string }>>(runtime, "#checks")].map(([{ id }, { settings }]) => [id, settings]);
+  const active = fieldOf<object | null>(runtime, "#checks");
+  const running = active === null ? [] : [...fieldOf<Map<Peer, { readonly settings: string }>>(active, "#running")];
+  const checks = running.map(([{ id }, { settings }]) => [id, settings]);
   const shared = runtime.shared === null ? null : runtime.shared.settings;
   // Names of earlier configurations are no longer looked up.
   const hasNames = runtime.upstreamSets.some(({ peers }) => peers.some(({ pool }) => pool.options.name !== undefined));

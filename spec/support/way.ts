@@ -1,5 +1,6 @@
 /**
- * Finds the functions of `lib` that one small GET with a key and a rate limit runs through, in the order in which they are first called.
+ * Finds the functions of `lib` that one small GET with a key and a rate limit runs through, in the order in which they are first called, in a
+ * gateway that has the parts which its configuration names, as the program starts it where nobody can ask for metrics.
  *
  *     npm run way             prints them, file by file
  *     npm run way -- --json   the same for programs
@@ -14,6 +15,7 @@ import { SourceMap } from "node:module";
 import type { AddressInfo } from "node:net";
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { ConfigInput } from "../../lib/gateway/config_input.ts";
 import { GatewayCore } from "../../lib/gateway/gateway.ts";
 import { loadPluginModules } from "../../lib/parts/load.ts";
 
@@ -79,11 +81,8 @@ async function run(): Promise<Way> {
         routes: [{ name: "items", path: "/items/{id}", methods: ["GET"] }],
       },
     ],
-  };
-  // As the program opens one whose metrics are asked for: with the parts that are named, and no others.
-  const modules = await loadPluginModules(config);
-  await modules.parts.loadPart("metrics");
-  const gateway = new GatewayCore({ config, modules });
+  } satisfies ConfigInput;
+  const gateway = new GatewayCore({ config, modules: await loadPluginModules(config) });
   const { port } = await gateway.listen({ port: 0, host: "127.0.0.1" });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   const get = () => new Promise<void>((resolve, reject) => {

@@ -1,7 +1,7 @@
 /**
  * Elements that pages share: breadcrumbs, statistics, lists of names and values, hidden secrets, ages, badges, empty states.
  */
-import type { Figures, Status, TryFigures } from "./api.ts";
+import type { Figures, Reload, Status, TryFigures } from "./api.ts";
 import type { Label } from "./state_labels.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond } from "./format.ts";
@@ -99,6 +99,24 @@ export function settingsList(settings: unknown, empty = "No settings."): HTMLEle
 /** Lets long names, paths and addresses break after an underscore, a dot, a slash or a colon; "2.5 %" stays in one piece. */
 export function breakable(name: string): readonly Child[] {
   return name.split(/(?<=[^\s*_./:][_./:])(?!$|\d+ %)/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
+}
+
+/** A badge that stays as it is. */
+export function fixedBadge(tone: Label["tone"], text: string, title: string | null = null): HTMLElement {
+  return el("span", { class: `badge badge--${tone}`, title }, text);
+}
+
+/** Of a reload. */
+export function outcomeBadge(outcome: Reload["outcome"]): HTMLElement {
+  return outcome === "taken" ? fixedBadge("good", "Accepted") : fixedBadge("bad", "Refused");
+}
+
+/** For what could not be asked for, with a button that asks again. */
+export function unreadable(what: string, error: unknown, again: () => void): readonly HTMLElement[] {
+  return [
+    el("div", { class: "notice notice--bad" }, el("p", {}, `${what} could not be read. ${error instanceof Error ? error.message : String(error)}`)),
+    el("p", { class: "again" }, el("button", { type: "button", class: "button button--small", onclick: again }, "Try again")),
+  ];
 }
 
 export interface Badge {

@@ -3,13 +3,13 @@
  * It changes nothing itself: the file is the source.
  */
 import { ApiError, ask, type Change, type ProxyConfig, type Reload, type Reloaded, type Settings, type Status } from "./api.ts";
-import { copyText } from "./copy.ts";
+import { copy } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { moment, number } from "./format.ts";
 import { occurrences, type JsonPath } from "./json_text.ts";
 import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { countsText, createAges, pair, secretText, testsPair, type Ages } from "./components.ts";
+import { countsText, createAges, outcomeBadge, pair, secretText, testsPair, unreadable, type Ages } from "./components.ts";
 import { MASK } from "./setting_lines.ts";
 
 const BY: Readonly<Record<Reload["by"], string>> = {
@@ -122,8 +122,7 @@ function fileCard(frame: Frame) {
 /** As the gateway has masked it, whatever is shown. */
 async function copyMasked(config: ProxyConfig | null, frame: Frame): Promise<void> {
   if (config === null) return;
-  if (await copyText(JSON.stringify(asFile(config), null, 2))) frame.showMessage("Copied, with secrets masked.", "good");
-  else frame.showMessage("Your browser does not let this page copy. Select the text instead.", "bad");
+  await copy(frame, JSON.stringify(asFile(config), null, 2), "Copied, with secrets masked.");
 }
 
 /** The reply lists the global plugins twice: omits the copy outside `global`. */
@@ -228,8 +227,7 @@ function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: ch
 }
 
 function lastReload({ at, by, outcome }: Reload, ages: Ages): HTMLElement {
-  const badge = el("span", { class: `badge badge--${outcome === "taken" ? "good" : "bad"}` }, outcome === "taken" ? "Accepted" : "Refused");
-  return el("span", {}, badge, " ", ages.of(at), `, by ${BY[by] ?? by}`);
+  return el("span", {}, outcomeBadge(outcome), " ", ages.of(at), `, by ${BY[by] ?? by}`);
 }
 
 /** As reported by the gateway: file, line and column, what is wrong and what is expected. */
@@ -259,11 +257,7 @@ function settingsCard(frame: Frame) {
       replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value, frame)))));
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) return frame.showError(error);
-      replace(
-        body,
-        el("div", { class: "notice notice--bad" }, el("p", {}, `The settings could not be read. ${error instanceof Error ? error.message : String(error)}`)),
-        el("p", { class: "again" }, el("button", { type: "button", class: "button button--small", onclick: () => void load() }, "Try again")),
-      );
+      replace(body, ...unreadable("The settings", error, () => void load()));
     }
   }
 }

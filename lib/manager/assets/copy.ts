@@ -1,12 +1,17 @@
 /**
  * Copies text to the clipboard.
  */
+import type { Frame } from "./page.ts";
 
-/**
- * False: the browser does not allow it, and the text in `field` is selected for the user. The clipboard API exists over HTTPS and on
- * localhost only; elsewhere the selection of `field` is copied.
- */
-export async function copyText(text: string, field: HTMLTextAreaElement | null = null): Promise<boolean> {
+/** Tells the user. Where the browser does not allow it, the text in `field` is selected for the user. */
+export async function copy(frame: Frame, text: string, copied: string, field: HTMLTextAreaElement | null = null): Promise<void> {
+  if (await isCopied(text, field)) return frame.showMessage(copied, "good");
+  const remedy = field === null ? "Select the text instead." : "The text is selected: copy it with the keyboard.";
+  frame.showMessage(`Your browser does not let this page copy. ${remedy}`, "bad");
+}
+
+/** The clipboard API exists over HTTPS and on localhost only; elsewhere the selection of `field` is copied. */
+async function isCopied(text: string, field: HTMLTextAreaElement | null): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     return true;

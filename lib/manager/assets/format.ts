@@ -73,6 +73,11 @@ export function until(iso: string, now: number): string {
   return ms < SECOND ? ago(iso, now) : `in ${span(ms)}`;
 }
 
+/** Keeps a number and its unit on one line. */
+export function unbroken(text: string): string {
+  return text.replaceAll(" ", "\u00a0");
+}
+
 /** Date and time in the local time zone: "21 Nov 2026, 14:15:10". */
 export function moment(iso: string): string {
   const ms = Date.parse(iso);

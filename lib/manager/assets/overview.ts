@@ -4,13 +4,12 @@
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
-import { ago, listed, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
+import { ago, listed, milliseconds, moment, number, percent, perSecond, unbroken, until } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { clientErrorShare, refusalsText, statusesText } from "./inventory.ts";
 import { errorSamples, requestSamples, timeSamples } from "./history.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { countsText, createAges, pair, testsPair, type Ages } from "./components.ts";
-import { circuitLabel, upstreamLabel, stateBadge, type Badge } from "./components.ts";
+import { circuitLabel, countsText, createAges, fixedBadge, outcomeBadge, pair, stateBadge, testsPair, upstreamLabel, type Ages, type Badge } from "./components.ts";
 import { warningList } from "./warnings.ts";
 
 /** Services whose upstreams are shown; services with problems come first. */
@@ -174,7 +173,7 @@ function reloadState({ digest, loaded_at: loaded, last_reload: last, counts, tes
   const state =
     last === null
       ? el("span", { class: "muted" }, "none since the start")
-      : el("span", {}, el("span", { class: `badge badge--${refused ? "bad" : "good"}` }, refused ? "Refused" : "Accepted"), " ", ages.of(last.at));
+      : el("span", {}, outcomeBadge(last.outcome), " ", ages.of(last.at));
   return [
     el(
       "dl",
@@ -214,7 +213,7 @@ function certificateRow({ where, names, common_name: commonName, not_after: end 
     "li",
     { class: "certificate" },
     el("div", {}, el("div", { class: "certificate__names" }, names.length > 0 ? listed(names, 4) : commonName === null ? "no names" : `${commonName} (a common name only: browsers refuse it)`), el("div", { class: "muted" }, where)),
-    el("span", { class: `badge badge--${tone}`, title: moment(end) }, text),
+    fixedBadge(tone, text, moment(end)),
   );
 }
 
@@ -259,11 +258,6 @@ function durationText(seconds: number): string {
   if (days > 0) return `${number(days)} d ${hours} h`;
   if (hours > 0) return `${hours} h ${minutes} min`;
   return minutes > 0 ? `${minutes} min` : `${seconds} s`;
-}
-
-/** Keeps a number and its unit on one line. */
-function unbroken(text: string): string {
-  return text.replaceAll(" ", "\u00a0");
 }
 
 /** Empty where one thread serves, which is not worth a word. */

@@ -5,10 +5,10 @@
 import type { Figures, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { el, replace, setText, svg } from "./dom.ts";
-import { milliseconds, number, percent, perSecond } from "./format.ts";
+import { milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
 import type { Share } from "./balancing.ts";
 import { flowThrough, type Flow, type Level } from "./inventory.ts";
-import { breakable, groupBadge, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
+import { breakable, fixedBadge, groupBadge, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
 
 /** The stages to draw. */
@@ -153,7 +153,7 @@ export class Pipeline {
     const title = `${id === null ? name : `${name} (${id})`}, ${level} plugin`;
     const text = [id ?? "", pluginText({ name, config }, 2)].filter(Boolean).join(" · ");
     const stage = this.#stage("plugin", name, text, 3, title, () => settingsList(config));
-    if (injectsFaults({ name, config })) stage.button.append(el("span", { class: "badge badge--warn" }, "Injects faults"));
+    if (injectsFaults({ name, config })) stage.button.append(fixedBadge("warn", "Injects faults"));
     if (verdict !== undefined) stage.button.append(el("span", { class: `stage__verdict stage__verdict--${action}` }, ...breakable(verdict)));
     return stage;
   }
@@ -237,11 +237,10 @@ function flowTexts({ into, exact, refused }: Flow): readonly string[] {
   return [`${exact ? "" : "≤ "}${perSecond(into)} in`, refused === null || refused === 0 ? "" : `${perSecond(refused)} refused`];
 }
 
-/** Keeps a number and its unit on one line. */
 function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: TryFigures): string {
   if (p50 === null) return "no recent requests";
   const times = [`p50 ${milliseconds(p50)}`, `p95 ${milliseconds(p95)}`, `p99 ${milliseconds(p99)}`];
-  return times.map((time) => time.replaceAll(" ", "\u00a0")).join(" · ");
+  return times.map(unbroken).join(" · ");
 }
 
 /** A curve from the middle of the left side to the middle of a row. */

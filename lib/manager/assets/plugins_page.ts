@@ -7,7 +7,7 @@ import { number } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { link, settingsList } from "./components.ts";
+import { fixedBadge, link, settingsList } from "./components.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
 import { DataTable, fixedPart, textPart, type Part } from "./tables.ts";
 
@@ -49,7 +49,7 @@ export const pluginsPage: OpenPage = () => {
         title: "State",
         width: 72,
         sortBy: ({ plugin }) => Number(plugin.enabled),
-        make: ({ plugin }) => fixedPart(el("span", { class: `badge badge--${!plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good"}` }, plugin.enabled ? "On" : "Off")),
+        make: ({ plugin }) => fixedPart(fixedBadge(!plugin.enabled ? "idle" : injectsFaults(plugin) ? "warn" : "good", plugin.enabled ? "On" : "Off")),
       },
       { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => pluginText(plugin), make: settingsPart },
       { key: "faults", title: "Failures", width: 76, drop: 3, kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },

@@ -9,7 +9,7 @@ import { listed } from "./format.ts";
 import { hashFor } from "./url_hash.ts";
 import { figuresByName, healthOf, warningCounts, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { breakable, breadcrumbs, factList, figureStrip, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
+import { breakable, breadcrumbs, factList, figureStrip, fixedBadge, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
 import { countText } from "./table_rows.ts";
 import { balancingFacts, groupTable } from "./balancing_view.ts";
 import { groupsOf, hashedText } from "./balancing.ts";
@@ -236,7 +236,7 @@ export function pluginDetails({ name, id, enabled, config }: PluginConfig): HTML
     el("strong", {}, name),
     id !== undefined && el("span", { class: "mono" }, ` ${id}`),
     !enabled && " ",
-    !enabled && el("span", { class: "badge badge--idle" }, "Off"),
+    !enabled && fixedBadge("idle", "Off"),
     el("span", { class: "muted mono" }, ` ${pluginText({ name, config })}`),
   );
   return el("details", { class: "plugin" }, summary, settingsList(config));

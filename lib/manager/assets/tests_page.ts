@@ -2,8 +2,8 @@
  * The tests page: the last run of the configuration's tests, failed ones first, with what was expected beside what was found.
  */
 import { ApiError, ask, type Status, type TestResult, type TestRun } from "./api.ts";
-import { breakable, createAges, loading } from "./components.ts";
-import { copyText } from "./copy.ts";
+import { breakable, createAges, fixedBadge, loading, unreadable } from "./components.ts";
+import { copy } from "./copy.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { number } from "./format.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
@@ -92,11 +92,7 @@ class TestsPage implements Page {
       const older = [el("p", {}, el("strong", {}, "This gateway reports no tests.")), el("p", {}, "It is an older version, without GET /gateway/tests. All other pages work.")];
       return replace(this.node, el("div", { class: "notice notice--warn" }, ...older));
     }
-    replace(
-      this.node,
-      el("div", { class: "notice notice--bad" }, el("p", {}, `The tests could not be read. ${error instanceof Error ? error.message : String(error)}`)),
-      el("p", {}, el("button", { type: "button", class: "button button--small", onclick: () => void this.#load() }, "Try again")),
-    );
+    replace(this.node, ...unreadable("The tests", error, () => void this.#load()));
   }
 }
 
@@ -132,7 +128,7 @@ function testList(tests: readonly TestResult[]): HTMLElement {
 /** The comparison is created when it is opened: there may be thousands of tests. */
 function testItem(test: TestResult, open: boolean): HTMLElement {
   const { name, passed } = test;
-  const badge = el("span", { class: `badge badge--${passed ? "good" : "bad"}` }, passed ? "Passed" : "Failed");
+  const badge = fixedBadge(passed ? "good" : "bad", passed ? "Passed" : "Failed");
   const summary = el("summary", {}, badge, " ", el("strong", {}, name), !passed && el("span", { class: "muted test__why" }, ` ${differenceOf(test)}`));
   const details = el("details", { class: "test", open, ontoggle: fill }, summary);
   fill();
@@ -146,7 +142,7 @@ function testItem(test: TestResult, open: boolean): HTMLElement {
 function comparison(test: TestResult): readonly HTMLElement[] {
   const others = otherDifferences(test);
   const rows = comparisonsOf(test).map(({ name, expected, found, differs }) => {
-    const difference = differs && el("span", { class: "badge badge--bad" }, "differs");
+    const difference = differs && fixedBadge("bad", "differs");
     return el("tr", {}, el("th", { scope: "row" }, el("code", {}, ...breakable(name)), " ", difference), cell(expected), cell(found));
   });
   const head = el("tr", {}, el("th", { scope: "col" }, "Field"), el("th", { scope: "col" }, "Expected"), el("th", { scope: "col" }, "Found"));
@@ -171,11 +167,6 @@ function noTests(frame: Frame): HTMLElement {
     el("p", {}, el("strong", {}, "The configuration has no tests.")),
     el("p", {}, ...what),
     el("div", { class: "field" }, el("label", { for: field.id }, "A test in the configuration file"), field),
-    el("div", { class: "toolbar" }, el("button", { type: "button", class: "button", onclick: () => void copy() }, "Copy"), el("a", { href: "#/try" }, "Try it"), el("span", { class: "muted" }, "writes a test from a request.")),
+    el("div", { class: "toolbar" }, el("button", { type: "button", class: "button", onclick: () => void copy(frame, text, "Copied.", field) }, "Copy"), el("a", { href: "#/try" }, "Try it"), el("span", { class: "muted" }, "writes a test from a request.")),
   );
-
-  async function copy(): Promise<void> {
-    if (await copyText(text, field)) frame.showMessage("Copied.", "good");
-    else frame.showMessage("Your browser does not let this page copy. The text is selected: copy it with the keyboard.", "bad");
-  }
 }

@@ -11,7 +11,7 @@ import { hashFor } from "./url_hash.ts";
 import { addressOf, figuresByName } from "./inventory.ts";
 import type { Frame, Known, OpenPage, Page, Shown } from "./page.ts";
 import { breakable, factList, link, section } from "./components.ts";
-import { copyText } from "./copy.ts";
+import { copy } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
 import { upstreamFacts } from "./route_page.ts";
 import { testOf } from "./test_json.ts";
@@ -243,7 +243,7 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
   const field = el("textarea", { id: "try-test", class: "mono", readonly: true, rows: text.split("\n").length, spellcheck: "false", "aria-describedby": "try-test-hint" });
   field.value = text;
   const shown = el("div", { class: "field", hidden: true }, el("label", { for: field.id }, "Test as JSON"), field);
-  const button = el("button", { type: "button", class: "button", onclick: () => void copy() }, "Copy as test");
+  const button = el("button", { type: "button", class: "button", onclick: () => void showAndCopy() }, "Copy as test");
   const hints = [
     "Goes into “tests” of the configuration file, or into a file of “test_files”. It holds headers and body as entered, secrets included.",
     isOpen(explanation.plugins) ? "It expects no status, since not every plugin has decided. Answers of other machines go into “answers” of the test." : "",
@@ -251,10 +251,9 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
   const hint = el("p", { class: "muted", id: "try-test-hint" }, hints.join(" ").trim());
   return section("As a test", el("div", { class: "card stack" }, el("div", { class: "toolbar" }, button, hint), shown));
 
-  async function copy(): Promise<void> {
+  async function showAndCopy(): Promise<void> {
     shown.hidden = false;
-    if (await copyText(text, field)) frame.showMessage("Copied as a test.", "good");
-    else frame.showMessage("Your browser does not let this page copy. The test is selected: copy it with the keyboard.", "bad");
+    await copy(frame, text, "Copied as a test.", field);
   }
 }
 

@@ -1,0 +1,40 @@
+/**
+ * The probes of the upstreams of a configuration, which go on across reloads.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Dial } from "../base/egress.ts";
+import { startHealthCheck, type HealthCheck, type CheckSettings } from "../upstream/health_checks.ts";
+import type { Peer } from "../upstream/upstream_set.ts";
+
+export interface Checks {
+  readonly settings: CheckSettings;
+  /** What may be connected to is this configuration's, as the pool of a peer may be an older one's. */
+  readonly dials: ReadonlyMap<Peer, Dial>;
+}
+
+export class ActiveChecks {
+  readonly #clock: Clock;
+  readonly #running = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Ends all others. Those that are unchanged go on: their results so far, and when the next is due, stay. */
+  adopt(all: readonly Checks[]): void {
+    const wanted = new Map(all.flatMap((checks) => Array.from(checks.dials.keys(), (peer) => [peer, checks] as const)));
+    for (const [peer, { check, settings }] of this.#running) {
+      const now = wanted.get(peer);
+      if (now !== undefined && JSON.stringify(now.settings) === settings) wanted.delete(peer);
+      else {
+        check.stop();
+        this.#running.delete(peer);
+      }
+    }
+    for (const [peer, { settings, dials }] of wanted) {
+      const target = { ...peer.pool.options, dial: dials.get(peer)!, authority: peer.authority };
+      const check = startHealthCheck({ target, settings, clock: this.#clock, random: Math.random, report: (failure) => peer.health.checked?.(failure) });
+      this.#running.set(peer, { settings: JSON.stringify(settings), check });
+    }
+  }
+}
