@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import type { Destination } from "../base/egress.ts";
 import { NAME_FILES, realPath, type Audited } from "./audit_sources.ts";
 import { PROGRAM } from "./audit_modules.ts";
-import { isLoopback } from "./addresses.ts";
+import { isLoopback } from "./operators.ts";
 import { Failure } from "./failure.ts";
 import { withoutControls } from "./terminal.ts";
 

@@ -8,9 +8,8 @@ import type { ManagerSettings } from "../config/settings.ts";
 import type * as ManagerProxy from "../manager/proxy.ts";
 import { createManager, ofThisProcess, type Manager } from "../manager/server.ts";
 import type { OperatorTls } from "../operator/operator_server.ts";
-import { isLoopback, reachable } from "./addresses.ts";
 import { Failure } from "./failure.ts";
-import { opened, type Opened } from "./operators.ts";
+import { isLoopback, opened, reachable, type Opened } from "./operators.ts";
 import { readAuthorities } from "./named_files.ts";
 
 interface ManagerParts {

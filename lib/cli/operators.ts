@@ -43,3 +43,15 @@ export async function metricsOf(gateway: Gateway): Promise<Readable> {
 export function refresh(gateway: GatewayCore, extent: "counts" | "all"): Promise<void> | null {
   return GatewayCore.partsOf(gateway).configuration.followers?.collect(extent) ?? null;
 }
+
+/** The listener's URL for a client on this machine: "http://0.0.0.0:8008" -> "http://localhost:8008". */
+export function reachable(listener: string): string {
+  const url = new URL(listener);
+  if (["0.0.0.0", "[::]", "127.0.0.1", "[::1]"].includes(url.hostname)) url.hostname = "localhost";
+  return url.origin;
+}
+
+/** Whether a listener on this host can be reached from this machine only. */
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127(\.\d+){3}$/.test(host);
+}

@@ -6,7 +6,7 @@ import { messageOf } from "../base/errors.ts";
 import type { StepMeter } from "../base/linear_pattern.ts";
 import type { verifyPassword } from "../base/password.ts";
 import { manualClock } from "../base/manual_clock.ts";
-import { paced, type NextTimeSlice } from "../base/time_slices.ts";
+import { createTimeSlices } from "../base/time_slices.ts";
 import type { ConfigIssue } from "../config/source.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import type { Handler } from "../http/handler.ts";
@@ -62,14 +62,14 @@ export async function runTests(loaded: Tested, options: RunOptions = {}): Promis
   let stop = () => {};
   const stopped = new Promise<Compared>((resolve) => (stop = () => resolve(failure(STOPPED))));
   signal?.addEventListener("abort", stop, { once: true });
-  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock(), () => proxiesPart), wall, slice: paced(), stopped, verify: passwordsOnce(verify), redirect };
+  const bench: Bench = { loaded, table: matchingTable(loaded), receiving: receivingBy(global, manualClock(), () => proxiesPart), wall, slices: timeSlices(), stopped, verify: passwordsOnce(verify), redirect };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
   let [next, notRun] = [0, 0];
   // A test that waits, for the hash of a password for instance, does not hold up the others.
   const lane = async () => {
     for (let i = next++; i < chosen.length; i = next++) {
-      await bench.slice();
+      if (bench.slices.isOver) await bench.slices.next();
       const expected = displayed(chosen[i]!.expected, loaded.concealed);
       const test = { ...chosen[i]!, expected };
       const place: Place = {};
@@ -115,8 +115,7 @@ interface Bench {
   readonly table: RouteTable<RouteTarget>;
   readonly receiving: ReceiveOptions;
   readonly wall: number;
-  /** The tests of a large configuration take long together. */
-  readonly slice: NextTimeSlice;
+  readonly slices: ReturnType<typeof timeSlices>;
   readonly stopped: Promise<Compared>;
   readonly verify: typeof verifyPassword;
   readonly redirect: HttpsRedirect | null;
@@ -150,9 +149,6 @@ async function runTest(test: ConfigTest, bench: Bench, times: TestTimes, place: 
 
 /** A reply that never ends must not fill the memory. */
 const MAX_BODY_BYTES = 32 * 2 ** 20;
-
-/** Of a pattern: they take one or two milliseconds. */
-const STEPS_BETWEEN_PAUSES = 25_000;
 
 /** One test with all its state. */
 class Trial {
@@ -204,10 +200,11 @@ class Trial {
 
   async run(): Promise<Compared> {
     const { times, everyMs } = this.#test.request;
+    const { slices } = this.#bench;
     for (this.#sent = 1; this.#sent < times && !this.#isClosed; this.#sent++) {
       await this.#send();
       this.#clock.advance(everyMs);
-      await this.#bench.slice();
+      if (slices.isOver) await slices.next();
     }
     const { fault, ...outcome } = await this.#send();
     const compared = await compare(this.#test, outcome, { conceal: this.#bench.loaded.concealed, meter: this.#meter });
@@ -218,20 +215,11 @@ class Trial {
   }
 
   get #meter(): StepMeter {
-    let left = STEPS_BETWEEN_PAUSES;
-    return {
-      spend: (steps) => {
-        if (this.#isClosed) throw new Error("the test is over");
-        left -= steps;
-      },
-      get isDue() {
-        return left <= 0;
-      },
-      pause: () => {
-        left = STEPS_BETWEEN_PAUSES;
-        return this.#bench.slice();
-      },
+    const { slices } = this.#bench;
+    const spend = () => {
+      if (this.#isClosed) throw new Error("the test is over");
     };
+    return { spend, pause: () => slices.next(), get isDue() { return slices.isOver; } };
   }
 
   /** Gives up a request that is under way. */
@@ -256,7 +244,7 @@ class Trial {
         bytes += more;
         if (bytes > MAX_BODY_BYTES) throw new Error(`the reply has more than ${MAX_BODY_BYTES / 2 ** 20} MiB`);
         // Pieces that are ready at once would keep the event loop from turning.
-        await this.#bench.slice();
+        if (this.#bench.slices.isOver) await this.#bench.slices.next();
       });
       const { code, service, route, identity, fault } = notes;
       Object.assign(this.#place, { service, route });
@@ -282,3 +270,20 @@ function reportOf(tests: readonly TestResult[]): TestReport {
 function inSeconds(ms: number): string {
   return `${Math.round(ms) / 1000} s`;
 }
+
+/** Lets the event loop turn now and then, as the tests of a large configuration take long together. */
+function timeSlices() {
+  const nextSlice = createTimeSlices();
+  let begunAt = performance.now();
+  return {
+    get isOver() {
+      return performance.now() - begunAt > SLICE_MS;
+    },
+    async next() {
+      await nextSlice();
+      begunAt = performance.now();
+    },
+  };
+}
+
+const SLICE_MS = 10;

@@ -124,7 +124,9 @@ describe("edge-gateway build", () => {
     ["whose test fails", { services: [service()], tests: [{ name: "t", request: { url: "/a/x" }, expect: { status: 404 } }] }, /tests\[0\]/],
   ])("refuses a configuration %s with exit code 2, and makes no folder", async (_title, text, message) => {
     const folder = join(emptyFolder(), "build");
-    expect(await build(fileWith(text), folder)).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(message) });
+    const ended = await build(fileWith(text), folder);
+    expect(ended).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(message) });
+    expect(ended.stderr).toMatch(/\nThe configuration has an error; no package was made\.\n$/);
     expect(existsSync(folder)).toBe(false);
   });
 

@@ -421,11 +421,11 @@ describe("a server of rate counters that asks for credentials", () => {
 });
 
 describe("a server of rate counters behind TLS", () => {
-  const file = (server: Redis, name: string) => readFileSync(join(server.folder, name));
+  const file = (server: Redis, name: string) => ({ content: readFileSync(join(server.folder, name)) });
 
   it("is verified by the CA that is named, and gets the client certificate", async () => {
     const server = await redis([], true);
-    const made = countersOn(server.port, {}, undefined, { ca: { content: file(server, "ca.pem") }, cert: { content: file(server, "client.pem") }, key: { content: file(server, "client.key") }, verify: true });
+    const made = countersOn(server.port, {}, undefined, { ca: file(server, "ca.pem"), cert: file(server, "client.pem"), key: file(server, "client.key"), verify: true });
     expect(await limiterOf(made).decide("a")).toMatchObject({ admitted: true });
   });
 
