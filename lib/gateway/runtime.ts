@@ -66,7 +66,7 @@ const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 const STICKY_KEY_BYTES = 32;
 
 /** The main thread frees the locks of dead workers also in so many breakers that reloads have removed; then the oldest is forgotten. */
-const MOST_REMOVED_BREAKERS = 1_000;
+const MAX_REMOVED_BREAKERS = 1_000;
 
 export class Runtime {
   readonly clock: Clock;
@@ -257,7 +257,7 @@ export class Runtime {
       if (now === undefined) upstreamSet.close();
       if (this.threads.place < 0 && breaker !== null && now?.breaker?.breaker !== breaker.breaker) this.#removedBreakers.push(breaker.breaker);
     }
-    this.#removedBreakers.splice(0, Math.max(0, this.#removedBreakers.length - MOST_REMOVED_BREAKERS));
+    this.#removedBreakers.splice(0, Math.max(0, this.#removedBreakers.length - MAX_REMOVED_BREAKERS));
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     if (this.#isActive) this.#start(inUse);
     this.#counters?.adopt(inUse.memory);

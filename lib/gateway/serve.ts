@@ -210,7 +210,7 @@ function withForwardsLeft({ call, method, headers }: Inbound, authority: string,
   const [stated, second] = headerValues(headers, "max-forwards");
   if (stated === undefined) return headers;
   if (second !== undefined || !/^\d+$/.test(stated)) return problem(call, "bad_request", { detail: "Max-Forwards is not one whole number." });
-  const most = Math.min(Number(stated), MOST_FORWARDS);
+  const most = Math.min(Number(stated), MAX_FORWARDS);
   if (most > 0) return withHeader(headers, "Max-Forwards", String(most - 1));
   // No route names this method: the table says which methods the routes of this path name, unless one of them accepts all.
   const found = findRoute({ method: "", headers }, authority, target, table);
@@ -220,7 +220,7 @@ function withForwardsLeft({ call, method, headers }: Inbound, authority: string,
 }
 
 /** More is written as this number: the RFC allows a recipient a maximum of its own. */
-const MOST_FORWARDS = 2 ** 31;
+const MAX_FORWARDS = 2 ** 31;
 const USUAL_METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 
 type Asked = Pick<Inbound, "method" | "headers">;

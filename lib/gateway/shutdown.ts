@@ -20,7 +20,7 @@ const IDLE_LINGER_MS = 1_000;
 /** The same under a grace of this many milliseconds: at most half of it. */
 export const lingerOf = (graceMs: number) => Math.min(IDLE_LINGER_MS, graceMs / 2);
 /** Plugins that never answer, or never close what they hold, must not delay `close` for ever. In milliseconds. */
-const MOST_CUTTING_MS = 1_000;
+const MAX_CUTTING_MS = 1_000;
 
 interface Parts {
   readonly configuration: Configuration;
@@ -103,10 +103,10 @@ export class Shutdown {
     if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
     runtime.destroy();
     // Requests that were cut off end a moment later, and belong in the logs.
-    if (outcome === "cut") await waitAtMost(requests.untilNone(), MOST_CUTTING_MS);
-    const exported = spans === null ? undefined : waitAtMost(spans.close(), MOST_CUTTING_MS);
-    await waitAtMost(runtime.closeKept(), MOST_CUTTING_MS);
-    await waitAtMost(accessLog.close(), MOST_CUTTING_MS);
+    if (outcome === "cut") await waitAtMost(requests.untilNone(), MAX_CUTTING_MS);
+    const exported = spans === null ? undefined : waitAtMost(spans.close(), MAX_CUTTING_MS);
+    await waitAtMost(runtime.closeKept(), MAX_CUTTING_MS);
+    await waitAtMost(accessLog.close(), MAX_CUTTING_MS);
     await exported;
     closeReports();
     this.#stopAnswering?.();
