@@ -59,7 +59,7 @@ export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, StatusCou
 export type { InjectRequest, InjectResponse } from "./proof/made_request.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";
-export type { Client, ClientAnswer, ClientFailure, ClientRequestOptions, ClientTls, HttpClientOptions } from "./http/client.ts";
+export type { Client, ClientAnswer, ClientFailure, ClientRequestOptions, ClientTls, HttpClientOptions } from "./client/client.ts";
 export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
 export { readBody, readReply } from "./http/whole_body.ts";

@@ -835,7 +835,7 @@ describe("Node for lib/upstream/tunnel.ts", () => {
   });
 });
 
-describe("Node for lib/upstream/health_checks.ts, lib/http/client.ts and lib/manager/proxy.ts", () => {
+describe("Node for lib/upstream/health_checks.ts, lib/client/client.ts and lib/manager/proxy.ts", () => {
   it("a request sends a flat list of headers unchanged: order, case, repeated names, Latin-1; only Connection is added", async () => {
     const headers = ["x-A", "1", "Host", "b", "X-a", "caf\xe9", "x-A", "2"] as unknown as http.OutgoingHttpHeaders;
     const server = net.createServer();

@@ -3,7 +3,7 @@
  */
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import { headerValue } from "../http/headers.ts";
-import { readBody } from "../server/operator_server.ts";
+import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 
 export interface Unreadable {

@@ -4,9 +4,9 @@
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
+import { allowedHosts, HOST_NOT_ALLOWED } from "../operator/allowed_hosts.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { createOperatorServer, type OperatorServer } from "../server/operator_server.ts";
+import { createOperatorServer, type OperatorServer } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { hasMetricsToken, json, METRICS_TYPE, NO_STORE, readiness, targetOf } from "./replies.ts";
 

@@ -6,7 +6,7 @@ import type { Log } from "../base/log.ts";
 import type { DryRun } from "../proof/dry_run.ts";
 import { routeDiffView } from "../proof/route_diff.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { readBody } from "../server/operator_server.ts";
+import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { readJsonBody, type Unreadable } from "./json_body.ts";
 import { json, retryAfter } from "./replies.ts";

@@ -4,7 +4,7 @@
 import { createHmac, randomBytes } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { signJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
-import { SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../http/admin_cookie.ts";
+import { SESSION_AUDIENCE, SESSION_ISSUER, unquoted } from "../operator/admin_cookie.ts";
 import { findCookie } from "../http/cookies.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 

@@ -3,7 +3,7 @@
  */
 import { systemClock } from "../base/clock.ts";
 import { destinationOf, Egress } from "../base/egress.ts";
-import { HttpClient, type ClientFailure } from "../http/client.ts";
+import { HttpClient, type ClientFailure } from "../client/client.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { Failure } from "./failure.ts";
 

@@ -9,7 +9,7 @@ import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
 import type { LastReload } from "../gateway/gateway.ts";
-import type { OperatorTls } from "../server/operator_server.ts";
+import type { OperatorTls } from "../operator/operator_server.ts";
 import { Failure } from "./failure.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 

@@ -4,7 +4,7 @@
 import { systemClock } from "../base/clock.ts";
 import { destinationOf, Egress } from "../base/egress.ts";
 import { readHealthcheckSettings } from "../config/command_settings.ts";
-import { HttpClient, type ClientFailure } from "../http/client.ts";
+import { HttpClient, type ClientFailure } from "../client/client.ts";
 import { refuseOtherFlags, type RunCommand } from "./arguments.ts";
 import { accepted, Failure } from "./failure.ts";
 

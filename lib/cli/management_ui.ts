@@ -7,7 +7,7 @@ import type { Log } from "../base/log.ts";
 import type { ManagerSettings } from "../config/settings.ts";
 import type * as ManagerProxy from "../manager/proxy.ts";
 import { createManager, ofThisProcess, type Manager } from "../manager/server.ts";
-import type { OperatorTls } from "../server/operator_server.ts";
+import type { OperatorTls } from "../operator/operator_server.ts";
 import { Failure } from "./failure.ts";
 import { isLoopback, opened, reachable, type Opened } from "./operators.ts";
 import { readAuthorities } from "./named_files.ts";

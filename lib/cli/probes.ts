@@ -6,7 +6,7 @@ import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../embed/gateway.ts";
-import type { OperatorServer } from "../server/operator_server.ts";
+import type { OperatorServer } from "../operator/operator_server.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
 export function openProbes({ host, port, hosts }: NonNullable<Settings["probe"]>, metricsToken: string | null, gateway: Gateway, log: Log): Opened<OperatorServer> {

@@ -12,7 +12,7 @@ import type { Gateway } from "../embed/gateway.ts";
 import { ConfigError, GatewayCore, type CompleteOptions, type LastReload, type ListenOptions } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../parts/load.ts";
 import type { Manager } from "../manager/server.ts";
-import type { OperatorServer, OperatorTls } from "../server/operator_server.ts";
+import type { OperatorServer, OperatorTls } from "../operator/operator_server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
 import { Failure, listenFailure } from "./failure.ts";

@@ -14,7 +14,7 @@ import { loadConfig } from "../config/load.ts";
 import * as references from "../config/references.ts";
 import type { Config } from "../config/model.ts";
 import type { Infer, InputOf, Schema } from "../config/schema.ts";
-import { HttpClient, type HttpClientOptions } from "../http/client.ts";
+import { HttpClient, type HttpClientOptions } from "../client/client.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";

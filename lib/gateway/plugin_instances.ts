@@ -6,7 +6,7 @@ import { destinationOf, Egress } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
-import type { Client } from "../http/client.ts";
+import type { Client } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";

@@ -127,7 +127,7 @@ function patternTest(place: keyof Conditions, name: string, source: string): Hol
   };
   const search = searchOf(place, name, (value) => value === UNKNOWN_VALUE || pattern.test(place === "query" ? decoded(value) : value, meter) === true);
   return (headers, query) => {
-    left = MOST_STEPS;
+    left = MAX_STEPS;
     try {
       return search(headers, query);
     } catch (error) {
@@ -138,7 +138,7 @@ function patternTest(place: keyof Conditions, name: string, source: string): Hol
 }
 
 /** Of one pattern for one request, some milliseconds. A pattern with ten states needs so many for 20,000 characters. */
-const MOST_STEPS = 200_000;
+const MAX_STEPS = 200_000;
 const TOO_MANY_STEPS = new Error("the pattern needs too many steps");
 
 /** Bytes that are not UTF-8 become U+FFFD. */

@@ -16,7 +16,7 @@ import type { Call } from "./exchange.ts";
  */
 const STEADY_BYTES_PER_S = 2000;
 /** Most that is read between two moments at which the system takes more: by Linux's defaults 1.8 MB (`net.ipv4.tcp_wmem` / 3 + `tcp_rmem` / 16). */
-const MOST_HIDDEN_BYTES = 2 * 1024 * 1024;
+const MAX_HIDDEN_BYTES = 2 * 1024 * 1024;
 
 export interface DeliveryOptions {
   readonly clock: Clock;
@@ -175,7 +175,7 @@ export class PacedSink implements Sink, HasDeadline {
   /** When an end that reads steadily, and was to be ready at `readBy`, will have read these bytes, too, which were taken at `from`. */
   #readTime(readBy: number, from: number, bytes: number): number {
     const perMs = this.#steadyBytesPerMs;
-    return bytes <= 0 ? readBy : Math.min(Math.max(readBy, from) + bytes / perMs, from + MOST_HIDDEN_BYTES / perMs);
+    return bytes <= 0 ? readBy : Math.min(Math.max(readBy, from) + bytes / perMs, from + MAX_HIDDEN_BYTES / perMs);
   }
 }
 

@@ -101,12 +101,12 @@ export function tokens(list: HeaderList, lower: string): string[] {
  * How many options all Connection lines of a message may have; empty ones count. Common messages have one to three. Without a bound, 30 KB
  * of commas cost milliseconds.
  */
-export const MOST_CONNECTION_OPTIONS = 100;
+export const MAX_CONNECTION_OPTIONS = 100;
 
-/** The number of options in one line of Connection; counted no further than to one more than MOST_CONNECTION_OPTIONS. */
+/** The number of options in one line of Connection; counted no further than to one more than MAX_CONNECTION_OPTIONS. */
 export function connectionOptions(value: string): number {
   let options = 1;
-  for (let comma = value.indexOf(","); comma >= 0 && options <= MOST_CONNECTION_OPTIONS; comma = value.indexOf(",", comma + 1)) options++;
+  for (let comma = value.indexOf(","); comma >= 0 && options <= MAX_CONNECTION_OPTIONS; comma = value.indexOf(",", comma + 1)) options++;
   return options;
 }
 

@@ -12,9 +12,9 @@ import { discard, type Reply } from "./reply.ts";
 
 const IDLE_MS = 60_000;
 /** Chunks that are kept before they are joined. */
-const MOST_LOOSE = 256;
+const MAX_LOOSE = 256;
 /** Bytes of request bodies that `readBody` holds at a time, in each worker. */
-const MOST_HELD = 268_435_456;
+const MAX_HELD = 268_435_456;
 
 let held = 0;
 
@@ -45,7 +45,7 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
     });
     const read = await wholeRequest(body, systemClock, (bytes) => {
       if (own + bytes > most) return tooLarge();
-      if (held + bytes > MOST_HELD) return new Fault("overloaded", `request bodies that plugins have read hold ${MOST_HELD} bytes`);
+      if (held + bytes > MAX_HELD) return new Fault("overloaded", `request bodies that plugins have read hold ${MAX_HELD} bytes`);
       own += bytes;
       if (isCounted) held += bytes;
       return null;
@@ -122,7 +122,7 @@ function wholeBody<Stop>(body: Readable, take: (bytes: number) => Stop | null, b
       timer?.restart();
       const stopped = take(chunk.length);
       // A chunk of one byte takes a hundred times its size in memory.
-      if (chunks.push(chunk) - joined >= MOST_LOOSE) chunks.push(Buffer.concat(chunks.splice(joined++)));
+      if (chunks.push(chunk) - joined >= MAX_LOOSE) chunks.push(Buffer.concat(chunks.splice(joined++)));
       if (stopped === null) return true;
       timer?.cancel();
       stop();

@@ -9,7 +9,7 @@ import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { endToEnd, headerValue, headerValues, nameSet, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { readBody } from "../server/operator_server.ts";
+import { readBody } from "../operator/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { addressOf, createAgent, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
 import { MAX_BODY_BYTES, scriptHeaders, type AdminBackend } from "./server.ts";

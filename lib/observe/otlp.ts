@@ -7,8 +7,8 @@ import type { Clock } from "../base/clock.ts";
 import { destinationOf, Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 import { DEFAULT_TIMEOUT_MS, type TracingSettings } from "../config/tracing.ts";
-import { HttpClient } from "../http/client.ts";
-import { DeliveryQueue, type Rejected } from "../http/delivery_queue.ts";
+import { HttpClient } from "../client/client.ts";
+import { DeliveryQueue, type Rejected } from "../client/delivery_queue.ts";
 import { batchWriter } from "./span_json.ts";
 import type { SpanSink } from "./trace.ts";
 

@@ -147,7 +147,7 @@ export const PARTS = {
   /** How plugins ask other servers. */
   client: {
     named: [...namedByKinds("jwt", "introspection", "forward_auth", "http_log", "mirror"), "global.plugin_modules[]"],
-    load: () => import("../http/client.ts"),
+    load: () => import("../client/client.ts"),
   },
   /** Counters that gateways share. */
   redis: {
@@ -187,7 +187,7 @@ export const PARTS = {
   signatures: { load: () => import("../config/signed.ts") },
   /** For dry runs. */
   recentRequests: { load: () => import("../gateway/recent_requests.ts") },
-  adminCookie: { load: () => import("../http/admin_cookie.ts") },
+  adminCookie: { load: () => import("../operator/admin_cookie.ts") },
 } satisfies Readonly<Record<string, { readonly named?: Naming; readonly load: () => Promise<object> }>>;
 
 /** What can wait until it is asked for. */

@@ -5,7 +5,7 @@ import { TOKEN } from "../base/http_grammar.ts";
 import type { CLIENT_TLS } from "../config/tls_fields.ts";
 import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
-import type { ClientTls } from "../http/client.ts";
+import type { ClientTls } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { dashed, headerValue, headerValues, isHopByHop, nameSet, withDashes, type HeaderList } from "../http/headers.ts";
 

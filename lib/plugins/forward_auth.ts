@@ -6,7 +6,7 @@
  */
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
-import type { ClientAnswer, ClientFailure } from "../http/client.ts";
+import type { ClientAnswer, ClientFailure } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, headerValues, nameSet, withHeader, withoutHeaders, type HeaderList, type NameMap } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";

@@ -7,7 +7,7 @@
 import { TOKEN } from "../base/http_grammar.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
-import { DeliveryQueue } from "../http/delivery_queue.ts";
+import { DeliveryQueue } from "../client/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { CREDENTIAL_HEADERS, REDACTED, redacted, redactedPath } from "../http/redact.ts";

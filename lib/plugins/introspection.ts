@@ -9,7 +9,7 @@ import { isTime, type JwtClaims } from "../base/jwt.ts";
 import type { MemoryPart } from "../base/shared_memory.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import { anyOf, array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
-import type { Client, ClientFailure } from "../http/client.ts";
+import type { Client, ClientFailure } from "../client/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { admission, BYTES_PER_CHARACTER, checkClaimHeaders, CLAIM_FIELDS, claimsCheck, freezeClaims, holdsAll, MAX_TOKEN, TOKEN_REFUSALS, tokenRefusals } from "./access_token.ts";

@@ -5,7 +5,7 @@
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import type { Client } from "../http/client.ts";
+import type { Client } from "../client/client.ts";
 import type { Call } from "../http/exchange.ts";
 import { keysOf, type Algorithm, type KeySet } from "./jwt_keys.ts";
 import { hostOf } from "./endpoint.ts";

@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
 import type { Infer, Schema } from "../config/schema.ts";
-import type { Client, HttpClientOptions } from "../http/client.ts";
+import type { Client, HttpClientOptions } from "../client/client.ts";
 import type { Middleware } from "../http/handler.ts";
 import type { Counters } from "../store/counters.ts";
 

@@ -3,7 +3,7 @@
  */
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog } from "../base/log.ts";
-import { ClientFailure } from "../http/client.ts";
+import { ClientFailure } from "../client/client.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import type { ConfigurationOptions } from "../gateway/config_reader.ts";
 import { Configuration } from "../gateway/configuration.ts";

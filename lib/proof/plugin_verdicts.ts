@@ -4,7 +4,7 @@
  */
 import { waitAtMost, type Clock } from "../base/clock.ts";
 import { ERRORS, messageOf } from "../base/errors.ts";
-import { ClientFailure } from "../http/client.ts";
+import { ClientFailure } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";

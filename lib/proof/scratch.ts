@@ -6,7 +6,7 @@ import { Egress } from "../base/egress.ts";
 import { silentLog } from "../base/log.ts";
 import * as passwords from "../base/password.ts";
 import type { Route, Service } from "../config/model.ts";
-import type { ClientAnswer, ClientRequestOptions } from "../http/client.ts";
+import type { ClientAnswer, ClientRequestOptions } from "../client/client.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Tools } from "../plugins/plugin.ts";

@@ -4,7 +4,7 @@
 import type { Json } from "../config/json.ts";
 import type { Service } from "../config/model.ts";
 import type { ConfigTest } from "../config/tests.ts";
-import { ClientFailure, type ClientAnswer, type ClientRequestOptions } from "../http/client.ts";
+import { ClientFailure, type ClientAnswer, type ClientRequestOptions } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { withoutHeader, type HeaderList } from "../http/headers.ts";

@@ -8,7 +8,7 @@ import {
   connectionOptions,
   hasToken,
   isHopByHop,
-  MOST_CONNECTION_OPTIONS,
+  MAX_CONNECTION_OPTIONS,
   nameSet,
   plainConnection,
   sameName,
@@ -86,7 +86,7 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
     }
   }
   const isOld = httpVersion === "1.0";
-  const isCrowded = options > MOST_CONNECTION_OPTIONS;
+  const isCrowded = options > MAX_CONNECTION_OPTIONS;
   const bodyLength = coding !== undefined ? "chunked" : length === undefined ? 0 : Number(length);
   const asks = upgrade !== undefined && !isOld && method === "GET" && lists(upgrade, "websocket") && lists(connection, "upgrade");
   const refusedMethod = method === "CONNECT" ? NO_TUNNEL : asks && bodyLength !== 0 ? UPGRADE_WITH_BODY : null;
@@ -153,7 +153,7 @@ export const BAD_LENGTH = malformed("The Content-Length is not a plain number be
 export const NO_TUNNEL = malformed("The gateway is no forward proxy: CONNECT is not served.");
 /** The bytes after an upgrade are of the other protocol; two parsers may disagree whether a body comes first. */
 export const UPGRADE_WITH_BODY = malformed("A request for a WebSocket cannot have a body.");
-const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
+const CROWDED = malformed(`A request may name ${MAX_CONNECTION_OPTIONS} options in Connection.`);
 
 export function tooManyLines(maxHeaders: number): Refusal {
   return { code: "headers_too_large", detail: `A request may have at most ${maxHeaders} header lines.` };

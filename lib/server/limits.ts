@@ -103,7 +103,7 @@ export function isLive(headers: HeaderList): boolean {
 /** A slow start (a radio that wakes up, a device that reads from tape) is tolerated. */
 const GRACE_MS = 10_000;
 /** How long a body that came faster may stall: an upload that stalls holds a connection to its upstream. */
-const MOST_AHEAD_MS = 60_000;
+const MAX_AHEAD_MS = 60_000;
 
 /** Watches an upload until the function returned is called, or until it has been given up. */
 export function watchUpload(deadlines: DeadlineTimer, upload: Upload, leastBytesPerS: number): () => void {
@@ -118,7 +118,7 @@ export function watchUpload(deadlines: DeadlineTimer, upload: Upload, leastBytes
     const earnedMs = ((received - counted) * 1000) / leastBytesPerS;
     counted = received;
     waitedMs += elapsedMs;
-    aheadMs = Math.min(aheadMs + earnedMs, MOST_AHEAD_MS) - elapsedMs;
+    aheadMs = Math.min(aheadMs + earnedMs, MAX_AHEAD_MS) - elapsedMs;
     if (waitedMs <= GRACE_MS || aheadMs >= 0) return;
     end();
     upload.tooSlow();

@@ -14,7 +14,7 @@ import {
   hasToken,
   headerValue,
   headerValues,
-  MOST_CONNECTION_OPTIONS,
+  MAX_CONNECTION_OPTIONS,
   NameMap,
   nameSet,
   withHeader,
@@ -215,7 +215,7 @@ export interface ResponseHead {
   readonly rawHeaders: string[];
 }
 
-export const TOO_MANY_OPTIONS = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
+export const TOO_MANY_OPTIONS = `the upstream named more than ${MAX_CONNECTION_OPTIONS} options in Connection`;
 
 /** An HTTP/1.1 response as a Reply with this body, unread. */
 export function replyOf(method: string, response: ResponseHead, via: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {

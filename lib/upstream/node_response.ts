@@ -1,7 +1,7 @@
 /**
  * What is refused of responses that Node's lenient parser accepts.
  */
-import { connectionOptions, headerValues, MOST_CONNECTION_OPTIONS } from "../http/headers.ts";
+import { connectionOptions, headerValues, MAX_CONNECTION_OPTIONS } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 
 /** Why a response that Node could parse cannot be passed on; null if it can. */
@@ -11,7 +11,7 @@ export function invalidity(response: ResponseHead): string | null {
   if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
   // Node reports `101` without Upgrade as an ordinary response.
   if (status < 200) return `the upstream answered with status ${status}`;
-  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
+  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MAX_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
   const codings = headerValues(response.rawHeaders, "transfer-encoding");
   if (codings.length === 0) return null;
   // The client would get the coded body without the name of its coding (RFC 9112 §6.1).

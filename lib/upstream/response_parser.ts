@@ -4,7 +4,7 @@
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
 import { FIELD_LINE } from "../base/http_grammar.ts";
 import { BodyReader, NO_TRAILERS, type BodySink } from "../http/body_reader.ts";
-import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, nameSet, trimmed } from "../http/headers.ts";
+import { connectionOptions, hasToken, MAX_CONNECTION_OPTIONS, nameSet, trimmed } from "../http/headers.ts";
 import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 
 /** Receives the parsed parts in order. */
@@ -155,7 +155,7 @@ export class ResponseParser {
 
   #framingFault(isOld: boolean): string | null {
     const length = this.#length;
-    if (this.#connection !== null && connectionOptions(this.#connection) > MOST_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
+    if (this.#connection !== null && connectionOptions(this.#connection) > MAX_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
     if (this.#coding !== null) {
       // The client would get the coded body without the name of its coding (RFC 9112 §6.1).
       if (this.#coding.toLowerCase() !== "chunked") return "the upstream used a transfer coding other than chunked";

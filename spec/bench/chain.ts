@@ -7,7 +7,7 @@ import { SharedCount } from "../../lib/base/shared_counts.ts";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { ALONE } from "../../lib/base/threads.ts";
 import { systemClock } from "../../lib/base/clock.ts";
-import { HttpClient } from "../../lib/http/client.ts";
+import { HttpClient } from "../../lib/client/client.ts";
 import { Call, Exchange } from "../../lib/http/exchange.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";

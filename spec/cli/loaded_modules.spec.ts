@@ -46,7 +46,7 @@ const PARTS = {
   tests: /^lib\/config\/(?:read_)?tests$/,
   counters: /^lib\/store\/(?!redis|resp|shared_)/,
   sharedCallers: /^lib\/store\/shared_callers$/,
-  client: /^lib\/http\/client$/,
+  client: /^lib\/client\/client$/,
   http2Server: /^lib\/server\/h(?:ttp2|2_)/,
   nodeHttp1: /^lib\/server\/(?:http1_node|node_)/,
   tlsServer: /^lib\/(?:server\/tls|cli\/tls_files)$/,
@@ -62,6 +62,8 @@ const PARTS = {
   shared: /^lib\/(?:base\/shared_(?:counts|memory)|server\/shared_connections)$/,
   embedding: /^lib\/embed\/(?!gateway$)/,
   workerReports: /^lib\/(?:report\/worker_reports|observe\/metrics_report)$/,
+  recentRequests: /^lib\/gateway\/recent_requests$/,
+  operator: /^lib\/operator\//,
   admin: /^lib\/(?:admin\/|cli\/(?:admin_interface|own_folder)$)/,
   manager: /^lib\/(?:manager\/(?!proxy$|backend$)|cli\/(?:manager|management_ui)$)/,
   managerProxy: /^lib\/manager\/(?:proxy|backend)$/,
@@ -119,10 +121,10 @@ describe("the program loads what is named, and only that,", () => {
     ["with traces", quickstart, [], { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }, ["client", "tracing", "settings"]],
     ["with the combined log", { ...quickstart, global: { access_log: { format: "combined" } } }, [], {}, ["combinedLog"]],
     ["with Server-Timing", { ...quickstart, global: { server_timing: true } }, [], {}, ["serverTiming"]],
-    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "admin", "settings"]],
-    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "admin", "settings"]],
-    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "admin", "manager", "settings", "commandLine"]],
-    ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["manager", "managerProxy", "settings", "commandLine"]],
+    ["with probes", quickstart, [], { PROBE_PORT: "0" }, ["reporting", "metrics", "operator", "admin", "settings"]],
+    ["with the admin interface", quickstart, [], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "settings"]],
+    ["with the management UI", quickstart, ["--manager"], ADMIN, ["reporting", "metrics", "recentRequests", "operator", "admin", "manager", "settings", "commandLine"]],
+    ["with the management UI of another gateway", quickstart, ["--manager"], { MANAGER_BACKEND_API_URL: "http://127.0.0.1:1" }, ["operator", "manager", "managerProxy", "settings", "commandLine"]],
   ])("%s", async (_title, config, words, environment, parts) => {
     const files = Object.entries(environment).map(([name, text]) => [name, text.startsWith("-----") ? fileWith(text, "file.pem") : text]);
     expect(partsOf(await loadedBy(config, words, Object.fromEntries(files)))).toEqual(parts);

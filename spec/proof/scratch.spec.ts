@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { ClientFailure, type ClientAnswer } from "../../lib/http/client.ts";
+import { ClientFailure, type ClientAnswer } from "../../lib/client/client.ts";
 import { injected } from "../../lib/proof/made_request.ts";
 import { matchingTable, Scratch, type ScratchOptions } from "../../lib/proof/scratch.ts";
 import { receivingBy } from "../../lib/gateway/snapshot.ts";

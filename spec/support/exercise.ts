@@ -1,4 +1,4 @@
-import { HttpClient } from "../../lib/http/client.ts";
+import { HttpClient } from "../../lib/client/client.ts";
 import { Call, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";

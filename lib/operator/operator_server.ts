@@ -5,10 +5,10 @@ import type { AddressInfo } from "node:net";
 import { createSecureContext } from "node:tls";
 import { Fault } from "../base/errors.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
-import type { Pair } from "./certificates.ts";
-import type { Limits } from "./limits.ts";
-import { Listener, type ListenerOptions } from "./listener.ts";
-import type { Inbound } from "./receive.ts";
+import type { Pair } from "../server/certificates.ts";
+import type { Limits } from "../server/limits.ts";
+import { Listener, type ListenerOptions } from "../server/listener.ts";
+import type { Inbound } from "../server/receive.ts";
 
 /** A certificate, and the parts of a listener for TLS. */
 export interface OperatorTls extends Pair {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { allowedHosts } from "../../lib/http/allowed_hosts.ts";
+import { allowedHosts } from "../../lib/operator/allowed_hosts.ts";
 
 describe("the allowed hosts over plain HTTP", () => {
   const isKnown = allowedHosts(["gateway.lan", "Admin.Example.", "10.0.0.1"]);

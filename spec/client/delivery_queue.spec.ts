@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { HttpClient } from "../../lib/http/client.ts";
-import { DeliveryQueue, type DeliveryQueueOptions } from "../../lib/http/delivery_queue.ts";
+import { HttpClient } from "../../lib/client/client.ts";
+import { DeliveryQueue, type DeliveryQueueOptions } from "../../lib/client/delivery_queue.ts";
 import { backend, gate } from "../journeys/harness.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { manualClock } from "../support/clock.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { signJwt } from "../../lib/base/jwt.ts";
-import { isSessionToken, sessionRemover } from "../../lib/http/admin_cookie.ts";
+import { isSessionToken, sessionRemover } from "../../lib/operator/admin_cookie.ts";
 
 const session = signJwt({ sub: "admin", iss: "edge-gateway", aud: "edge-gateway-admin", exp: 1 }, "k");
 const theirs = signJwt({ sub: "ann", iss: "shop", aud: "shop" }, "k");

@@ -11,8 +11,8 @@ import { entry } from "../base/event_loop.ts";
 import { destinationOf, type Egress } from "../base/egress.ts";
 import { agentOf, requestBy } from "../base/egress_clients.ts";
 import { connectFailure } from "../base/errors.ts";
-import { BODILESS } from "./body.ts";
-import type { HeaderList } from "./headers.ts";
+import { BODILESS } from "../http/body.ts";
+import type { HeaderList } from "../http/headers.ts";
 
 export interface HttpClientOptions {
   readonly clock: Clock;

@@ -2,8 +2,8 @@
  * Keeps sessions of the admin interface away from upstreams. Browsers send cookies to every port of a host (RFC 6265 §8.5), so that an
  * upstream behind a traffic port could use the session of an administrator.
  */
-import { withoutCookies } from "./cookies.ts";
-import type { HeaderList } from "./headers.ts";
+import { withoutCookies } from "../http/cookies.ts";
+import type { HeaderList } from "../http/headers.ts";
 
 /** `iss` and `aud` of sessions. */
 export const SESSION_ISSUER = "edge-gateway";

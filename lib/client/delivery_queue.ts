@@ -3,8 +3,8 @@
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Client, ClientAnswer, ClientFailure, ClientRequestOptions } from "./client.ts";
-import { httpDate } from "./date.ts";
-import { headerValue, type HeaderList } from "./headers.ts";
+import { httpDate } from "../http/date.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
 
 export interface DeliveryQueueOptions {
   readonly clock: Clock;

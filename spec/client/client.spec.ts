@@ -4,7 +4,7 @@ import https from "node:https";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
-import { ClientFailure, HttpClient, type ClientRequestOptions } from "../../lib/http/client.ts";
+import { ClientFailure, HttpClient, type ClientRequestOptions } from "../../lib/client/client.ts";
 import { backend, byteBackend, gate, rawBackend } from "../journeys/harness.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
