@@ -2,6 +2,9 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
+/** They run the built program, in which nothing takes the place of our codec, and none of them is about it. */
+const OF_THE_PROGRAM = ["admin_events", "config_tests", "idle_process", "life", "plugin_modules", "reload", "signed_configuration"];
+
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /**
@@ -27,7 +30,7 @@ export default defineConfig({
       {
         extends: true,
         resolve: { alias: [{ find: /^.*\/http1_wire\.ts$/, replacement: at("support/node_for_wire.ts") }] },
-        test: { name: "http1: node", include: ["spec/journeys/**/*.spec.ts", "spec/server/listener.spec.ts"] },
+        test: { name: "http1: node", include: ["spec/journeys/**/*.spec.ts", "spec/server/listener.spec.ts"], exclude: OF_THE_PROGRAM.map((name) => `spec/journeys/${name}.spec.ts`) },
       },
     ],
   },

@@ -168,9 +168,9 @@ export function named<S extends AnySchema>(name: string, schema: S): S {
   };
 }
 
-/** Whether the node is valid by itself, with references unresolved. */
-export function accepts(schema: AnySchema, node: JsonNode): boolean {
-  return schema.check(node, [], { issues: [], sources: { environment: {}, readFile: () => "", folder: "" } }) !== INVALID;
+/** Whether the node is valid by itself, with references unresolved. Without `references`, a text that has `${` is not. */
+export function accepts(schema: AnySchema, node: JsonNode, references?: ReferenceReader): boolean {
+  return schema.check(node, [], { issues: [], sources: { environment: {}, readFile: () => "", folder: "", references } }) !== INVALID;
 }
 
 /** Reports an issue at a node. */

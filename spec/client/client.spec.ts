@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { Agent, type ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import https from "node:https";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -222,8 +222,11 @@ describe("a request that fails", () => {
 
   it("a request that fails because this machine has no file descriptor or port left is not the server's failure", async () => {
     for (const code of ["EMFILE", "EADDRNOTAVAIL"]) {
-      const agent = (): Agent => Object.assign(new Agent(), { createConnection: (_to: unknown, done: (error: Error) => void) => void process.nextTick(done, Object.assign(new Error(code), { code })) });
-      const egress = Object.assign(Object.create(ANYWHERE.egress) as typeof ANYWHERE.egress, { agent });
+      // Node gives it to the same callback as a destination that is not permitted.
+      const check = () => {
+        throw Object.assign(new Error(code), { code });
+      };
+      const egress = Object.assign(Object.create(ANYWHERE.egress) as typeof ANYWHERE.egress, { check });
       expect(await failure(client({ egress }).ask(to(1)))).toBe("saturated");
     }
   });

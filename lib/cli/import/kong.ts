@@ -4,6 +4,7 @@
  * Kong runs one instance of a plugin kind for a request, the most specific one, in the order of fixed priorities. Each route gets the list
  * that it has in Kong; what all lists begin with moves to the service, and what all services begin with to the gateway, so that the order stays.
  */
+import * as references from "../../config/references.ts";
 import { CONDITIONS, type Conditions } from "../../config/conditions.ts";
 import { nodeFrom } from "../../config/json.ts";
 import { accepts } from "../../config/schema_core.ts";
@@ -261,7 +262,7 @@ function unroutable(route: Place): string | undefined {
   const condition = ["snis", "sources", "destinations", "expression"].find((name) => isGiven(route.get(name)));
   if (condition !== undefined) return `it matches by "${condition}"`;
   const match = matchOf(route);
-  if (match !== undefined && !accepts(CONDITIONS, nodeFrom(match))) return 'it matches by "headers" that cannot be conditions here';
+  if (match !== undefined && !accepts(CONDITIONS, nodeFrom(match), references)) return 'it matches by "headers" that cannot be conditions here';
   if (match !== undefined) route.get("headers").note("values are compared with case here, and a longer path goes before headers: a request that fits none gets 404, and no route of a shorter path");
   const protocols = route.get("protocols").texts();
   const odd = protocols.find((name) => !/^(https?|grpcs?|wss?)$/.test(name));
