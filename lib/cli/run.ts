@@ -2,7 +2,7 @@
  * `edge-gateway run`: starts the gateway and the interfaces of the settings, reloads when files change or on a signal, and ends on a signal.
  */
 import { systemClock, waitAtMost } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { ignore, messageOf } from "../base/errors.ts";
 import { createLog, type Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Flags } from "../config/start_settings.ts";
@@ -37,7 +37,10 @@ async function serve(settings: Settings): Promise<ExitCode> {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);
   });
-  const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(act).catch(() => {});
+  // The start reports its own failure.
+  const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(async (started) => act(started), ignore).catch((error) => {
+    log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") });
+  });
   const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
   const followFiles = ({ gateway }: Started) => {
     const { refusedFiles } = GatewayCore.partsOf(gateway).configuration;
@@ -72,14 +75,19 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
   const { configPath: configFile, configKeyPath } = settings;
   const options = { configFile, tests: settings.tests, ...(configKeyPath !== null && { configKeyFile: configKeyPath }), ...(sockets && { sockets }), accessLog: (lines: string) => output.write(lines) };
-  const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin") }, log);
+  let started: Started | null = null;
+  let stopped: Promise<ExitCode> | null = null;
+  // From the first open port on a request may be in flight, and the start goes on: what it opens is drained when it is there.
+  const onListen = () => {
+    stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, async () => started && endAtOnce(started, log));
+    stopped.catch(ignore);
+  };
+  const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin"), onListen }, log);
   try {
-    const started = await starting;
+    started = await starting;
     followFiles(started);
-    // Signals are handled before the announcement, since readers of the announcement may send one.
-    const stopped = untilStopped((signal) => drain(signal, started, settings, log), log, () => endAtOnce(started, log));
     announce(started, settings, log);
-    const code = await stopped;
+    const code = await stopped!;
     await waitAtMost(output.close(), LINGER_MS);
     return code;
   } finally {

@@ -16,7 +16,7 @@ export const LINGER_MS = 500;
  * Resolves with 0 when `end`, called at the first signal, has finished. A second signal ends the process at once, with 1, or by `kill`, which is
  * for threads that Node would wait for.
  */
-export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log: Log, kill: () => Promise<void> = async () => {}): Promise<ExitCode> {
+export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log: Log, kill: () => Promise<unknown> = async () => {}): Promise<ExitCode> {
   return new Promise((resolve, reject) => {
     let isStopping = false;
     const stop = async (signal: NodeJS.Signals) => {
@@ -32,8 +32,9 @@ export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log
       resolve(0);
     };
     const onSignal = (signal: NodeJS.Signals) => void stop(signal).catch(reject);
-    takeOverSignals();
+    // In this order: without any listener Node gives up what has arrived and was not delivered yet.
     process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
+    takeOverSignals();
   });
 }
 

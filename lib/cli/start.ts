@@ -48,11 +48,13 @@ export interface StartOptions extends Pick<CompleteOptions, "config" | "configFi
   readonly sockets?: PassedSockets;
   /** Called for a reload through the admin interface. */
   readonly reload: () => Promise<LastReload>;
+  /** Called before the first port is open. */
+  readonly onListen?: () => void;
 }
 
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
-  const { reload, sockets, ...gatewayOptions } = options;
+  const { reload, sockets, onListen, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {}, process.env, options.configKeyFile);
   const { tracing } = settings;
   const adminCookie = settings.admin?.cookie;
@@ -73,6 +75,8 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const probes = settings.probe && reported && (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
   let manager: Opened<Manager> | null = null;
   try {
+    await configuration.prove("lenient");
+    onListen?.();
     const plain = await listenFor({ gateway, settings, name: "HTTP_PORT", port: settings.httpPort, fds: sockets?.http, tls: null });
     const secure = tls === null ? [] : await listenFor({ gateway, settings, name: "HTTPS_PORT", port: settings.httpsPort, fds: sockets?.https, tls });
     await supervisor?.start(gateway, [...plain, ...secure], tls).catch((error: NodeJS.ErrnoException & { address?: string; port?: number }) => {

@@ -28,7 +28,7 @@ export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}):
       if (unique !== undefined && length > 1) checkUnique(node.items, values, unique, item, at, context);
       if (context.issues.length > before) return INVALID;
       if (!values.includes(INVALID)) return values as Infer<S>[];
-      // What cannot be checked: see `placeheld`.
+      // What cannot be checked: see `Placeholders`.
       return node.items.every(({ kind }) => kind === "object") ? (values.filter((value) => value !== INVALID) as Infer<S>[]) : INVALID;
     },
     show: (node) => node.items.map((child) => item.show(child)),
@@ -130,7 +130,7 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
         else if (presence === "defaulted") values[key] = schema.check(nodeFrom(value, node.position), at.concat(key), context);
         else if (presence === "required") report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
       }
-      // An optional object that cannot be checked, see `placeheld`, counts as absent.
+      // An optional object that cannot be checked, see `Placeholders`, counts as absent.
       for (const { key, presence, schema } of plan) if (values[key] === INVALID && presence === "optional" && schema.kinds.includes("object")) delete values[key];
       if (context.issues.length > before || Object.values(values).includes(INVALID)) return INVALID;
       const out: Record<string, unknown> = {};
@@ -246,7 +246,7 @@ export function anyOf<const S extends readonly AnySchema[]>(
         if (value !== INVALID) return value;
         isOpen ||= issues.length === 0;
       }
-      // Without an issue nobody can tell, see `placeheld`.
+      // Without an issue nobody can tell, see `Placeholders`.
       return isOpen ? INVALID : mismatch(schema, node, at, context);
     },
     show: (node) => (likely(node).find((candidate) => accepts(candidate, node)) ?? likely(node)[0]!).show(node),

@@ -37,8 +37,8 @@ export class Configuration {
   #read: Omit<Prepared, "next">;
   /** About the snapshot; computed when they are needed first. */
   #warnings: readonly ConfigWarning[] | null = null;
-  /** Null: no configuration so far can have warnings, see `canHaveWarnings`. */
   readonly #proxies = () => this.#tools.runtime.parts.part("trustedProxies");
+  /** Null: no configuration so far can have warnings, see `canHaveWarnings`. */
   readonly #finder = () => this.#tools.runtime.parts.partIfLoaded("warnings");
   /** How requests are received; made once for all requests of the snapshot. */
   receiving: ReceiveOptions;

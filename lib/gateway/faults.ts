@@ -56,7 +56,7 @@ function framesOf(error: unknown): readonly string[] {
   return frames.map((frame) => MODULE_FRAME.exec(frame)?.[1] ?? (frame.includes(OWN_FILES) ? "gateway" : "other"));
 }
 
-/** See `evaluated` in `plugin_modules.ts`: modules are named by their path, the beginning of their digest and a number. */
+/** See `evaluated` in `module_loader.ts`: modules are named by their path, the beginning of their digest and a number. */
 const MODULE_FRAME = /(file:\/\/[^\s()]*)\?[0-9a-f]{12}-\d+:\d+:\d+\)?$/;
 /** "file:///usr/lib/node_modules/edge-gateway/dist/lib/" */
 const OWN_FILES = new URL("..", import.meta.url).href;

@@ -89,6 +89,8 @@ export class AccessLog {
 
   /** Writes whole lines, each with its newline. */
   add(lines: string): void {
+    // A request may end, and the lines of a worker may arrive, after the log was switched off, or its file closed.
+    if (!this.isOn) return;
     if (this.#file !== null) return this.#file.write(lines);
     if (this.#held === "") setImmediate(this.flush);
     this.#held += lines;
@@ -121,6 +123,7 @@ export class AccessLog {
   async close(): Promise<void> {
     this.flush();
     const file = this.#file;
+    if (file !== null) this.isOn = false;
     this.#file = null;
     await file?.close();
   }

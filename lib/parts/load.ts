@@ -12,7 +12,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`, and the parts of
- * the program that it names. Never rejects: `createGateway` reports the errors of modules together with all other errors. `configKeyFile` is
+ * the program that it names. `createGateway` reports the errors of modules together with all other errors; rejects only if a file of the program is missing. `configKeyFile` is
  * the option of `createGateway`: nothing is loaded for a file without the signature that it must have.
  */
 export async function loadPluginModules(config: string | object, environment: Environment = process.env, configKeyFile?: string): Promise<PluginModules> {

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
@@ -45,6 +45,30 @@ it("SIGHUP and SIGUSR1 end no gateway that is starting, and SIGTERM ends it with
 
 /** Sends both signals in the first turn in which the program handles SIGHUP. */
 const SIGNALS = `const timer = setInterval(() => { if (process.listenerCount("SIGHUP") === 0) return; clearInterval(timer); process.kill(process.pid, "SIGHUP"); process.kill(process.pid, "SIGUSR1"); }, 1); timer.unref();`;
+
+it("SIGTERM that arrives while the last code of a start runs, before it takes over the signals, is obeyed", async () => {
+  const built = (name: string) => new URL(`../../dist/lib/cli/${name}.js`, import.meta.url).href;
+  const code = `const { handleEarlySignals } = await import("${built("early_signals")}");
+    const { untilStopped } = await import("${built("shutdown")}");
+    handleEarlySignals(["run"]);
+    process.kill(process.pid, "SIGTERM");
+    for (const until = performance.now() + 50; performance.now() < until; );
+    setTimeout(() => process.exit(3), 5000);
+    process.exit(await untilStopped(async () => console.log("ended"), { info() {}, warn() {} }));`;
+  const { stdout, status } = spawnSync(process.execPath, ["--input-type=module", "--eval", code], { encoding: "utf8" });
+  expect([stdout, status]).toEqual(["ended\n", 0]);
+});
+
+it("SIGTERM between the first open port and the end of the start drains the gateway", async () => {
+  const { port } = await backend();
+  const environment = { ADMIN_USER: "anna", ADMIN_PASSWORD: "a long password", ADMIN_PORT: "0", NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(LISTENING)}` };
+  const { code, stderr } = await program(["--config", fileWith(oneService(port))], { environment: { HTTP_PORT: "0", LOG_FORMAT: "json", ...environment } }).ended;
+  expect([code, stderr]).toEqual([0, expect.stringMatching(/"message":"SIGTERM: draining".*\n.*"message":"stopped"/)]);
+});
+
+/** Sends SIGTERM when the first port is open. */
+const LISTENING = `import net from "node:net"; const { listen } = net.Server.prototype; let isFirst = true;
+net.Server.prototype.listen = function (...given) { if (isFirst) this.once("listening", () => process.kill(process.pid, "SIGTERM")); isFirst = false; return listen.apply(this, given); };`;
 
 it("the process ends by the grace although a name look-up hangs in Node's thread pool", async () => {
   const { port } = await backend();

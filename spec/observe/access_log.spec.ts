@@ -293,3 +293,22 @@ describe("an upstream that fails in the middle of a body", () => {
     expect((await until(1))[0]).toMatchObject({ status: 200, code: "upstream_reset", fault: expect.any(String) as string });
   });
 });
+
+it("an access log that was switched off, or whose file is closed, writes no line of a request that ends then, neither to the file nor elsewhere", async () => {
+  const [file, batches] = [join(emptyFolder(), "access.log"), [] as string[]];
+  const clock = manualClock();
+  const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, combined: combinedLines });
+  const on = { enabled: true, format: "json", sample: 1, exclude: [], file } as const;
+  log.adopt(on);
+  log.start();
+  log.write(entry(), clock.now());
+  log.adopt({ ...on, enabled: false });
+  log.write(entry(), clock.now());
+  log.adopt(on);
+  await log.close();
+  log.write(entry(), clock.now());
+  log.flush();
+  expect(batches).toEqual([]);
+  await eventually(() => lines(readFileSync(file, "utf8")).length > 0, "the line of the first request");
+  expect(lines(readFileSync(file, "utf8"))).toHaveLength(1);
+});
