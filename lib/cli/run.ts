@@ -37,34 +37,9 @@ async function serve(settings: Settings): Promise<ExitCode> {
     log.error("an uncaught error ends the program", { error: messageOf(error, "stack") });
     process.exit(1);
   });
-  // The start reports its own failure.
-  const whenStarted = (act: (started: Started) => unknown) => () => void starting.then(async (started) => act(started), ignore).catch((error) => {
-    log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") });
-  });
-  const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
-  const followFiles = ({ gateway }: Started) => {
-    const { refusedFiles } = GatewayCore.partsOf(gateway).configuration;
-    // Without files that `namedFiles` follows, whose change would else be two reloads.
-    reloading.follow(reloadingFiles(settings, [...gateway.testFiles, ...refusedFiles.filter((path) => !gateway.files.includes(path))]));
-    namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
-    void reloadNamedFiles(gateway, log); // includes changes before the files were watched
-  };
-  const reload = (started: Started, by: ReloadCause) => reloadFrom(started.gateway, by, settings, log, () => followFiles(started));
-  /** The configuration, and every file that it or the settings name. */
-  const reloadAll = (started: Started, by: ReloadCause) => {
-    renew(started);
-    return reload(started, by);
-  };
-  // The files are watched before they are read, so that a change during the start is not missed.
-  const tlsFiles = watchFiles(whenStarted(renew));
-  tlsFiles.follow(tls?.tlsPaths(settings) ?? []);
-  const namedFiles = watchFiles(whenStarted((started) => {
-    // The named files may be the reason why a configuration was refused.
-    if (GatewayCore.partsOf(started.gateway).configuration.lastReload?.outcome === "refused") return reload(started, "file");
-    return followFiles(started);
-  }));
-  const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
-  reloading.follow(reloadingFiles(settings, []));
+  const whenStarted: WhenStarted = (act) => () => void afterStart(starting, act, log);
+  const startedAt = Date.now();
+  const { followFiles, reloadAll, close } = reloadOnChange(settings, tls, whenStarted, log);
   const onHangup = whenStarted((started) => {
     // Under Node's permission model SIGUSR1 does not arrive.
     started.gateway.reopenAccessLog();
@@ -85,15 +60,60 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const starting = start(settings, { ...options, reload: async () => reloadAll(await starting, "admin"), onListen }, log);
   try {
     started = await starting;
-    followFiles(started);
+    followFiles(started, startedAt);
     announce(started, settings, log);
     const code = await stopped!;
     await waitAtMost(output.close(), LINGER_MS);
     return code;
   } finally {
-    for (const watched of [reloading, tlsFiles, namedFiles]) watched.close();
+    close();
     process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
     stopAnswering();
+  }
+}
+
+type WhenStarted = (act: (started: Started) => unknown) => () => void;
+
+/** Watches the configuration and all files that it and the settings name, from before they are read: no change during the start is missed. */
+function reloadOnChange(settings: Settings, tls: Awaited<ReturnType<typeof ON_DEMAND.tlsServer>> | null, whenStarted: WhenStarted, log: Log) {
+  const renew = tls?.createTlsRenewal(settings, log) ?? (() => {});
+  /** A file that has changed since the configuration which names it was read, from `since` on, is read again. */
+  const followFiles = ({ gateway }: Started, since: number) => {
+    const { refusedFiles } = GatewayCore.partsOf(gateway).configuration;
+    // Without files that `namedFiles` follows, whose change would else be two reloads.
+    reloading.follow(reloadingFiles(settings, [...gateway.testFiles, ...refusedFiles.filter((path) => !gateway.files.includes(path))]), since);
+    namedFiles.follow(gateway.files.filter((path) => !gateway.testFiles.includes(path)));
+    void reloadNamedFiles(gateway, log); // includes changes before the files were watched
+  };
+  const reload = (started: Started, by: ReloadCause) => {
+    const since = Date.now();
+    return reloadFrom(started.gateway, by, settings, log, () => followFiles(started, since));
+  };
+  /** The configuration, and every file that it or the settings name. */
+  const reloadAll = (started: Started, by: ReloadCause) => {
+    renew(started);
+    return reload(started, by);
+  };
+  const tlsFiles = watchFiles(whenStarted(renew));
+  tlsFiles.follow(tls?.tlsPaths(settings) ?? []);
+  const namedFiles = watchFiles(whenStarted((started) => {
+    // The named files may be the reason why a configuration was refused.
+    if (GatewayCore.partsOf(started.gateway).configuration.lastReload?.outcome === "refused") return reload(started, "file");
+    return followFiles(started, Date.now());
+  }));
+  const reloading = watchFiles(whenStarted((started) => reload(started, "file")));
+  reloading.follow(reloadingFiles(settings, []));
+  const close = () => [reloading, tlsFiles, namedFiles].forEach((watched) => watched.close());
+  return { followFiles, reloadAll, close };
+}
+
+/** Never rejects. The start reports its own failure. */
+async function afterStart(starting: Promise<Started>, act: (started: Started) => unknown, log: Log): Promise<void> {
+  const started = await starting.catch(() => null);
+  try {
+    if (started !== null) await act(started);
+  } catch (error) {
+    log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") });
   }
 }
 

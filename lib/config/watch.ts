@@ -10,6 +10,8 @@ export interface WatchOptions {
   readonly onChange: () => void;
   /** In milliseconds: saving often takes several steps. Default 100. */
   readonly debounceMs?: number;
+  /** A change from this moment on counts, in milliseconds since 1970. Default: one from now on. */
+  readonly since?: number;
   /** Polling interval in milliseconds. Default 1500. */
   readonly pollMs?: number;
   readonly clock?: Clock;
@@ -21,8 +23,8 @@ export interface WatchOptions {
  * A file that disappears briefly has not changed; its replacement may differ. The watch does not keep the process alive.
  */
 export function watchFile(path: string, options: WatchOptions): { close(): void } {
-  const { onChange, debounceMs = 100, pollMs = 1500, clock = systemClock } = options;
-  let known = signature(path);
+  const { onChange, debounceMs = 100, pollMs = 1500, clock = systemClock, since = Infinity } = options;
+  let known = changedAt(path) >= since ? null : signature(path);
   let settling: Timer | null = null;
   let watcher: FSWatcher | null = null;
 
@@ -64,6 +66,7 @@ export function watchFile(path: string, options: WatchOptions): { close(): void 
 
   listen();
   const polling = clock.after(pollMs, poll);
+  if (known === null) settle();
   return {
     close() {
       polling.cancel();
@@ -71,6 +74,11 @@ export function watchFile(path: string, options: WatchOptions): { close(): void 
       stopListening();
     },
   };
+}
+
+/** In milliseconds since 1970; -Infinity while there is no file. */
+function changedAt(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.ctimeMs ?? -Infinity;
 }
 
 /** Changes with the file that the path leads to, and with its content; null while there is no file. */
@@ -84,17 +92,17 @@ function signature(path: string): string | null {
   }
 }
 
-/** Watches a set of files, which `follow` replaces: a file in both sets is watched without a gap. */
-export function watchFiles(onChange: () => void): { follow(paths: readonly string[]): void; close(): void } {
+/** Watches a set of files, which `follow` replaces: a file in both sets is watched without a gap. `since`: see `WatchOptions`, for new ones. */
+export function watchFiles(onChange: () => void): { follow(paths: readonly string[], since?: number): void; close(): void } {
   const watchers = new Map<string, { close(): void }>();
-  const follow = (paths: readonly string[]) => {
+  const follow = (paths: readonly string[], since?: number) => {
     const wanted = new Set(paths.map((path) => resolve(path)));
     for (const [path, watcher] of watchers) {
       if (wanted.has(path)) continue;
       watcher.close();
       watchers.delete(path);
     }
-    for (const path of wanted) if (!watchers.has(path)) watchers.set(path, watchFile(path, { onChange }));
+    for (const path of wanted) if (!watchers.has(path)) watchers.set(path, watchFile(path, { onChange, ...(since !== undefined && { since }) }));
   };
   return { follow, close: () => follow([]) };
 }

@@ -56,6 +56,22 @@ describe("tests of the configuration of a running program", () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('"a is served" ran out of time')]);
   });
 
+  it("a file with tests that changes while the configuration which names it first is tested is read again", async () => {
+    const origin = await backend();
+    const slow = '(exchange) => { if (!isTrial) return next(exchange); console.error("tried"); return new Promise((resolve) => setTimeout(() => resolve(next(exchange)), 500)); }';
+    const file = fileWithKind(`create: (_config, { isTrial }) => (next) => ${slow}`);
+    const config = { ...JSON.parse(readFileSync(file, "utf8")), services: oneService(origin.port, { plugins: [{ name: "own" }] }).services };
+    writeFileSync(file, textOf(config));
+    const running = await runningFile(file);
+    const tests = (status: number) => writeFileSync(join(dirname(file), "t.json"), JSON.stringify([{ name: "t", request: { url: "/a/x" }, expect: { status } }]));
+    tests(404);
+    writeFileSync(file, textOf({ ...config, test_files: ["t.json"] }));
+    await running.says("tried");
+    tests(200);
+    await running.says(REFUSED);
+    await running.says('"message":"configuration read again: its text is the same');
+  });
+
   it("neither the start nor a reload runs the tests with --no-tests", async () => {
     const origin = await backend();
     const running = await runningProgram(tested(origin.port, 404), ["--no-tests"]);
