@@ -41,6 +41,8 @@ export class AccessLog {
   #line: LineFormat = jsonLines();
   #excluded: (target: string) => boolean = nothing;
   #file: LineWriter | null = null;
+  /** Whether the lines of the last settings that had the log on are for a file. */
+  #isOfFile = false;
   /** For the sink, until the end of this turn of the event loop. */
   #held = "";
   #isStarted = false;
@@ -63,6 +65,7 @@ export class AccessLog {
     if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : this.#options.combined();
     this.#excluded = matcher(settings.exclude);
     this.#settings = settings;
+    if (settings.enabled) this.#isOfFile = path !== undefined;
     this.#update();
   }
 
@@ -89,9 +92,9 @@ export class AccessLog {
 
   /** Writes whole lines, each with its newline. */
   add(lines: string): void {
-    // A request may end, and the lines of a worker may arrive, after the log was switched off, or its file closed.
-    if (!this.isOn) return;
     if (this.#file !== null) return this.#file.write(lines);
+    // A request may end, and the lines of a worker may arrive, after the log was switched off and its file closed.
+    if (this.#isOfFile) return;
     if (this.#held === "") setImmediate(this.flush);
     this.#held += lines;
   }
@@ -123,7 +126,6 @@ export class AccessLog {
   async close(): Promise<void> {
     this.flush();
     const file = this.#file;
-    if (file !== null) this.isOn = false;
     this.#file = null;
     await file?.close();
   }
