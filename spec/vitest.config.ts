@@ -5,9 +5,6 @@ import { defineConfig } from "vitest/config";
 /** They run the built program, in which nothing takes the place of our codec, and none of them is about it. */
 const OF_THE_PROGRAM = ["admin_events", "config_tests", "idle_process", "life", "plugin_modules", "reload", "signed_configuration"];
 
-/** They replace modules, which must not be loaded before. */
-const WITH_MOCKS = ["spec/plugins/key_auth.spec.ts"];
-
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /**
@@ -28,17 +25,12 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        // A process loads each module once for all of its files: loading took half of the time of the suite.
-        test: { name: "all", isolate: false, include: ["spec/**/*.spec.ts"], exclude: ["spec/peers/**", "**/node_modules/**", ...WITH_MOCKS] },
-      },
-      {
-        extends: true,
-        test: { name: "with mocks", include: WITH_MOCKS },
+        test: { name: "all", include: ["spec/**/*.spec.ts"], exclude: ["spec/peers/**", "**/node_modules/**"] },
       },
       {
         extends: true,
         resolve: { alias: [{ find: /^.*\/http1_wire\.ts$/, replacement: at("support/node_for_wire.ts") }] },
-        test: { name: "http1: node", isolate: false, include: ["spec/journeys/**/*.spec.ts", "spec/server/listener.spec.ts"], exclude: OF_THE_PROGRAM.map((name) => `spec/journeys/${name}.spec.ts`) },
+        test: { name: "http1: node", include: ["spec/journeys/**/*.spec.ts", "spec/server/listener.spec.ts"], exclude: OF_THE_PROGRAM.map((name) => `spec/journeys/${name}.spec.ts`) },
       },
     ],
   },

@@ -6,7 +6,7 @@ import type { AddressInfo, Server, Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import { createLog, type Log } from "../../lib/base/log.ts";
 import { SERVER } from "../support/certs.ts";
-import { rawOrigin, socketOrigin, type Origin, type SocketOrigin } from "../support/origin.ts";
+import { freePort, rawOrigin, socketOrigin, type Origin, type SocketOrigin } from "../support/origin.ts";
 import { ask, connect, type Ask, type RawConnection } from "../support/raw_client.ts";
 
 export { backend } from "../support/gateway.ts";
@@ -107,7 +107,8 @@ export interface RestartableBackend {
 export async function restartableBackend(protocol: Protocol = "http"): Promise<RestartableBackend> {
   const sockets = new Set<Socket>();
   let server: Server;
-  let port = 0;
+  // Not one that the system may give to another listener while this one is down.
+  let port = await freePort();
   const unfinished = new Set<ServerResponse>();
   let dying = false;
   const listener = (request: IncomingMessage, response: ServerResponse) => {
