@@ -76,9 +76,13 @@ export function watchFile(path: string, options: WatchOptions): { close(): void 
   };
 }
 
-/** In milliseconds since 1970; -Infinity while there is no file. */
+/** In milliseconds since 1970; -Infinity where it cannot be known. */
 function changedAt(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.ctimeMs ?? -Infinity;
+  try {
+    return statSync(path).ctimeMs;
+  } catch {
+    return -Infinity;
+  }
 }
 
 /** Changes with the file that the path leads to, and with its content; null while there is no file. */
